@@ -1,0 +1,1 @@
+"""Brokers: Mosquitto's configuration and the embedded broker under the same files."""

@@ -1,0 +1,1 @@
+"""The rules of jobwire without any I/O: events, signatures, topics, lifecycle, admission, settings."""

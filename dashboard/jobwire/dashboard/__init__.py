@@ -1,0 +1,1 @@
+"""The fleet on a page, in a terminal and for Prometheus."""

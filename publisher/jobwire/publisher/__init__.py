@@ -1,0 +1,1 @@
+"""Workers say what happens to their job."""

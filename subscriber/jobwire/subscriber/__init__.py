@@ -1,0 +1,1 @@
+"""Watch jobs in the foreground until their verdict."""

@@ -1,0 +1,1 @@
+"""Doubles and real brokers for tests."""

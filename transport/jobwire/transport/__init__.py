@@ -1,0 +1,1 @@
+"""The one place that knows paho: connections to an MQTT broker."""
