@@ -1,0 +1,190 @@
+"""The authority as one object over its folder; the light front of the modules that load cryptography.
+
+Those are imported when first used: every `jobwire` command imports this package for its parser, and
+# cryptography alone costs some 60 ms.
+"""
+# ruff: noqa: PLC0415 - see above
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobwire.certs import files, names
+from jobwire.certs.layout import Places
+from jobwire.certs.values import (
+    CA_LIFETIME,
+    DEFAULT_SERVER_NAMES,
+    JOB_LIFETIME,
+    ROLE_LIFETIME,
+    SERVER_LIFETIME,
+    Issued,
+    Kind,
+    Reason,
+)
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.topics import check_identity, check_job_id
+
+
+class CertificateAuthority:
+    """A private authority in one folder: `ca.pem`, `ca.key`, server, clients, revocation list, index.
+
+    Methods that write hold the folder's lock (another process: up to 10 s, then ConflictError), block on
+    fsync, and leave either everything or nothing changed. Lifetimes and backdating are in seconds; a
+    certificate is valid from 5 minutes before `clock.now() - backdate_seconds` until the lifetime after
+    it, but never beyond its authority. All raise StorageError when the disk fails, NotFoundError without
+    an authority, and ConfigError for key files that others may read or a clock outside the authority's
+    validity.
+    """
+
+    def __init__(self, directory: Path, *, clock: Clock | None = None) -> None:
+        self.directory = directory
+        self.places = Places(directory)
+        self._clock = clock or SystemClock()
+
+    def exists(self) -> bool:
+        """Tell whether everything that `init` writes is there."""
+        return self.places.complete()
+
+    def init(
+        self,
+        server_names: Sequence[str] = DEFAULT_SERVER_NAMES,
+        *,
+        force: bool = False,
+        permit: Sequence[str] = (),
+        lifetime_seconds: float = CA_LIFETIME,
+        backdate_seconds: float = 0.0,
+    ) -> Issued:
+        """Create authority, server certificate and empty revocation list; return the server's.
+
+        The authority is confined to loopback, `server_names` and the DNS subtrees and address ranges in
+        `permit`. Raises ConflictError if the folder is in use and not `force`; with `force` the old
+        folder is kept beside it.
+        """
+        from jobwire.certs import issuing
+
+        now = self._clock.now()
+        signer = issuing.new_authority(
+            server_names, permit, now=now, lifetime=lifetime_seconds, backdate=backdate_seconds
+        )
+        return issuing.create(self.places, signer, server_names, clock=self._clock, now=now, force=force)
+
+    def issue(
+        self,
+        name: str,
+        *,
+        lifetime_seconds: float = ROLE_LIFETIME,
+        force: bool = False,
+        backdate_seconds: float = 0.0,
+    ) -> Issued:
+        """Issue a client certificate for a user or role, with CN `name`, to `clients/<name>.pem`.
+
+        Raises InvalidInputError for unusable names and for those of the form of a job id, ConflictError
+        if it exists and not `force`.
+        """
+        names.check_client_name(name)
+        return self._client(name, Kind.ROLE, lifetime_seconds, backdate_seconds, force=force)
+
+    def issue_job(
+        self,
+        job_id: str,
+        *,
+        lifetime_seconds: float = JOB_LIFETIME,
+        force: bool = False,
+        backdate_seconds: float = 0.0,
+    ) -> Issued:
+        """Issue the short-lived client certificate of a job: its CN is the job id itself."""
+        check_job_id(job_id)
+        return self._client(job_id, Kind.JOB, lifetime_seconds, backdate_seconds, force=force)
+
+    def _client(self, name: str, kind: Kind, lifetime: float, backdate: float, *, force: bool) -> Issued:
+        from jobwire.certs import issuing
+
+        with files.locked(self.directory, clock=self._clock):
+            now = self._clock.now()
+            return issuing.client(
+                self.places, name, kind, now=now, lifetime=lifetime, backdate=backdate, overwrite=force
+            )
+
+    def renew_server(
+        self,
+        server_names: Sequence[str] | None = None,
+        *,
+        lifetime_seconds: float = SERVER_LIFETIME,
+        backdate_seconds: float = 0.0,
+        new_key: bool = False,
+    ) -> Issued:
+        """Replace the server certificate, for the present names unless others are given.
+
+        The key stays unless `new_key`: then one rename changes everything and a reload at any moment
+        finds a matching pair. Raises InvalidInputError for names outside the authority's constraints.
+        """
+        from jobwire.certs import issuing
+
+        with files.locked(self.directory, clock=self._clock):
+            return issuing.renew_server(
+                self.places,
+                server_names,
+                now=self._clock.now(),
+                lifetime=lifetime_seconds,
+                backdate=backdate_seconds,
+                new_key=new_key,
+            )
+
+    def renew(self, name: str, *, lifetime_seconds: float | None = None, new_key: bool = False) -> Issued:
+        """Replace the certificate of a user, role or job; the key stays unless `new_key`.
+
+        The old certificate stays valid until its end: running clients notice nothing. Raises
+        NotFoundError if there is none, ConflictError if it is revoked (issue anew with force then).
+        """
+        from jobwire.certs import issuing
+
+        check_identity(name)
+        with files.locked(self.directory, clock=self._clock):
+            return issuing.renew_client(
+                self.places, name, now=self._clock.now(), lifetime=lifetime_seconds, new_key=new_key
+            )
+
+    def revoke(self, name_or_serial: str | int, *, reason: Reason = Reason.UNSPECIFIED) -> list[int]:
+        """Revoke all valid certificates of a name, or the one of a serial; return the serials.
+
+        Brokers see it when they load `crl.pem` anew. Raises NotFoundError for what was never issued,
+        ConflictError if nothing valid is left of it.
+        """
+        from jobwire.certs import revocation
+
+        with files.locked(self.directory, clock=self._clock):
+            now = self._clock.now()
+            return [
+                entry.serial
+                for entry in revocation.revoke(self.places, name_or_serial, now=now, reason=reason)
+            ]
+
+    def refresh_crl(self, *, lifetime_seconds: float | None = None) -> float:
+        """Sign the revocation lists anew and return the earliest nextUpdate (epoch seconds).
+
+        By default a list lasts as long as its authority: brokers refuse everyone once it has run out.
+        """
+        from jobwire.certs import revocation
+
+        with files.locked(self.directory, clock=self._clock):
+            return revocation.write_lists(
+                self.places, now=self._clock.now(), lifetime_seconds=lifetime_seconds
+            )
+
+
+def self_signed(
+    directory: Path,
+    name: str,
+    *,
+    clock: Clock | None = None,
+    lifetime_seconds: float = JOB_LIFETIME,
+    backdate_seconds: float = 0.0,
+    force: bool = False,
+) -> Issued:
+    """Write a client certificate that no authority signed: to show that a broker refuses it."""
+    from jobwire.certs import issuing
+
+    check_identity(name)
+    now = (clock or SystemClock()).now()
+    return issuing.self_signed(
+        directory, name, now=now, lifetime=lifetime_seconds, backdate=backdate_seconds, force=force
+    )

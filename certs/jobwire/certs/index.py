@@ -1,0 +1,116 @@
+"""The index of issued serials: append-only JSON lines, so that issuing costs the same at any size.
+
+A serial is written here before its certificate exists: a certificate in the wild is never unlisted.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.certs import files
+from jobwire.certs.values import Kind, Reason
+from jobwire.core.errors import StorageError
+
+
+class Entry(NamedTuple):
+    """One issued certificate. `issuer`: hex key identifier of its authority; times: epoch seconds."""
+
+    serial: int
+    name: str
+    kind: Kind
+    issuer: str
+    not_before: float
+    not_after: float
+    revoked_at: float | None = None
+    reason: Reason = Reason.UNSPECIFIED
+
+
+class Index:
+    """Reads and appends the index file. Writers hold the authority's lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def entries(self) -> dict[int, Entry]:
+        """Return all certificates by serial, in the order of issue; StorageError if a line is unreadable."""
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StorageError(f"cannot read {self._path}: {error.strerror}", path=str(self._path)) from error
+        entries: dict[int, Entry] = {}
+        # What follows the last newline is torn: its certificate was never written.
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                _apply(entries, json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                raise StorageError(
+                    f"line {number} of {self._path} is damaged",
+                    hint="restore the file from a backup, or delete that line and issue anew what it named",
+                    path=str(self._path),
+                    line=number,
+                ) from error
+        return entries
+
+    def add(self, entry: Entry) -> None:
+        """Record that a certificate is about to be written."""
+        files.append_line(self._path, _issued_line(entry))
+
+    def revoke(self, serial: int, *, at: float, reason: Reason) -> None:
+        """Record that a certificate is revoked from `at` on."""
+        files.append_line(self._path, _revoked_line(serial, at, reason))
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """Replace the whole file by `entries` (compaction)."""
+        lines: list[bytes] = []
+        for entry in entries:
+            lines.append(_issued_line(entry))
+            if entry.revoked_at is not None:
+                lines.append(_revoked_line(entry.serial, entry.revoked_at, entry.reason))
+        files.write_file(self._path, b"".join(line + b"\n" for line in lines), overwrite=True)
+
+
+def _issued_line(entry: Entry) -> bytes:
+    return _line(
+        event="issued",
+        serial=f"{entry.serial:x}",
+        name=entry.name,
+        kind=str(entry.kind),
+        issuer=entry.issuer,
+        not_before=entry.not_before,
+        not_after=entry.not_after,
+    )
+
+
+def _revoked_line(serial: int, at: float, reason: Reason) -> bytes:
+    return _line(event="revoked", serial=f"{serial:x}", at=at, reason=str(reason))
+
+
+def _line(**fields: object) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _apply(entries: dict[int, Entry], fields: dict[str, object]) -> None:
+    serial = int(str(fields["serial"]), 16)
+    match fields["event"]:
+        case "issued":
+            entries[serial] = Entry(
+                serial,
+                str(fields["name"]),
+                Kind(str(fields["kind"])),
+                str(fields["issuer"]),
+                _number(fields["not_before"]),
+                _number(fields["not_after"]),
+            )
+        case "revoked":
+            entries[serial] = entries[serial]._replace(
+                revoked_at=_number(fields["at"]), reason=Reason(str(fields["reason"]))
+            )
+        case other:
+            raise ValueError(other)
+
+
+def _number(value: object) -> float:
+    return float(str(value))

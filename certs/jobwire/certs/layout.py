@@ -1,0 +1,38 @@
+"""Where the files of one authority stand."""
+
+from pathlib import Path
+
+
+class Places:
+    """Paths below the authority's folder. Which certificate of the bundle signs is decided by `ca_key`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The trusted authority certificates: one, or two during a rollover.
+        self.bundle = directory / "ca.pem"
+        # The key that signs now.
+        self.ca_key = directory / "ca.key"
+        # The coming authority's key, from the beginning of a rollover to its switch.
+        self.next_key = directory / "next.key"
+        # The parting authority's key, from switch to finish: its revocation list still needs signing.
+        self.previous_key = directory / "previous.key"
+        self.server = directory / "server.pem"
+        self.server_key = directory / "server.key"
+        # The revocation lists, one for each certificate of the bundle.
+        self.crl = directory / "crl.pem"
+        # The serials issued and revoked.
+        self.index = directory / "index.ndjson"
+        self.clients = directory / "clients"
+
+    def client(self, name: str) -> Path:
+        """Return the path of the certificate of user, role or job `name`."""
+        return self.clients / f"{name}.pem"
+
+    def client_key(self, name: str) -> Path:
+        """Return the path of the private key of user, role or job `name`."""
+        return self.clients / f"{name}.key"
+
+    def complete(self) -> bool:
+        """Tell whether everything that `init` writes is there."""
+        needed = (self.bundle, self.ca_key, self.server, self.server_key, self.crl, self.index)
+        return all(path.is_file() for path in needed)

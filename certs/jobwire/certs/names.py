@@ -1,0 +1,117 @@
+"""Names that may stand in a certificate: clients, servers, and what the authority may certify."""
+
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import NamedTuple
+
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.topics import check_identity
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_LOOKS_LIKE_JOB = re.compile(r"[0-9A-Fa-f]{8}")
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_MAX_DNS_NAME = 253
+# Always permitted: the health check and the operator on the broker's own host.
+_LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
+
+
+class ServerNames(NamedTuple):
+    """Server names sorted by what they are."""
+
+    dns: tuple[str, ...]
+    addresses: tuple[Address, ...]
+
+
+class Permitted(NamedTuple):
+    """Name constraints of the authority: DNS subtrees and address ranges."""
+
+    dns: tuple[str, ...]
+    networks: tuple[Network, ...]
+
+    def refuses(self, names: ServerNames) -> list[str]:
+        """Return those of `names` that the constraints do not permit."""
+        dns = [name for name in names.dns if not any(_within(name, tree) for tree in self.dns)]
+        addresses = [
+            str(address) for address in names.addresses if not any(address in net for net in self.networks)
+        ]
+        return dns + addresses
+
+
+def check_client_name(name: str) -> str:
+    """Return `name` if a user or role may have it; InvalidInputError otherwise.
+
+    Eight hex characters are refused in either case: they are the identity of a job's certificate.
+    """
+    check_identity(name)
+    if _LOOKS_LIKE_JOB.fullmatch(name):
+        raise InvalidInputError(
+            f"{name!r} has the form of a job id, a user or role may not be called so",
+            hint="for a job's certificate use: jobwire certs issue-job JOB",
+            name=name,
+        )
+    return name
+
+
+def parse_server_names(names: Iterable[str]) -> ServerNames:
+    """Sort `names` into DNS names and addresses, without repetitions; InvalidInputError if one is neither."""
+    if isinstance(names, str):  # one name where a list belongs would become its letters
+        names = [names]
+    dns: dict[str, None] = {}
+    addresses: dict[Address, None] = {}
+    for name in names:
+        try:
+            addresses[ip_address(name)] = None
+        except ValueError:
+            dns[_dns_name(name)] = None
+    if not dns and not addresses:
+        raise InvalidInputError(
+            "a server certificate needs a name", hint="for example --server-name localhost"
+        )
+    return ServerNames(tuple(dns), tuple(addresses))
+
+
+def parse_permitted(names: ServerNames, permit: Sequence[str]) -> Permitted:
+    """Return constraints that allow loopback, `names`, and the subtrees and CIDR ranges in `permit`."""
+    allowed = _subtrees((*_LOOPBACK, *permit))
+    missing = [name.removeprefix("*.") for name in allowed.refuses(names)]
+    own = _subtrees(missing)
+    return Permitted((*allowed.dns, *own.dns), (*allowed.networks, *own.networks))
+
+
+def _subtrees(items: Iterable[str]) -> Permitted:
+    dns: dict[str, None] = {}
+    networks: dict[Network, None] = {}
+    for item in items:
+        try:
+            networks[ip_network(item)] = None
+        except ValueError:
+            dns[_dns_name(item.removeprefix("."))] = None
+    return Permitted(tuple(dns), tuple(networks))
+
+
+def _dns_name(name: str) -> str:
+    labels = name.removeprefix("*.").split(".")
+    # A last label of digits is a mistyped address, never a host name (RFC 1123 section 2.1).
+    usable = all(_LABEL.fullmatch(label) for label in labels) and not labels[-1].isdigit()
+    if not usable or len(name) > _MAX_DNS_NAME:
+        raise InvalidInputError(
+            f"not a host name or address: {name!r}",
+            hint="use a DNS name in ASCII (xn--... for others) or an IPv4 or IPv6 address",
+            name=name,
+        )
+    return name.lower()
+
+
+def _within(name: str, tree: str) -> bool:
+    host = name.removeprefix("*.")
+    return host == tree or host.endswith("." + tree)

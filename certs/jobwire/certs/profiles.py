@@ -1,0 +1,221 @@
+"""What stands in each kind of certificate: RFC 5280 profiles, as pure functions over keys and names."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from jobwire.certs.names import Permitted, ServerNames
+from jobwire.certs.values import MAX_LIFETIME, SKEW, Kind
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConfigError, InvalidInputError
+
+_ORGANISATION = "jobwire"
+_SERVER_COMMON_NAME = "jobwire broker"
+
+
+class Period(NamedTuple):
+    """When a certificate is valid."""
+
+    start: datetime
+    end: datetime
+
+
+class Signer(NamedTuple):
+    """An authority certificate with its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def identifier(self) -> str:
+        """Return the hex subject key identifier: what the index and the lists call this authority."""
+        return key_identifier(self.certificate)
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """Return a fresh P-256 key: small, fast in handshakes, accepted by every TLS 1.3 stack."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def period(now: float, lifetime_seconds: float, backdate_seconds: float = 0.0) -> Period:
+    """Return the validity that begins `backdate_seconds` before `now` (less SKEW) and lasts the lifetime."""
+    if not 1 <= lifetime_seconds <= MAX_LIFETIME:
+        raise InvalidInputError(
+            f"not a usable lifetime: {lifetime_seconds:g} s",
+            hint="from one second to a hundred years",
+            lifetime_seconds=lifetime_seconds,
+        )
+    begin = now - backdate_seconds
+    return Period(moment(begin - SKEW), moment(begin + lifetime_seconds))
+
+
+def moment(seconds: float) -> datetime:
+    """Return epoch `seconds` as whole-second UTC datetime, the resolution of X.509."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise InvalidInputError(f"not a date X.509 can hold: {seconds:g}") from error
+
+
+def within(wanted: Period, signer: Signer, now: float) -> Period:
+    """Return `wanted` cut to the authority's own end; ConfigError if the authority is not valid now."""
+    ca = signer.certificate
+    if now < ca.not_valid_before_utc.timestamp():
+        raise ConfigError(
+            f"the clock says {utc_timestamp(now)}, before the authority's start {ca.not_valid_before_utc:%F %T}Z",
+            hint="set this machine's clock right (timedatectl status)",
+            now=now,
+        )
+    if wanted.start >= ca.not_valid_after_utc:
+        raise ConfigError(
+            f"the authority's certificate ended at {ca.not_valid_after_utc:%F %T}Z, the clock says "
+            f"{utc_timestamp(now)}",
+            hint="if the clock is right, make a new authority: jobwire certs rollover begin",
+            now=now,
+        )
+    return Period(wanted.start, min(wanted.end, ca.not_valid_after_utc))
+
+
+def authority(
+    key: ec.EllipticCurvePrivateKey, *, label: str, permitted: Permitted, validity: Period
+) -> x509.Certificate:
+    """Return the self-signed certificate of a new authority.
+
+    It may sign end entities only (path length 0) and only for the permitted names (RFC 5280 4.2.1.10):
+    whoever installs it elsewhere does not hand over the whole web. `label` keeps two authorities apart.
+    """
+    name = _subject(_ORGANISATION, f"jobwire CA {label}")
+    trees: list[x509.GeneralName] = [x509.DNSName(tree) for tree in permitted.dns]
+    trees += [x509.IPAddress(network) for network in permitted.networks]
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return (
+        _builder(name, name, key.public_key(), validity)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.NameConstraints(permitted_subtrees=trees, excluded_subtrees=None), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier(identifier.digest, None, None), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def server(
+    public_key: ec.EllipticCurvePublicKey, *, names: ServerNames, validity: Period, signer: Signer
+) -> x509.Certificate:
+    """Return a server certificate; the host names stand in the SANs, where RFC 9525 has clients look."""
+    sans: list[x509.GeneralName] = [x509.DNSName(name) for name in names.dns]
+    sans += [x509.IPAddress(address) for address in names.addresses]
+    builder = _leaf(
+        _subject(_ORGANISATION, _SERVER_COMMON_NAME),
+        public_key,
+        validity,
+        signer,
+        ExtendedKeyUsageOID.SERVER_AUTH,
+    )
+    return builder.add_extension(x509.SubjectAlternativeName(sans), critical=False).sign(
+        signer.key, hashes.SHA256()
+    )
+
+
+def client(
+    public_key: ec.EllipticCurvePublicKey, *, name: str, kind: Kind, validity: Period, signer: Signer
+) -> x509.Certificate:
+    """Return a client certificate: one CN, the identity itself, and nothing a server could use."""
+    subject = _subject(_ORGANISATION, name, unit=str(kind))
+    return _leaf(subject, public_key, validity, signer, ExtendedKeyUsageOID.CLIENT_AUTH).sign(
+        signer.key, hashes.SHA256()
+    )
+
+
+def self_signed_client(key: ec.EllipticCurvePrivateKey, *, name: str, validity: Period) -> x509.Certificate:
+    """Return a client certificate that vouches for itself: what a broker has to refuse."""
+    subject = _subject(_ORGANISATION, name, unit=str(Kind.ROLE))
+    return (
+        _builder(subject, subject, key.public_key(), validity)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def permitted_by(certificate: x509.Certificate) -> Permitted:
+    """Return the name constraints an authority certificate carries."""
+    trees = certificate.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees
+    dns = tuple(tree.value for tree in trees or () if isinstance(tree, x509.DNSName))
+    networks = tuple(tree.value for tree in trees or () if isinstance(tree, x509.IPAddress))
+    return Permitted(dns, networks)  # type: ignore[arg-type]  # in constraints the value is always a network
+
+
+def key_identifier(certificate: x509.Certificate) -> str:
+    """Return the hex subject key identifier of an authority certificate."""
+    extension = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    return extension.value.digest.hex()
+
+
+def _leaf(
+    subject: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    validity: Period,
+    signer: Signer,
+    usage: x509.ObjectIdentifier,
+) -> x509.CertificateBuilder:
+    issuer_key = x509.AuthorityKeyIdentifier(bytes.fromhex(signer.identifier), None, None)
+    return (
+        _builder(subject, signer.certificate.subject, public_key, validity)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(issuer_key, critical=False)
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, validity: Period
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(validity.start)
+        .not_valid_after(validity.end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _subject(organisation: str, common_name: str, *, unit: str = "") -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation)]
+    if unit:
+        attributes.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
+    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+    return x509.Name(attributes)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def names_of(certificate: x509.Certificate) -> Iterable[str]:
+    """Yield the SANs as text."""
+    try:
+        sans = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return
+    for san in sans:
+        yield str(san.value)

@@ -1,0 +1,129 @@
+"""Revocation: mark serials in the index, and sign the lists that brokers load.
+
+An expired list makes a broker refuse everyone, so a list lives as long as its authority unless told
+otherwise: it is the exception beside short-lived certificates, not a daily chore.
+"""
+
+import re
+from collections.abc import Iterable
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from jobwire.certs import files, pem
+from jobwire.certs.index import Entry, Index
+from jobwire.certs.layout import Places
+from jobwire.certs.profiles import Signer, moment
+from jobwire.certs.values import DAY, SKEW, Reason
+from jobwire.core.errors import ConflictError, NotFoundError
+
+_SERIAL = re.compile(r"(0[xX])?[0-9A-Fa-f]{2,40}")
+# A revoked certificate leaves the list this long after it expired by itself (RFC 5280 section 3.3 asks
+# for one list past its end); the index forgets it at the same time.
+_KEEP_EXPIRED = 30 * DAY
+
+
+def revoke(places: Places, which: str | int, *, now: float, reason: Reason) -> list[Entry]:
+    """Revoke the serial, or all unexpired certificates of the name, and write the lists.
+
+    The index comes first: a crash in between leaves a list that `check` reports and `crl` repairs.
+    Raises NotFoundError, or ConflictError if everything that matches is revoked already.
+    """
+    index = Index(places.index)
+    matching = _find(index.entries().values(), which)
+    if not matching:
+        raise NotFoundError(
+            f"no certificate was issued as {which!r}", hint="jobwire certs show lists names and serials"
+        )
+    valid = [entry for entry in matching if entry.revoked_at is None and entry.not_after > now]
+    if not valid:
+        # Not an idle repetition: a crash may have come between index and lists.
+        write_lists(places, now=now)
+        state = "revoked already" if any(entry.revoked_at for entry in matching) else "expired by itself"
+        raise ConflictError(f"{which!r} is {state}", hint="nothing to do; the lists are up to date")
+    for entry in valid:
+        index.revoke(entry.serial, at=now, reason=reason)
+    write_lists(places, now=now)
+    return valid
+
+
+def write_lists(places: Places, *, now: float, lifetime_seconds: float | None = None) -> float:
+    """Sign the list of every authority whose key is here into `crl.pem`; return the first nextUpdate."""
+    entries = list(Index(places.index).entries().values())
+    old = pem.load_lists(places.crl)
+    lists = []
+    for signer in signers(places):
+        mine = [entry for entry in entries if entry.issuer == signer.identifier]
+        lists.append(
+            build_list(signer, mine, number=_next_number(old, now), now=now, lifetime=lifetime_seconds)
+        )
+    files.write_file(places.crl, pem.dump(lists), overwrite=True)
+    return min(crl.next_update_utc.timestamp() for crl in lists if crl.next_update_utc)
+
+
+def signers(places: Places) -> list[Signer]:
+    """Return the authorities of the bundle whose keys are here, the one that signs now first."""
+    found = [pem.load_signer(places)]
+    for keyfile in (places.next_key, places.previous_key):
+        if not keyfile.exists():
+            continue
+        key = pem.load_key(keyfile)
+        known = [signer.key.public_key() for signer in found]
+        for certificate in pem.load_certificates(places.bundle):
+            if certificate.public_key() == key.public_key() and key.public_key() not in known:
+                found.append(Signer(certificate, key))
+    return found
+
+
+def build_list(
+    signer: Signer, entries: Iterable[Entry], *, number: int, now: float, lifetime: float | None
+) -> x509.CertificateRevocationList:
+    """Return the signed list of the revoked ones among `entries`; it lasts as long as the authority by default."""
+    end = signer.certificate.not_valid_after_utc if lifetime is None else moment(now + lifetime)
+    identifier = x509.AuthorityKeyIdentifier(bytes.fromhex(signer.identifier), None, None)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(signer.certificate.subject)
+        .last_update(moment(now - SKEW))
+        .next_update(end)
+        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(identifier, critical=False)
+    )
+    for entry in entries:
+        if entry.revoked_at is not None and entry.not_after > now - _KEEP_EXPIRED:
+            builder = builder.add_revoked_certificate(_revoked(entry, entry.revoked_at))
+    return builder.sign(signer.key, hashes.SHA256())
+
+
+def forget_expired(places: Places, *, now: float) -> int:
+    """Drop long expired certificates from the index; return how many."""
+    index = Index(places.index)
+    entries = index.entries()
+    kept = [entry for entry in entries.values() if entry.not_after > now - _KEEP_EXPIRED]
+    if len(kept) < len(entries):
+        index.rewrite(kept)
+    return len(entries) - len(kept)
+
+
+def _revoked(entry: Entry, at: float) -> x509.RevokedCertificate:
+    builder = x509.RevokedCertificateBuilder().serial_number(entry.serial).revocation_date(moment(at))
+    if entry.reason is not Reason.UNSPECIFIED:  # RFC 5280 5.3.1: leave the extension out then
+        builder = builder.add_extension(x509.CRLReason(x509.ReasonFlags(str(entry.reason))), critical=False)
+    return builder.build()
+
+
+def _find(entries: Iterable[Entry], which: str | int) -> list[Entry]:
+    known = list(entries)
+    if isinstance(which, int):
+        return [entry for entry in known if entry.serial == which]
+    named = [entry for entry in known if entry.name == which]
+    text = which.replace(":", "")
+    if named or not _SERIAL.fullmatch(text):
+        return named
+    return [entry for entry in known if entry.serial == int(text, 16)]
+
+
+def _next_number(old: Iterable[x509.CertificateRevocationList], now: float) -> int:
+    """CRL numbers only rise (RFC 5280 5.2.3); the time keeps them rising when the old list is lost."""
+    numbers = [crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number for crl in old]
+    return max([int(now), *(number + 1 for number in numbers)])

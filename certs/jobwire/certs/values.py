@@ -1,0 +1,111 @@
+"""The values that the authority hands out; light to import, no cryptography."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+MINUTE = 60.0
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+# The authority outlives what it signs by far; the server's lifetime follows the limit that browsers set
+# for public ones (398 days); a job's certificate is for one attempt, so that revoking stays the exception.
+CA_LIFETIME = 3650 * DAY
+SERVER_LIFETIME = 397 * DAY
+ROLE_LIFETIME = 365 * DAY
+JOB_LIFETIME = DAY
+MAX_LIFETIME = 36500 * DAY
+# Clocks of two hosts differ: everything is valid from a little before its signing.
+SKEW = 5 * MINUTE
+WARN_WITHIN = 30 * DAY
+
+DEFAULT_SERVER_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class Kind(StrEnum):
+    """What a certificate is for."""
+
+    AUTHORITY = "authority"
+    SERVER = "server"
+    ROLE = "role"
+    JOB = "job"
+
+
+DEFAULT_LIFETIMES = {
+    Kind.AUTHORITY: CA_LIFETIME,
+    Kind.SERVER: SERVER_LIFETIME,
+    Kind.ROLE: ROLE_LIFETIME,
+    Kind.JOB: JOB_LIFETIME,
+}
+
+
+class Reason(StrEnum):
+    """Why a certificate is revoked (RFC 5280 section 5.3.1, the ones an operator meets)."""
+
+    UNSPECIFIED = "unspecified"
+    KEY_COMPROMISE = "keyCompromise"
+    SUPERSEDED = "superseded"
+    CESSATION = "cessationOfOperation"
+
+
+class Issued(NamedTuple):
+    """A certificate just written. `not_after` in seconds since the epoch."""
+
+    name: str
+    certfile: Path
+    keyfile: Path
+    serial: int
+    not_after: float
+
+
+class CertificateFacts(NamedTuple):
+    """What one certificate says. Times in seconds since the epoch, `days_left` negative once expired."""
+
+    path: Path
+    kind: str
+    name: str
+    subject: str
+    issuer: str
+    names: tuple[str, ...]
+    serial: int
+    not_before: float
+    not_after: float
+    days_left: float
+    fingerprint: str
+    revoked: bool
+
+    @property
+    def serial_hex(self) -> str:
+        """Return the serial as `openssl x509 -serial` prints it."""
+        return serial_text(self.serial)
+
+
+class Level(StrEnum):
+    """How bad a finding is: something fails now, something will fail, something to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Finding(NamedTuple):
+    """One result of `CertificateAuthority.check`: what is wrong with `subject`, and the remedy."""
+
+    level: Level
+    subject: str
+    message: str
+    hint: str
+
+
+class Phase(StrEnum):
+    """Where a rollover stands: who signs, and whom the bundle trusts."""
+
+    IDLE = "idle"
+    BEGUN = "begun"
+    SWITCHED = "switched"
+
+
+def serial_text(serial: int) -> str:
+    """Return `serial` in upper-case hex with whole bytes, as openssl prints it."""
+    text = f"{serial:X}"
+    return text if len(text) % 2 == 0 else "0" + text
