@@ -1,0 +1,221 @@
+"""Mosquitto's acl_file: parsed once, asked purely.
+
+The grammar is mosquitto.conf(5), "acl_file": `user NAME` opens the section of a user, `topic` lines
+belong to the section above them (before any `user` line: to anonymous clients), `pattern` lines hold for
+every named client, with %u and %c standing for its user name and client id. A deny line wins over any
+grant. Mosquitto 2.0 lets every subscription through and checks each delivery; here a subscription must
+also be covered as a whole by one readable line, so that a refusal is seen in the SUBACK.
+"""
+
+import enum
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from jobwire.broker.files import read_text
+from jobwire.core.errors import ConfigError
+from jobwire.core.topics import filter_matches
+
+_SUBSTITUTES = ("%u", "%c")
+
+
+class Action(enum.Enum):
+    """What a client wants to do with a topic."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    RECEIVE = "receive"
+
+
+class Rule(NamedTuple):
+    """One `topic` or `pattern` line."""
+
+    line: int
+    topic: str
+    read: bool
+    write: bool
+
+    @property
+    def deny(self) -> bool:
+        """Tell whether the line takes rights away."""
+        return not (self.read or self.write)
+
+    def applies_to(self, user: str | None, client_id: str) -> "Rule | None":
+        """Return this rule with %u and %c filled in, or None if they cannot be.
+
+        A name with `/`, `+` or `#` could widen a pattern to other topics, so it matches none.
+        """
+        topic = self.topic
+        for mark, value in zip(_SUBSTITUTES, (user, client_id), strict=True):
+            if mark not in topic:
+                continue
+            if not value or any(sign in value for sign in "/+#"):
+                return None
+            levels = (value if level == mark else level for level in topic.split("/"))
+            topic = "/".join(levels)
+        return self._replace(topic=topic)
+
+
+_ACCESS = {
+    "read": (True, False),
+    "write": (False, True),
+    "readwrite": (True, True),
+    "deny": (False, False),
+}
+
+
+class AccessList:
+    """The rights of one acl_file. Immutable; `allowed` is pure."""
+
+    def __init__(
+        self, *, users: dict[str, tuple[Rule, ...]], anonymous: tuple[Rule, ...], patterns: tuple[Rule, ...]
+    ) -> None:
+        self.users = users
+        self.anonymous = anonymous
+        self.patterns = patterns
+
+    @classmethod
+    def load(cls, path: Path) -> "AccessList":
+        """Read `path`; raises ConfigError naming the line that cannot be used."""
+        text = read_text(path, "access list", hint="jobwire broker up or render creates it")
+        return parse_access_list(text.splitlines(), str(path))
+
+    def allowed(self, user: str | None, client_id: str, action: Action, topic: str) -> bool:
+        """Tell whether the client may publish to or receive from `topic`, or subscribe to it as a filter."""
+        rules = self._rules(user, client_id)
+        if action is Action.PUBLISH:
+            return _grants(rules, topic, write=True)
+        if action is Action.RECEIVE:
+            return _grants(rules, topic, write=False)
+        return _may_subscribe(rules, topic)
+
+    def _rules(self, user: str | None, client_id: str) -> list[Rule]:
+        if user is None:
+            return list(self.anonymous)
+        patterns = (rule.applies_to(user, client_id) for rule in self.patterns)
+        return [*self.users.get(user, ()), *(rule for rule in patterns if rule is not None)]
+
+
+def filter_covers(wide: str, narrow: str) -> bool:
+    """Tell whether every topic that matches the filter `narrow` also matches the filter `wide`.
+
+    `$`-topics are outside of a leading wildcard (MQTT 3.1.1, 4.7.2-1).
+    """
+    if narrow.startswith("$") and wide[:1] in {"+", "#"}:
+        return False
+    wanted, levels = wide.split("/"), narrow.split("/")
+    for index, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if index >= len(levels):
+            return False
+        # "a/#" also matches "a" itself (4.7.1-2), so a narrow # is only covered by a wide #.
+        if levels[index] == "#" or (level not in {"+", levels[index]}):
+            return False
+    return len(wanted) == len(levels)
+
+
+def is_topic_filter(text: str) -> bool:
+    """Tell whether `text` is a well-formed topic filter (MQTT 3.1.1, 4.7.1 and 4.7.3)."""
+    if not text or "\0" in text:
+        return False
+    levels = text.split("/")
+    return (
+        all(level in {"#", "+"} or not ("#" in level or "+" in level) for level in levels)
+        and "#" not in levels[:-1]
+    )
+
+
+def parse_access_list(lines: Iterable[str], source: str) -> AccessList:
+    """Return the rights that an acl_file's lines give; ConfigError names `source` and the line."""
+    users: dict[str, list[Rule]] = {}
+    anonymous: list[Rule] = []
+    patterns: list[Rule] = []
+    section = anonymous
+    for number, raw in enumerate(lines, start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        keyword, _, rest = line.partition(" ")
+        rest = rest.strip()
+        try:
+            if keyword == "user":
+                section = users.setdefault(_user_name(rest), [])
+            elif keyword == "topic":
+                section.append(_rule(number, rest, pattern=False))
+            elif keyword == "pattern":
+                patterns.append(_rule(number, rest, pattern=True))
+            else:
+                _unknown(keyword)
+        except ValueError as error:
+            raise ConfigError(
+                f"{source}, line {number}: {error}",
+                hint="lines read: user NAME | topic [read|write|readwrite|deny] TOPIC | pattern ...",
+                path=source,
+                line=number,
+            ) from error
+    return AccessList(
+        users={name: tuple(rules) for name, rules in users.items()},
+        anonymous=tuple(anonymous),
+        patterns=tuple(patterns),
+    )
+
+
+def _unknown(keyword: str) -> NoReturn:
+    raise ValueError(f"unknown keyword {keyword!r}")
+
+
+def _user_name(text: str) -> str:
+    if not text:
+        raise ValueError("a user line without a name")
+    return text
+
+
+def _rule(number: int, rest: str, *, pattern: bool) -> Rule:
+    first, _, remainder = rest.partition(" ")
+    # "topic foo" without an access word means readwrite (mosquitto.conf(5)).
+    access, topic = (first, remainder.strip()) if remainder.strip() else ("readwrite", first)
+    if access not in _ACCESS:
+        raise ValueError(f"unknown access {access!r}")
+    if not is_topic_filter(topic):
+        raise ValueError(f"not a topic filter: {topic!r}")
+    if pattern:
+        _check_pattern(topic)
+    read, write = _ACCESS[access]
+    return Rule(number, topic, read, write)
+
+
+def _check_pattern(topic: str) -> None:
+    levels = topic.split("/")
+    if any(mark in level and level != mark for mark in _SUBSTITUTES for level in levels):
+        raise ValueError("%u and %c must be the only text of their level")
+    if not any(mark in levels for mark in _SUBSTITUTES):
+        raise ValueError("a pattern without %u or %c as a whole level would hold for everybody")
+
+
+def _grants(rules: Iterable[Rule], topic: str, *, write: bool) -> bool:
+    granted = False
+    for rule in rules:
+        # As in Mosquitto: a topic in $... needs a rule that says $... itself.
+        if topic.startswith("$") and not rule.topic.startswith("$"):
+            continue
+        if not filter_matches(rule.topic, topic):
+            continue
+        if rule.deny:
+            return False
+        granted = granted or (rule.write if write else rule.read)
+    return granted
+
+
+def _may_subscribe(rules: Iterable[Rule], topic_filter: str) -> bool:
+    if not is_topic_filter(topic_filter):
+        return False
+    granted = False
+    for rule in rules:
+        if not filter_covers(rule.topic, topic_filter):
+            continue
+        # A narrower deny takes single messages out at delivery; one that covers all refuses the whole.
+        if rule.deny:
+            return False
+        granted = granted or rule.read
+    return granted

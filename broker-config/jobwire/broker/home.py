@@ -1,0 +1,154 @@
+"""Everything a broker on this host needs under the home directory, created where it is missing."""
+
+import json
+import os
+import secrets
+import tomllib
+from pathlib import Path
+
+from jobwire.broker.files import (
+    PRIVATE_FILE,
+    make_private_directory,
+    read_text,
+    require_private,
+    write_private,
+)
+from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
+from jobwire.broker.template import render_template
+from jobwire.certs import CertificateAuthority
+from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.settings import PROTOCOLS
+from jobwire.core.topics import Topics
+
+ROLES = ("hermes", "claude-worker", "registry", "metrics", "dashboard")
+SETTINGS_FILE = "jobwire.toml"
+_PASSWORD_BYTES = 32
+_GENERATED = "# Rendered by jobwire for the topic root "
+_MAX_PORT = 65_535
+
+
+class BrokerPaths:
+    """Where the broker's files are under one home directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.certs = home / "certs"
+        self.ca = self.certs / "ca.pem"
+        self.crl = self.certs / "crl.pem"
+        self.server_certificate = self.certs / "server.pem"
+        self.server_key = self.certs / "server.key"
+        self.broker = home / "broker"
+        self.configuration = self.broker / "mosquitto.conf"
+        self.acl = self.broker / "acl"
+        self.passwd = self.broker / "passwd"
+        self.data = self.broker / "data"
+        self.passwords = home / "passwords"
+        self.settings = home / SETTINGS_FILE
+
+    def password(self, role: str) -> Path:
+        """Return where the plaintext password of `role` is kept."""
+        return self.passwords / role
+
+
+def prepare_home(
+    home: Path,
+    *,
+    port: int,
+    topic_root: str,
+    protocol: str = "3.1.1",
+    iterations: int = MACHINE_ITERATIONS,
+    mtls_port: int | None = None,
+) -> None:
+    """Create what a broker needs under `home`: certificates, acl, passwd, a password per role, settings.
+
+    Idempotent: what exists is kept. `mtls_port` is where client certificates are accepted (default: `port`,
+    as the embedded broker does). Blocks on the disk; raises ConfigError, InvalidInputError or StorageError.
+    """
+    if not 0 < port <= _MAX_PORT:
+        raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
+    if protocol not in PROTOCOLS:
+        raise InvalidInputError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")
+    root = Topics(topic_root).root
+    paths = BrokerPaths(home)
+    for directory in (home, paths.broker, paths.passwords, paths.data):
+        make_private_directory(directory)
+    authority = CertificateAuthority(paths.certs)
+    if not authority.exists():
+        authority.init()
+    write_access_list(paths.acl, root)
+    _prepare_passwords(paths, iterations)
+    if not paths.settings.exists():
+        write_private(paths.settings, _settings(port, mtls_port or port, root, protocol))
+
+
+def write_access_list(path: Path, topic_root: str) -> None:
+    """Write the role accounts' acl unless the operator has made the file their own."""
+    text = render_template("acl", {"TOPIC_ROOT": topic_root})
+    if path.exists():
+        present = read_text(path, "access list")
+        if present == text or not any(line.startswith(_GENERATED) for line in present.splitlines()):
+            return
+    write_private(path, text)
+
+
+def read_password(path: Path) -> str:
+    """Return the one line of a password file that only its owner can read."""
+    require_private(path)
+    password = read_text(path, "password file").rstrip("\n")
+    if not password or "\n" in password:
+        raise ConfigError(f"{path} does not hold one line", hint="write the password as its only line")
+    return password
+
+
+def mtls_port(home: Path) -> int | None:
+    """Return the port that accepts client certificates, from `[mtls]` in jobwire.toml; None if not named."""
+    path = BrokerPaths(home).settings
+    if not path.exists():
+        return None
+    try:
+        table = tomllib.loads(read_text(path, "settings file")).get("mtls", {})
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
+    port = table.get("port") if isinstance(table, dict) else None
+    return port if isinstance(port, int) else None
+
+
+def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
+    users = PasswordFile.load(paths.passwd) if paths.passwd.exists() else PasswordFile(paths.passwd, {})
+    changed = False
+    for role in ROLES:
+        secret = paths.password(role)
+        if not secret.exists():
+            write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=PRIVATE_FILE)
+        elif users.entry(role) is not None:
+            continue
+        users.set(role, read_password(secret), iterations=iterations)
+        changed = True
+    if changed or not paths.passwd.exists():
+        users.save()
+
+
+def _settings(port: int, mtls: int, topic_root: str, protocol: str) -> str:
+    roles = "".join(
+        f'\n[roles.{role}]\nusername = "{role}"\npassword_file = "passwords/{role}"\n' for role in ROLES
+    )
+    return (
+        "# Settings of this home directory; relative paths are relative to this file.\n"
+        "[broker]\n"
+        # An address, not a name: nothing to resolve on the path of a cold publish.
+        'broker = "127.0.0.1"\n'
+        f"port = {port}\n"
+        'tls = "on"\n'
+        'ca_certs = "certs/ca.pem"\n'
+        # A JSON string is a TOML basic string.
+        f"topic_root = {json.dumps(topic_root)}\n"
+        f'protocol = "{protocol}"\n'
+        "\n# Where clients with a certificate connect.\n"
+        "[mtls]\n"
+        f"port = {mtls}\n" + roles
+    )
+
+
+def running_as_root() -> bool:
+    """Tell whether this process has the superuser's rights."""
+    return os.geteuid() == 0
