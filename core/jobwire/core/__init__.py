@@ -1,1 +1,8 @@
-"""The rules of jobwire without any I/O: events, signatures, topics, lifecycle, admission, settings."""
+"""The rules of jobwire without any I/O.
+
+Import from the modules: `event`, `admission`, `lifecycle`, `record`, `fold`, `signature`, `topics`,
+`settings`, `errors`. Nothing is gathered here, so that `publish_event` loads only what it needs
+(docs/adr/0003): `admission` and `models` bring pydantic, the others do not.
+"""
+
+__all__: list[str] = []

@@ -40,10 +40,11 @@ class Transport(Protocol):
     """One connection to a broker. All methods may be called from any one thread at a time."""
 
     def connect(self, deadline_seconds: float) -> None:
-        """Connect and wait for CONNACK.
+        """Connect, wait for CONNACK and for the SUBACK of every filter given before.
 
-        Raises UnreachableError (nobody answered in time) or RefusedError (CONNACK refusal, TLS
-        failure, or closed before CONNACK with a client certificate: TLS 1.3 reports it that late).
+        Makes one try. Raises UnreachableError (nobody answered in time) or RefusedError (CONNACK
+        refusal, TLS failure, refused filter, or closed before CONNACK with a client certificate:
+        TLS 1.3 reports it that late). May be called again after a failure.
         """
         ...
 
@@ -56,34 +57,53 @@ class Transport(Protocol):
         deadline_seconds: float,
         expiry_seconds: int | None = None,
     ) -> None:
-        """Publish with QoS 1 and return after its PUBACK.
+        """Publish once with QoS 1 and return after its PUBACK.
 
-        Raises RefusedError for a reason code of 0x80 or above (MQTT 5 only: 3.1.1 has no refusal),
-        UnreachableError when the PUBACK did not come in time. `expiry_seconds` is ignored on 3.1.1.
+        While a reconnect is under way it waits for the connection, within the deadline. Raises
+        RefusedError for a reason code of 0x80 or above (MQTT 5 only: 3.1.1 has no refusal) and
+        UnreachableError when the PUBACK did not come in time or the connection went away: then the
+        broker may or may not have it, and nothing is sent again behind the caller's back.
+        `expiry_seconds` is ignored on 3.1.1.
         """
         ...
 
-    def subscribe(self, filters: Iterable[str]) -> None:
+    def subscribe(self, filters: Iterable[str], *, deadline_seconds: float = 10.0) -> None:
         """Subscribe with QoS 1, now and after every reconnect, and wait for SUBACK.
 
-        Raises RefusedError naming the refused filter.
+        Before `connect` it only remembers the filters. Raises RefusedError naming the refused
+        filter (which is forgotten), UnreachableError when no SUBACK came in time.
         """
         ...
 
     def receive(self, timeout_seconds: float) -> Incoming | None:
         """Return the next incoming thing in order, or None after `timeout_seconds`.
 
-        Raises RefusedError when the broker refuses for good while reconnecting, TransportError when the network
-        thread died.
+        Raises RefusedError when the broker refuses for good while reconnecting, TransportError when
+        the network thread died or the transport is closed.
+        """
+        ...
+
+    def receive_many(self, max_items: int, timeout_seconds: float) -> list[Incoming]:
+        """Return 1 to `max_items` incoming things in order, or [] after `timeout_seconds`.
+
+        Returns as soon as there is anything. Raises as `receive` does.
         """
         ...
 
     def acknowledge(self, message: Message) -> None:
-        """Send the PUBACK. Call in the order of `receive`; a no-op for QoS 0 and lost connections."""
+        """Send the PUBACK, without waiting; a no-op for QoS 0 and for messages of a lost connection.
+
+        Every QoS 1 message must be acknowledged once it is dealt with, rejected ones too: PUBACKs
+        leave in the order of arrival (MQTT-4.6.0-2), so one that was given early waits for those before it.
+        """
+        ...
+
+    def acknowledge_many(self, messages: Iterable[Message]) -> None:
+        """Acknowledge several messages in one step, as `acknowledge` would one by one."""
         ...
 
     def close(self) -> None:
-        """Disconnect cleanly and free everything; idempotent."""
+        """Send what was acknowledged, disconnect cleanly and free everything; idempotent."""
         ...
 
 

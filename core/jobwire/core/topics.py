@@ -16,7 +16,7 @@ _LEVEL_FORBIDDEN = re.compile(r"[+#\x00-\x1f\x7f-\x9f$%]")
 
 def check_job_id(job_id: str) -> str:
     """Return `job_id` if it is 8 lower-case hex characters, else raise InvalidInputError."""
-    if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+    if not _JOB_ID.fullmatch(job_id):
         raise InvalidInputError(
             f"not a job id: {job_id!r}",
             hint="a job id is 8 lower-case hex characters; `jobwire registry list` shows them",

@@ -1,0 +1,86 @@
+"""One event of one job: what a worker says, and its signed form on the wire."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from jobwire.core.canonical import MAX_INTEGER, canonical_json
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.signature import SIGNATURE_FIELD, sign_bytes
+from jobwire.core.topics import check_job_id
+
+SCHEMA_VERSION = 1
+MAX_DETAIL = 1024
+MAX_PAYLOAD = 64 * 1024
+
+
+class EventType(StrEnum):
+    """The five things a worker can say."""
+
+    STARTED = "started"
+    PROGRESS = "progress"
+    PERMISSION_REQUIRED = "permission_required"
+    COMPLETED = "completed"
+    ERROR = "error"
+
+
+EVENT_TYPES = frozenset(str(kind) for kind in EventType)
+TERMINAL_EVENTS = frozenset({"completed", "error"})
+
+
+class Event(NamedTuple):
+    """A well-formed event; `data` is without the signature."""
+
+    seq: int
+    job_id: str
+    event: str
+    timestamp: str
+    detail: str
+    data: Mapping[str, object]
+
+    @property
+    def terminal(self) -> bool:
+        """Tell whether this is the job's last event, published with retain."""
+        return self.event in TERMINAL_EVENTS
+
+    def to_json(self) -> dict[str, object]:
+        """Return the object of SPEC section 2, unsigned."""
+        return {"schema_version": SCHEMA_VERSION, **self._asdict()}
+
+
+def compose(
+    *, seq: int, job_id: str, event: str, timestamp: str, detail: str, data: Mapping[str, object]
+) -> Event:
+    """Return a checked event from a worker's words.
+
+    Raises InvalidInputError naming the field. Whatever this returns, admission accepts (property test).
+    """
+    check_job_id(job_id)
+    if not 1 <= seq <= MAX_INTEGER:
+        raise InvalidInputError(f"seq {seq} is out of range")
+    if event not in EVENT_TYPES:
+        raise InvalidInputError(f"unknown event {event!r}", hint=f"one of {', '.join(sorted(EVENT_TYPES))}")
+    if len(detail) > MAX_DETAIL:
+        raise InvalidInputError(
+            f"detail has {len(detail)} characters, {MAX_DETAIL} are allowed",
+            hint="shorten it; put figures into --data",
+        )
+    if SIGNATURE_FIELD in data:
+        raise InvalidInputError(f"data.{SIGNATURE_FIELD} is reserved for the signature")
+    return Event(seq, job_id, event, timestamp, detail, dict(data))
+
+
+def encode_signed(event: Event, token: str) -> bytes:
+    """Return the signed payload as canonical JSON.
+
+    Raises InvalidInputError when `data` is not JSON or the payload exceeds MAX_PAYLOAD bytes.
+    """
+    body = event.to_json()
+    signature = sign_bytes(canonical_json(body), token)
+    payload = canonical_json({**body, "data": {**event.data, SIGNATURE_FIELD: signature}})
+    if len(payload) > MAX_PAYLOAD:
+        raise InvalidInputError(
+            f"the event has {len(payload)} bytes, {MAX_PAYLOAD} are allowed",
+            hint="keep bulk results in files and put their summary into --data",
+        )
+    return payload

@@ -1,0 +1,147 @@
+"""How a record changes: every transition as a pure function from record to record."""
+
+from typing import NamedTuple
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConflictError, StoppedError, TransitionError
+from jobwire.core.event import Event
+from jobwire.core.lifecycle import EVENT_TRANSITIONS, Status, check_transition, event_allowed
+from jobwire.core.record import JobRecord, Lease
+
+DEFAULT_LEASE_SECONDS = 300.0
+
+
+class LeaseGrant(NamedTuple):
+    """What a claim asks for: an owner's name and how long it is believed without a sign of life."""
+
+    owner: str
+    seconds: float = DEFAULT_LEASE_SECONDS
+
+
+def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
+    """Return the record after `event`; the same record where it was applied before (idempotent by seq).
+
+    `now` is epoch seconds. Raises TransitionError where the lifecycle forbids it.
+    """
+    if event.seq <= record.last_seq:
+        return record
+    if record.terminal:
+        raise TransitionError(
+            f"job {record.job_id} is {record.status}: it takes no {event.event} event any more",
+            hint="register a new job for further work",
+            before=str(record.status),
+        )
+    contiguous = event.seq == record.last_seq + 1
+    first = False if record.last_seq > record.attempt_seq else (True if contiguous else None)
+    if not event_allowed(record.status, event.event, first_of_attempt=first):
+        raise TransitionError(
+            f"job {record.job_id} is {record.status}: {event.event} does not fit here",
+            hint="an attempt says `started` once, first",
+            before=str(record.status),
+        )
+    stamp = utc_timestamp(now)
+    status = EVENT_TRANSITIONS[record.status, event.event]
+    return record._replace(
+        status=status,
+        updated_at=stamp,
+        started_at=record.started_at or stamp,
+        finished_at=stamp if event.terminal else None,
+        last_seq=event.seq,
+        attention=event.event == "permission_required",
+        detail=event.detail,
+        result={"event": event.event, "detail": event.detail, "data": dict(event.data)}
+        if event.terminal
+        else None,
+        lease=None if event.terminal else _extended(record.lease, now),
+    )
+
+
+def claim(record: JobRecord, grant: LeaseGrant, now: float) -> JobRecord:
+    """Return the record as picked by `grant.owner`."""
+    check_transition(record.status, Status.RUNNING)
+    stamp = utc_timestamp(now)
+    return record._replace(
+        status=Status.RUNNING,
+        updated_at=stamp,
+        started_at=record.started_at or stamp,
+        lease=Lease(grant.owner, utc_timestamp(now + grant.seconds)),
+        extra={**record.extra, "lease_seconds": grant.seconds},
+    )
+
+
+def renew(record: JobRecord, grant: LeaseGrant, now: float) -> JobRecord:
+    """Return the record with a longer lease; raises StoppedError for anybody but its holder."""
+    if record.status is not Status.RUNNING or record.lease is None or record.lease.owner != grant.owner:
+        holder = record.lease.owner if record.lease else "nobody"
+        raise StoppedError(
+            f"{grant.owner} does not hold job {record.job_id}: it is {record.status}, held by {holder}",
+            hint="stop working on it",
+        )
+    return record._replace(
+        updated_at=utc_timestamp(now),
+        lease=Lease(grant.owner, utc_timestamp(now + grant.seconds)),
+        extra={**record.extra, "lease_seconds": grant.seconds},
+    )
+
+
+def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRecord:
+    """Return the record as pending again under a new token: the old worker is fenced off everywhere.
+
+    After `max_attempts` attempts the job ends in error instead, with the reason in its result.
+    """
+    if record.max_attempts is not None and record.attempt >= record.max_attempts:
+        return fail(record, now, f"{cause}, and {record.max_attempts} attempts are the limit")
+    check_transition(record.status, Status.PENDING)
+    return record._replace(
+        status=Status.PENDING,
+        updated_at=utc_timestamp(now),
+        attempt=record.attempt + 1,
+        attempt_seq=record.last_seq,
+        auth_token=token,
+        previous_tokens=(*record.previous_tokens, record.auth_token),
+        attention=False,
+        detail=cause,
+        lease=None,
+    )
+
+
+def cancel(record: JobRecord, now: float, cause: str) -> JobRecord:
+    """Return the record as cancelled; cancelling twice changes nothing.
+
+    Raises ConflictError where the job ended otherwise.
+    """
+    if record.status is Status.CANCELLED:
+        return record
+    if record.terminal:
+        raise ConflictError(f"job {record.job_id} is already {record.status}", status=str(record.status))
+    stamp = utc_timestamp(now)
+    return record._replace(
+        status=Status.CANCELLED,
+        updated_at=stamp,
+        finished_at=stamp,
+        attention=False,
+        detail=cause,
+        lease=None,
+    )
+
+
+def fail(record: JobRecord, now: float, cause: str) -> JobRecord:
+    """Return the record as ended in error by the registry itself, with `cause` as its result."""
+    check_transition(record.status, Status.ERROR)
+    stamp = utc_timestamp(now)
+    return record._replace(
+        status=Status.ERROR,
+        updated_at=stamp,
+        finished_at=stamp,
+        attention=False,
+        detail=cause,
+        lease=None,
+        result={"event": "error", "detail": cause, "data": {"by": "registry"}},
+    )
+
+
+def _extended(lease: Lease | None, now: float) -> Lease | None:
+    """Every event is a sign of life: it extends the lease by the default length."""
+    if lease is None:
+        return None
+    return Lease(lease.owner, max(lease.expires_at, utc_timestamp(now + DEFAULT_LEASE_SECONDS)))

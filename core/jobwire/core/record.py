@@ -1,0 +1,240 @@
+"""The record of one job: its fields, and its form on disk.
+
+Decoded by hand and not by pydantic, because `publish_event` reads it at every start; a property test
+holds this decoder and `models.RecordModel` equal (docs/adr/0003).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from jobwire.core.canonical import MAX_INTEGER
+from jobwire.core.errors import StorageError
+from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
+from jobwire.core.topics import check_job_id
+
+RECORD_VERSION = 1
+MIN_TOKEN = 32
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z")
+
+
+class RecordFormatError(StorageError):
+    """Bytes that are not a job record; `facts["field"]` names the first bad field."""
+
+
+class Priority(StrEnum):
+    """The order of `pick`."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class Lease(NamedTuple):
+    """Who works on the job, and until when (ISO 8601 UTC) that is believed without a sign of life."""
+
+    owner: str
+    expires_at: str
+
+
+class Timeouts(NamedTuple):
+    """Limits in seconds; None is no limit."""
+
+    idle_seconds: float | None = None
+    wall_seconds: float | None = None
+    pending_seconds: float | None = None
+
+
+class JobRecord(NamedTuple):
+    """One job as the registry knows it (SPEC section 5). Immutable; `_replace` makes the next one."""
+
+    job_id: str
+    auth_token: str
+    created_at: str
+    updated_at: str
+    status: Status = Status.PENDING
+    attempt: int = 1
+    agent_session: str | None = None
+    title: str = ""
+    instructions: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    last_seq: int = 0
+    attention: bool = False
+    detail: str = ""
+    result: Mapping[str, object] | None = None
+    lease: Lease | None = None
+    timeouts: Timeouts = Timeouts()
+    priority: Priority = Priority.NORMAL
+    idempotency_key: str | None = None
+    broker: Mapping[str, str | int] = {}  # never changed in place
+    attempt_seq: int = 0
+    confirmed_seq: int = 0
+    max_attempts: int | None = None
+    previous_tokens: tuple[str, ...] = ()
+    extra: Mapping[str, object] = {}  # never changed in place
+
+    @property
+    def terminal(self) -> bool:
+        """Tell whether the job is finished."""
+        return self.status in TERMINAL_STATUSES
+
+    def __repr__(self) -> str:
+        # Tokens must not reach logs or tracebacks.
+        return f"JobRecord({self.job_id}, {self.status}, attempt={self.attempt}, last_seq={self.last_seq})"
+
+
+# Never shown to people, pages or programs.
+SECRET_FIELDS = frozenset({"auth_token", "previous_tokens"})
+
+
+def encode_record(record: JobRecord) -> bytes:
+    """Return the record as one indented JSON object with a final line break."""
+    value = record._asdict()
+    extra = value.pop("extra")
+    value["lease"] = record.lease._asdict() if record.lease else None
+    value["timeouts"] = record.timeouts._asdict()
+    body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
+    return (json.dumps(body, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def public_record(record: JobRecord) -> dict[str, object]:
+    """Return the record for people and programs: everything but its secrets."""
+    body: dict[str, object] = json.loads(encode_record(record))
+    # Overrides may name a password.
+    broker = {key: value for key, value in record.broker.items() if key != "password"}
+    return {**{key: value for key, value in body.items() if key not in SECRET_FIELDS}, "broker": broker}
+
+
+def decode_record(payload: bytes) -> JobRecord:
+    """Return the record in `payload`; raises RecordFormatError naming the first bad field."""
+    try:
+        body = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise RecordFormatError(f"not JSON: {error}", field="") from error
+    if not isinstance(body, dict):
+        raise RecordFormatError("not a JSON object", field="")
+    if body.get("schema_version") != RECORD_VERSION:
+        raise RecordFormatError(f"schema_version is not {RECORD_VERSION}", field="schema_version")
+    return _read(body)
+
+
+def _read(body: dict[str, Any]) -> JobRecord:
+    fields: dict[str, Any] = {}
+    for name, reader in _READERS.items():
+        if name not in body:
+            if name in _OPTIONAL:
+                continue
+            raise RecordFormatError(f"field {name} is missing", field=name)
+        try:
+            fields[name] = reader(body[name])
+        except Exception as error:  # whatever a reader raises, the field is bad
+            raise RecordFormatError(f"field {name} is not valid", field=name) from error
+    extra = {name: value for name, value in body.items() if name not in _READERS and name != "schema_version"}
+    return JobRecord(**fields, extra=extra)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _timestamp(value: object) -> str:
+    if not _TIMESTAMP.fullmatch(_text(value)):
+        raise ValueError
+    return _text(value)
+
+
+def _count(minimum: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if type(value) is not int or not minimum <= value <= MAX_INTEGER:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _token(value: object) -> str:
+    if len(_text(value)) < MIN_TOKEN:
+        raise ValueError
+    return _text(value)
+
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not value > 0:  # type: ignore[operator]  # a number by now
+        raise ValueError
+    return value  # type: ignore[return-value]  # a number by now
+
+
+def _lease(value: object) -> Lease:
+    body = _object(value)
+    return Lease(_text(body["owner"]), _timestamp(body["expires_at"]))
+
+
+def _timeouts(value: object) -> Timeouts:
+    body = _object(value)
+    return Timeouts(*(_seconds(body.get(name)) for name in Timeouts._fields))
+
+
+def _tokens(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(_text(item) for item in value)
+
+
+def _broker(value: object) -> dict[str, str | int]:
+    body = _object(value)
+    for item in body.values():
+        if type(item) not in (str, int):
+            raise TypeError
+    return body
+
+
+def _optional(reader: Callable[[Any], Any]) -> Callable[[object], Any]:
+    return lambda value: None if value is None else reader(value)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "job_id": check_job_id,
+    "auth_token": _token,
+    "created_at": _timestamp,
+    "updated_at": _timestamp,
+    "status": Status,
+    "attempt": _count(1),
+    "agent_session": _optional(_text),
+    "title": _text,
+    "instructions": _text,
+    "started_at": _optional(_timestamp),
+    "finished_at": _optional(_timestamp),
+    "last_seq": _count(0),
+    "attention": _flag,
+    "detail": _text,
+    "result": _optional(_object),
+    "lease": _optional(_lease),
+    "timeouts": _timeouts,
+    "priority": Priority,
+    "idempotency_key": _optional(_text),
+    "broker": _broker,
+    "attempt_seq": _count(0),
+    "confirmed_seq": _count(0),
+    "max_attempts": _optional(_count(1)),
+    "previous_tokens": _tokens,
+}
+_OPTIONAL = frozenset({"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens"})

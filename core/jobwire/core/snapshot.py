@@ -1,0 +1,81 @@
+"""The signed, retained snapshot of a record: what a worker or watcher on another host may know of it."""
+
+from typing import NamedTuple
+
+from jobwire.core.canonical import JsonShapeError, canonical_json
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.core.signature import sign_bytes, verify_bytes
+from jobwire.core.strict_json import decode_object
+
+_FIELDS = ("job_id", "status", "last_seq", "attempt", "updated_at", "attention", "detail")
+
+
+class Snapshot(NamedTuple):
+    """A verified snapshot. `superseded` is True where it was signed for an earlier attempt's holder."""
+
+    job_id: str
+    status: Status
+    last_seq: int
+    attempt: int
+    updated_at: str
+    attention: bool
+    detail: str
+    superseded: bool = False
+
+
+def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
+    """Return the signed snapshot of `record`.
+
+    `last_seq` on the wire is `confirmed_seq`: what the registry process holds durably, so that a
+    worker may trim its outbox by it. `superseded` carries one signature for each earlier attempt's
+    token: the old worker can verify that it was replaced, and nobody else learns anything.
+    """
+    body: dict[str, object] = {
+        "job_id": record.job_id,
+        "status": str(record.status),
+        "last_seq": confirmed_seq,
+        "attempt": record.attempt,
+        "updated_at": record.updated_at,
+        "attention": record.attention,
+        "detail": record.detail,
+    }
+    message = canonical_json(body)
+    return canonical_json(
+        {
+            **body,
+            "hmac_sig": sign_bytes(message, record.auth_token),
+            "superseded": [sign_bytes(message, token) for token in record.previous_tokens],
+        }
+    )
+
+
+def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | None:
+    """Return the snapshot if it is of `job_id` and signed for the holder of `token`, else None."""
+    try:
+        value = decode_object(payload)
+        message = canonical_json({name: value[name] for name in _FIELDS})
+    except (JsonShapeError, KeyError):
+        return None
+    superseded = value.get("superseded")
+    old = [verify_bytes(message, item, token) for item in superseded] if isinstance(superseded, list) else []
+    current = verify_bytes(message, value.get("hmac_sig"), token)
+    if value["job_id"] != job_id or not (current or any(old)):
+        return None
+    return Snapshot(
+        job_id=job_id,
+        status=Status(str(value["status"])),
+        last_seq=_integer(value["last_seq"]),
+        attempt=_integer(value["attempt"]),
+        updated_at=str(value["updated_at"]),
+        attention=value["attention"] is True,
+        detail=str(value["detail"]),
+        superseded=not current,
+    )
+
+
+def _integer(value: object) -> int:
+    # Signed by the registry: anything else is its defect, not a stranger's input.
+    if type(value) is not int:
+        raise TypeError("the registry signed a snapshot with a field that is no integer")
+    return value
