@@ -1,0 +1,69 @@
+"""What every command shares: its parser, its way to report a failure, its exit code."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from jobwire.core.errors import JobwireError
+from jobwire.core.exit_codes import ExitCode, help_table
+
+# 128 + SIGINT, as shells report it.
+INTERRUPTED = 130
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse with our exit code for usage errors and the exit code table in `--help`."""
+
+    def __init__(
+        self,
+        prog: str | None = None,
+        *,
+        description: str | None = None,
+        epilog: str | None = None,
+        **options: object,
+    ) -> None:
+        super().__init__(
+            prog,
+            description=description,
+            epilog=f"{epilog}\n\n{help_table()}" if epilog else help_table(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            # An abbreviation that works today becomes ambiguous with the next option.
+            allow_abbrev=False,
+            **{key: value for key, value in options.items() if key in {"help", "add_help"}},  # type: ignore[arg-type]
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the message to stderr and exit with INVALID (argparse would use 2: timeout)."""
+        self.print_usage(sys.stderr)
+        self.exit(ExitCode.INVALID, f"{self.prog}: error: {message}\n")
+
+
+def run_command(
+    body: Callable[[argparse.Namespace], int], args: argparse.Namespace, *, prog: str, as_json: bool
+) -> int:
+    """Run a command's body and return its exit code; expected failures become one clear message."""
+    try:
+        return int(body(args))
+    except JobwireError as error:
+        report(error, prog=prog, as_json=as_json)
+        return int(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
+    """Write cause and remedy to stderr, as two lines or as one JSON object."""
+    if as_json:
+        body = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
+        print(json.dumps(body), file=sys.stderr)
+        return
+    print(f"{prog}: error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"{prog}: hint: {error.hint}", file=sys.stderr)
