@@ -1,0 +1,23 @@
+"""Waiting for facts instead of for time."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_STEP_SECONDS = 0.005
+
+
+def wait_for(predicate: Callable[[], _T], *, deadline_seconds: float = 10.0, what: str = "") -> _T:
+    """Call `predicate` until it returns something true, and return that.
+
+    Blocks at most `deadline_seconds`, then raises AssertionError that names `what` and the last value.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    while not (value := predicate()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(
+                f"{what or 'the awaited fact'} did not come within {deadline_seconds} s; last seen: {value!r}"
+            )
+        time.sleep(_STEP_SECONDS)
+    return value
