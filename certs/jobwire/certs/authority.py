@@ -16,8 +16,12 @@ from jobwire.certs.values import (
     JOB_LIFETIME,
     ROLE_LIFETIME,
     SERVER_LIFETIME,
+    WARN_WITHIN,
+    CertificateFacts,
+    Finding,
     Issued,
     Kind,
+    Phase,
     Reason,
 )
 from jobwire.core.clock import Clock, SystemClock
@@ -169,6 +173,77 @@ class CertificateAuthority:
             return revocation.write_lists(
                 self.places, now=self._clock.now(), lifetime_seconds=lifetime_seconds
             )
+
+    def prune(self) -> list[str]:
+        """Remove the files of expired job certificates and old index entries; return the names."""
+        from jobwire.certs import housekeeping
+
+        with files.locked(self.directory, clock=self._clock):
+            return housekeeping.prune(self.places, now=self._clock.now())
+
+    def show(self) -> list[CertificateFacts]:
+        """Return the facts of the trusted authorities, the server and every client. Takes no lock."""
+        from jobwire.certs import inspection
+
+        return inspection.show_all(self.places, now=self._clock.now())
+
+    def inspect(self, certfile: Path) -> CertificateFacts:
+        """Return the facts of any certificate file; `revoked` is this authority's word."""
+        from jobwire.certs import inspection, pem
+
+        return inspection.facts(
+            certfile,
+            pem.load_certificate(certfile),
+            now=self._clock.now(),
+            revoked=inspection.revoked_serials(self.places),
+        )
+
+    def check(self, *, warn_seconds: float = WARN_WITHIN) -> list[Finding]:
+        """Return what is wrong or will be within `warn_seconds`, the worst first; empty: all is well.
+
+        Expiring certificates and lists, key files that others may read, a clock outside validity, pairs
+        that do not match, a revocation that has not reached the list, a rollover under way. Reads only.
+        """
+        from jobwire.certs import checkup
+
+        return checkup.check(self.places, now=self._clock.now(), warn_seconds=warn_seconds)
+
+    def rollover_phase(self) -> Phase:
+        """Return where the rollover to a new authority stands."""
+        from jobwire.certs import rollover
+
+        return rollover.phase(self.places)
+
+    def begin_rollover(self, *, permit: Sequence[str] = (), lifetime_seconds: float = CA_LIFETIME) -> None:
+        """Make a new authority and trust it beside the old one, which goes on signing.
+
+        Next: bring `ca.pem` and `crl.pem` to every broker and client. ConflictError if one is under way.
+        """
+        from jobwire.certs import rollover
+
+        with files.locked(self.directory, clock=self._clock):
+            rollover.begin(self.places, permit, now=self._clock.now(), lifetime=lifetime_seconds)
+
+    def switch_rollover(self) -> list[str]:
+        """Let the new authority sign; renew server and clients from it and return their names."""
+        from jobwire.certs import rollover
+
+        with files.locked(self.directory, clock=self._clock):
+            return rollover.switch(self.places, now=self._clock.now())
+
+    def finish_rollover(self, *, force: bool = False) -> None:
+        """Trust the new authority alone; ConflictError while a name lives on the old one, unless `force`."""
+        from jobwire.certs import rollover
+
+        with files.locked(self.directory, clock=self._clock):
+            rollover.finish(self.places, now=self._clock.now(), force=force)
+
+    def cancel_rollover(self) -> None:
+        """Take back a rollover that has begun and not switched."""
+        from jobwire.certs import rollover
+
+        with files.locked(self.directory, clock=self._clock):
+            rollover.cancel(self.places, now=self._clock.now())
 
 
 def self_signed(

@@ -1,7 +1,7 @@
 """Issuing: a new authority, server and client certificates, renewal."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_hex
 
@@ -124,7 +124,7 @@ def client(
     used = key or profiles.new_key()
     validity = profiles.within(profiles.period(now, lifetime, backdate), signer, now)
     certificate = profiles.client(used.public_key(), name=name, kind=kind, validity=validity, signer=signer)
-    contents: Mapping[Path, bytes] = {certfile: pem.dump([certificate])}
+    contents = {certfile: pem.dump([certificate])}
     if key is None:
         contents = {keyfile: pem.dump_key(used)} | contents
     files.make_directory(places.clients)
@@ -145,7 +145,14 @@ def renew_server(
     new_key: bool,
 ) -> Issued:
     """Write a server certificate for the given names or the present ones, keeping the key by default."""
-    names = server_names or list(profiles.names_of(pem.load_certificate(places.server)))
+    present = pem.load_certificate(places.server)
+    names = server_names or list(profiles.names_of(present))
+    if not new_key and is_revoked(places, present):
+        raise ConflictError(
+            "the server certificate is revoked, its key is not certified again",
+            hint="jobwire certs renew server --new-key",
+            serial=present.serial_number,
+        )
     key = profiles.new_key() if new_key else None
     return server(places, names, now=now, lifetime=lifetime, backdate=backdate, key=key)
 
@@ -200,6 +207,12 @@ def refuse_existing(*paths: Path) -> None:
                 hint="renew it with `jobwire certs renew NAME`, or replace it and its key with --force",
                 path=str(path),
             )
+
+
+def is_revoked(places: Places, certificate: x509.Certificate) -> bool:
+    """Tell whether the index calls `certificate` revoked."""
+    entry = Index(places.index).entries().get(certificate.serial_number)
+    return entry is not None and entry.revoked_at is not None
 
 
 def check_permitted(signer: Signer, names: ServerNames) -> None:

@@ -21,6 +21,8 @@ Network = IPv4Network | IPv6Network
 _LOOKS_LIKE_JOB = re.compile(r"[0-9A-Fa-f]{8}")
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _MAX_DNS_NAME = 253
+# What the commands call the authority's own parts.
+_RESERVED = {"server", "ca"}
 # Always permitted: the health check and the operator on the broker's own host.
 _LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 
@@ -53,6 +55,12 @@ def check_client_name(name: str) -> str:
     Eight hex characters are refused in either case: they are the identity of a job's certificate.
     """
     check_identity(name)
+    if name.lower() in _RESERVED:
+        raise InvalidInputError(
+            f"the name {name!r} is taken by the authority itself",
+            hint="the server certificate is renewed with: jobwire certs renew server",
+            name=name,
+        )
     if _LOOKS_LIKE_JOB.fullmatch(name):
         raise InvalidInputError(
             f"{name!r} has the form of a job id, a user or role may not be called so",

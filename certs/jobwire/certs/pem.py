@@ -79,17 +79,19 @@ def load_lists(path: Path) -> list[x509.CertificateRevocationList]:
 
 def load_signer(places: Places) -> Signer:
     """Return the authority that signs now: the certificate of the bundle that `ca.key` belongs to."""
-    return find_signer(places, places.ca_key)
+    if signer := match_signer(places, places.ca_key):
+        return signer
+    raise ConfigError(
+        f"{places.ca_key} belongs to no certificate in {places.bundle}",
+        hint="the two files are from different authorities: restore them from one backup",
+        path=str(places.ca_key),
+    )
 
 
-def find_signer(places: Places, keyfile: Path) -> Signer:
-    """Return the certificate of the bundle that the key in `keyfile` belongs to, with the key."""
+def match_signer(places: Places, keyfile: Path) -> Signer | None:
+    """Return the certificate of the bundle that the key in `keyfile` belongs to, with the key, if any."""
     key = load_key(keyfile)
     for certificate in load_certificates(places.bundle):
         if certificate.public_key() == key.public_key():
             return Signer(certificate, key)
-    raise ConfigError(
-        f"{keyfile} belongs to no certificate in {places.bundle}",
-        hint="the two files are from different authorities: restore them from one backup",
-        path=str(keyfile),
-    )
+    return None

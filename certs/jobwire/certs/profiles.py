@@ -65,15 +65,16 @@ def moment(seconds: float) -> datetime:
 def within(wanted: Period, signer: Signer, now: float) -> Period:
     """Return `wanted` cut to the authority's own end; ConfigError if the authority is not valid now."""
     ca = signer.certificate
-    if now < ca.not_valid_before_utc.timestamp():
+    start = ca.not_valid_before_utc.timestamp()
+    if now < start:
         raise ConfigError(
-            f"the clock says {utc_timestamp(now)}, before the authority's start {ca.not_valid_before_utc:%F %T}Z",
+            f"the clock says {utc_timestamp(now)}, but the authority starts at {utc_timestamp(start)}",
             hint="set this machine's clock right (timedatectl status)",
             now=now,
         )
     if wanted.start >= ca.not_valid_after_utc:
         raise ConfigError(
-            f"the authority's certificate ended at {ca.not_valid_after_utc:%F %T}Z, the clock says "
+            f"the authority ended at {utc_timestamp(ca.not_valid_after_utc.timestamp())}, the clock says "
             f"{utc_timestamp(now)}",
             hint="if the clock is right, make a new authority: jobwire certs rollover begin",
             now=now,

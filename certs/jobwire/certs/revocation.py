@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from jobwire.certs import files, pem
 from jobwire.certs.index import Entry, Index
 from jobwire.certs.layout import Places
-from jobwire.certs.profiles import Signer, moment
+from jobwire.certs.profiles import Signer, moment, period
 from jobwire.certs.values import DAY, SKEW, Reason
 from jobwire.core.errors import ConflictError, NotFoundError
 
@@ -67,19 +67,22 @@ def signers(places: Places) -> list[Signer]:
     for keyfile in (places.next_key, places.previous_key):
         if not keyfile.exists():
             continue
-        key = pem.load_key(keyfile)
-        known = [signer.key.public_key() for signer in found]
-        for certificate in pem.load_certificates(places.bundle):
-            if certificate.public_key() == key.public_key() and key.public_key() not in known:
-                found.append(Signer(certificate, key))
+        signer = pem.match_signer(places, keyfile)
+        # None: a crash left a key whose certificate is not (or no longer) in the bundle.
+        if signer and signer.identifier not in {known.identifier for known in found}:
+            found.append(signer)
     return found
 
 
 def build_list(
     signer: Signer, entries: Iterable[Entry], *, number: int, now: float, lifetime: float | None
 ) -> x509.CertificateRevocationList:
-    """Return the signed list of the revoked ones among `entries`; it lasts as long as the authority by default."""
-    end = signer.certificate.not_valid_after_utc if lifetime is None else moment(now + lifetime)
+    """Return the signed list of the revoked `entries`; by default it lasts as long as the authority."""
+    if lifetime is None:
+        # The list of an authority that has ended still needs an end after its start.
+        end = max(signer.certificate.not_valid_after_utc, moment(now + DAY))
+    else:
+        end = period(now, lifetime).end
     identifier = x509.AuthorityKeyIdentifier(bytes.fromhex(signer.identifier), None, None)
     builder = (
         x509.CertificateRevocationListBuilder()

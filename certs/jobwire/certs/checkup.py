@@ -1,0 +1,198 @@
+"""The check-up: what is wrong with an authority's files now, or will be soon, each with its remedy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_IMODE
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from jobwire.certs import files, inspection, pem, profiles, rollover
+from jobwire.certs.index import Index
+from jobwire.certs.layout import Places
+from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import JobwireError
+
+_REMEDY = {
+    Kind.AUTHORITY: "move to a new authority: jobwire certs rollover begin",
+    Kind.SERVER: "jobwire certs renew server, then reload the broker",
+    Kind.ROLE: "jobwire certs renew {name}",
+    Kind.JOB: "jobwire certs renew {name}",
+}
+_CLOCK_HINT = "if the clock is wrong, set it right (timedatectl status)"
+_LIST_HINT = "jobwire certs crl, then restart the broker"
+
+
+def check(places: Places, *, now: float, warn_seconds: float) -> list[Finding]:
+    """Return every finding, the worst first. Reads only; never raises for what it finds."""
+    found = list(_exposed(places))
+    for part in (_authorities, _leaves, _lists, _rollover):
+        try:
+            found.extend(part(places, now, warn_seconds))
+        except JobwireError as error:
+            found.append(_as_finding(error, places))
+    order = list(Level)
+    unique = dict.fromkeys(found)  # one unreadable file is met by several parts
+    return sorted(unique, key=lambda finding: order.index(finding.level))
+
+
+def _as_finding(error: JobwireError, places: Places) -> Finding:
+    subject = Path(str(error.facts.get("path", places.directory))).name
+    return Finding(Level.ERROR, subject, error.message, error.hint)
+
+
+def _exposed(places: Places) -> Iterator[Finding]:
+    for folder in (places.directory, places.clients):
+        if folder.is_dir() and S_IMODE(folder.stat().st_mode) & 0o077:
+            yield Finding(Level.WARNING, folder.name, f"others may look into {folder}", f"chmod 700 {folder}")
+    for path in sorted((*places.directory.glob("*.key"), *places.clients.glob("*.key"))):
+        if error := files.exposure(path):
+            yield Finding(Level.ERROR, path.name, error.message, error.hint)
+
+
+def _authorities(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
+    for certificate in pem.load_certificates(places.bundle):
+        yield from _validity(inspection.facts(places.bundle, certificate, now=now), now, warn_seconds)
+
+
+def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
+    authorities = pem.load_certificates(places.bundle)
+    revoked = inspection.revoked_serials(places)
+    for path in (places.server, *inspection.client_files(places)):
+        try:
+            certificate = pem.load_certificate(path)
+            item = inspection.facts(path, certificate, now=now, revoked=revoked)
+            yield from _validity(item, now, warn_seconds)
+            yield from _origin(item, certificate, authorities)
+            yield from _pair(path, certificate)
+        except JobwireError as error:  # one damaged file must not hide what the others have to say
+            yield _as_finding(error, places)
+
+
+def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterator[Finding]:
+    subject = f"{item.kind} {item.name}"
+    remedy = _REMEDY[Kind(item.kind)] if item.kind in set(Kind) else "remove the file, or issue it again"
+    remedy = remedy.format(name=item.name)
+    if now < item.not_before:
+        text = f"not valid before {utc_timestamp(item.not_before)}, the clock says {utc_timestamp(now)}"
+        yield Finding(Level.ERROR, subject, text, _CLOCK_HINT)
+    elif item.revoked:
+        # A revoked client is refused as intended; a revoked server is refused by all who look.
+        if item.kind == Kind.SERVER:
+            yield Finding(Level.ERROR, subject, "is revoked", "jobwire certs renew server --new-key")
+    elif now > item.not_after:
+        # A job's certificate is meant to end with its job.
+        level = Level.NOTE if item.kind == Kind.JOB else Level.ERROR
+        hint = "jobwire certs prune removes it" if item.kind == Kind.JOB else f"{remedy}; {_CLOCK_HINT}"
+        yield Finding(level, subject, f"expired at {utc_timestamp(item.not_after)}", hint)
+    elif _soon(item.not_before, item.not_after, now, warn_seconds) and item.kind != Kind.JOB:
+        yield Finding(Level.WARNING, subject, f"expires in {_days(item.not_after - now)}", remedy)
+
+
+def _soon(start: float, end: float, now: float, warn_seconds: float) -> bool:
+    """Tell whether the end is near: for what lives shortly, near is the last third."""
+    return end - now < min(warn_seconds, (end - start) / 3)
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / DAY:.1f} days"
+
+
+def _origin(
+    item: CertificateFacts, certificate: x509.Certificate, authorities: list[x509.Certificate]
+) -> Iterator[Finding]:
+    if not any(_signed_by(certificate, authority) for authority in authorities):
+        text = f"{item.path.name} is from an authority that ca.pem does not hold ({item.issuer})"
+        yield Finding(Level.ERROR, f"{item.kind} {item.name}", text, "issue it again with --force")
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _pair(certfile: Path, certificate: x509.Certificate) -> Iterator[Finding]:
+    keyfile = certfile.with_suffix(".key")
+    if not keyfile.exists():
+        text = f"{keyfile.name} is missing"
+        yield Finding(Level.WARNING, certfile.name, text, "restore it, or issue again with --force")
+    elif files.exposure(keyfile) is None and pem.load_key(keyfile).public_key() != certificate.public_key():
+        text = f"{certfile.name} and {keyfile.name} do not belong together"
+        yield Finding(Level.ERROR, certfile.name, text, "renew it: the certificate follows the key")
+
+
+def _lists(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
+    lists = pem.load_lists(places.crl)
+    for authority in pem.load_certificates(places.bundle):
+        mine = [crl for crl in lists if _list_signed_by(crl, authority)]
+        if not mine:
+            name = authority.subject.rfc4514_string()
+            text = f"holds no list signed by {name}: a broker that checks refuses its clients"
+            yield Finding(Level.ERROR, places.crl.name, text, _LIST_HINT)
+        for crl in mine:
+            yield from _list_dates(places, crl, now, warn_seconds)
+            yield from _list_content(places, crl, profiles.key_identifier(authority), now)
+
+
+def _list_signed_by(crl: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    key = authority.public_key()
+    if crl.issuer != authority.subject or not isinstance(key, ec.EllipticCurvePublicKey):
+        return False
+    return crl.is_signature_valid(key)
+
+
+def _list_dates(
+    places: Places, crl: x509.CertificateRevocationList, now: float, warn_seconds: float
+) -> Iterator[Finding]:
+    subject = places.crl.name
+    start = crl.last_update_utc.timestamp()
+    end = crl.next_update_utc.timestamp() if crl.next_update_utc else float("inf")
+    if now < start:
+        yield Finding(Level.ERROR, subject, f"not valid before {utc_timestamp(start)}", _CLOCK_HINT)
+    elif now > end:
+        text = f"ran out at {utc_timestamp(end)}: a broker that checks refuses everyone"
+        yield Finding(Level.ERROR, subject, text, _LIST_HINT)
+    elif _soon(start, end, now, warn_seconds):
+        text = f"runs out in {_days(end - now)}: after that a broker that checks refuses everyone"
+        yield Finding(Level.WARNING, subject, text, _LIST_HINT)
+
+
+def _list_content(
+    places: Places, crl: x509.CertificateRevocationList, issuer: str, now: float
+) -> Iterator[Finding]:
+    listed = {item.serial_number for item in crl}
+    missing = {
+        entry.name
+        for entry in Index(places.index).entries().values()
+        if entry.issuer == issuer
+        and entry.revoked_at is not None
+        and entry.not_after > now
+        and entry.serial not in listed
+    }
+    if missing:
+        text = f"revoked but not in the list: {', '.join(sorted(missing))}"
+        yield Finding(Level.ERROR, places.crl.name, text, _LIST_HINT)
+
+
+def _rollover(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
+    del now, warn_seconds  # the parts share one signature
+    signer = pem.load_signer(places)
+    reached = "when ca.pem and crl.pem have reached every broker and client: jobwire certs rollover "
+    match rollover.phase(places):
+        case Phase.BEGUN:
+            text = "begun: both authorities are trusted, the old one signs"
+            yield Finding(Level.NOTE, "rollover", text, reached + "switch")
+        case Phase.SWITCHED:
+            unfinished = pem.load_certificate(places.server).issuer != signer.certificate.subject
+            text = "switched: both authorities are trusted, the new one signs"
+            yield Finding(Level.NOTE, "rollover", text, reached + ("switch" if unfinished else "finish"))
+        case Phase.IDLE if places.previous_key.exists():
+            text = "finished, but the old authority's key is still here"
+            yield Finding(Level.NOTE, "rollover", text, "jobwire certs rollover finish")
+        case Phase.IDLE:
+            return

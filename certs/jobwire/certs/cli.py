@@ -1,0 +1,313 @@
+"""`jobwire certs`: create the authority, issue, show, revoke, renew, check, and move to a new authority."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobwire.certs import present
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import (
+    CA_LIFETIME,
+    DAY,
+    DEFAULT_SERVER_NAMES,
+    HOUR,
+    JOB_LIFETIME,
+    ROLE_LIFETIME,
+    SERVER_LIFETIME,
+    WARN_WITHIN,
+    CertificateFacts,
+    Issued,
+    Level,
+    Phase,
+    Reason,
+    serial_text,
+)
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import NotFoundError
+from jobwire.core.exit_codes import ExitCode
+
+_SERVER = "server"
+_NEXT_STEP = {
+    Phase.IDLE: "no rollover under way; start one with: jobwire certs rollover begin",
+    Phase.BEGUN: "both authorities are trusted, the old one signs; when ca.pem and crl.pem have reached "
+    "every broker (restart it) and client: jobwire certs rollover switch",
+    Phase.SWITCHED: "both authorities are trusted, the new one signs; when every certificate is from the new "
+    "one: jobwire certs rollover finish",
+}
+
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `certs` with its sub-commands to the umbrella's parser."""
+    certs = subparsers.add_parser(
+        "certs",
+        help="private certificate authority: issue, show, revoke, renew, check",
+        description="The private authority below <home>/certs: TLS certificates for broker, users and jobs.",
+    )
+    commands = certs.add_subparsers(dest="certs_command", metavar="COMMAND", required=True)
+    _add_issuing(commands)
+    _add_upkeep(commands)
+    _add_rollover(commands)
+
+
+def _leaf(commands: "_Commands", name: str, summary: str, example: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add_issuing(commands: "_Commands") -> None:
+    init = _leaf(
+        commands,
+        "init",
+        "create the authority and a server certificate",
+        "jobwire certs init --server-name broker.example.org --server-name 10.0.0.5",
+    )
+    init.add_argument(
+        "--server-name",
+        action="append",
+        metavar="NAME",
+        help=f"DNS name or address of the broker, repeatable (default: {' '.join(DEFAULT_SERVER_NAMES)})",
+    )
+    _permit_option(init)
+    _days_option(init, CA_LIFETIME, "lifetime of the authority")
+    init.add_argument("--force", action="store_true", help="start over; the old folder is kept beside it")
+    init.set_defaults(run=_init)
+
+    issue = _leaf(
+        commands, "issue", "issue a client certificate for a user or role", "jobwire certs issue hermes"
+    )
+    issue.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
+    _days_option(issue, ROLE_LIFETIME, "lifetime")
+    issue.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
+    issue.set_defaults(run=_issue)
+
+    job = _leaf(
+        commands,
+        "issue-job",
+        "issue the short-lived client certificate of a job",
+        "jobwire certs issue-job 3f9a01bc --hours 8",
+    )
+    job.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
+    job.add_argument(
+        "--hours", type=float, default=JOB_LIFETIME / HOUR, help="lifetime in hours (default %(default)g)"
+    )
+    job.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
+    job.set_defaults(run=_issue_job)
+
+    renew = _leaf(
+        commands,
+        "renew",
+        "renew a certificate before it expires, keeping its key",
+        "jobwire certs renew server",
+    )
+    renew.add_argument("name", metavar="NAME", help="`server`, or the name of a user, role or job")
+    renew.add_argument(
+        "--server-name", action="append", metavar="NAME", help="new names of the server (default: as before)"
+    )
+    renew.add_argument("--days", type=float, help="lifetime in days (default: that of its kind)")
+    renew.add_argument("--new-key", action="store_true", help="make a new private key as well")
+    renew.set_defaults(run=_renew)
+
+
+def _add_upkeep(commands: "_Commands") -> None:
+    show = _leaf(commands, "show", "show certificates, ends and revocations", "jobwire certs show hermes")
+    show.add_argument("name", metavar="NAME", nargs="?", help="details of one: ca, server, a name or a file")
+    show.add_argument("--long", action="store_true", help="details of all: SANs, serials, fingerprints")
+    show.set_defaults(run=_show)
+
+    revoke = _leaf(
+        commands,
+        "revoke",
+        "revoke a certificate and sign the revocation list",
+        "jobwire certs revoke 3f9a01bc --reason keyCompromise",
+    )
+    revoke.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
+    revoke.add_argument(
+        "--reason", choices=[str(reason) for reason in Reason], default=str(Reason.UNSPECIFIED)
+    )
+    revoke.set_defaults(run=_revoke)
+
+    crl = _leaf(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
+    crl.add_argument("--days", type=float, help="valid for so many days (default: as long as the authority)")
+    crl.set_defaults(run=_crl)
+
+    check = _leaf(
+        commands,
+        "check",
+        "find what is wrong or runs out soon (exit 30 for errors)",
+        "jobwire certs check --warn-days 60 --strict",
+    )
+    check.add_argument(
+        "--warn-days",
+        type=float,
+        default=WARN_WITHIN / DAY,
+        help="warn so many days before an end, but never before the last third (default %(default)g)",
+    )
+    check.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
+    check.set_defaults(run=_check)
+
+    prune = _leaf(commands, "prune", "remove expired job certificates", "jobwire certs prune")
+    prune.set_defaults(run=_prune)
+
+
+def _add_rollover(commands: "_Commands") -> None:
+    parser = _leaf(
+        commands,
+        "rollover",
+        "move to a new authority in three steps",
+        "jobwire certs rollover begin   (then: switch, finish; cancel before the switch)",
+    )
+    parser.add_argument(
+        "step", choices=["status", "begin", "switch", "finish", "cancel"], nargs="?", default="status"
+    )
+    _permit_option(parser)
+    parser.add_argument("--force", action="store_true", help="finish: drop what lives on the old authority")
+    parser.set_defaults(run=_rollover)
+
+
+def _permit_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--permit",
+        action="append",
+        default=[],
+        metavar="TREE",
+        help="let the authority certify this DNS subtree or address range too, repeatable",
+    )
+
+
+def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: str) -> None:
+    parser.add_argument(
+        "--days", type=float, default=default_seconds / DAY, help=f"{text} in days (default %(default)g)"
+    )
+
+
+def _authority(args: argparse.Namespace) -> CertificateAuthority:
+    return CertificateAuthority(Path(args.home) / "certs")
+
+
+def _say(args: argparse.Namespace, value: object, text: str) -> int:
+    print(json.dumps(value) if args.json else text)
+    return ExitCode.OK
+
+
+def _say_issued(args: argparse.Namespace, verb: str, issued: Issued) -> int:
+    text = f"{verb} {issued.name}, valid until {utc_timestamp(issued.not_after)}\n" + present.columns(
+        [("  certificate", str(issued.certfile)), ("  key", str(issued.keyfile))]
+    )
+    return _say(args, present.issued_json(issued), text)
+
+
+def _init(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    names = args.server_name or DEFAULT_SERVER_NAMES
+    issued = authority.init(names, force=args.force, permit=args.permit, lifetime_seconds=args.days * DAY)
+    places = authority.places
+    value = {"ca_certs": str(places.bundle), "crl": str(places.crl), **present.issued_json(issued)}
+    rows = [
+        ("  trust", str(places.bundle)),
+        ("  server", f"{issued.certfile} ({', '.join(names)}) until {utc_timestamp(issued.not_after)[:10]}"),
+        ("  revocations", str(places.crl)),
+        ("  signing key", f"{places.ca_key} (keep it secret, back it up)"),
+    ]
+    text = f"created a certificate authority in {places.directory}\n{present.columns(rows)}"
+    return _say(args, value, text)
+
+
+def _issue(args: argparse.Namespace) -> int:
+    issued = _authority(args).issue(args.name, lifetime_seconds=args.days * DAY, force=args.force)
+    return _say_issued(args, "issued", issued)
+
+
+def _issue_job(args: argparse.Namespace) -> int:
+    issued = _authority(args).issue_job(args.job, lifetime_seconds=args.hours * HOUR, force=args.force)
+    return _say_issued(args, "issued", issued)
+
+
+def _renew(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    if args.name == _SERVER:
+        lifetime = SERVER_LIFETIME if args.days is None else args.days * DAY
+        issued = authority.renew_server(args.server_name, lifetime_seconds=lifetime, new_key=args.new_key)
+    else:
+        wanted = None if args.days is None else args.days * DAY
+        issued = authority.renew(args.name, lifetime_seconds=wanted, new_key=args.new_key)
+    return _say_issued(args, "renewed", issued)
+
+
+def _show(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    items = [_find(authority, args.name)] if args.name else authority.show()
+    if args.long or args.name:
+        text = "\n\n".join(present.details(item) for item in items)
+    else:
+        text = present.table(items)
+    return _say(args, [present.facts_json(item) for item in items], text)
+
+
+def _find(authority: CertificateAuthority, name: str) -> CertificateFacts:
+    places = authority.places
+    own = {"ca": places.bundle, _SERVER: places.server}.get(name)
+    for path in (own, None if "/" in name else places.client(name), Path(name)):
+        if path and path.is_file():
+            return authority.inspect(path)
+    raise NotFoundError(f"no certificate {name!r}", hint="jobwire certs show lists them", name=name)
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    serials = [serial_text(item) for item in authority.revoke(args.which, reason=Reason(args.reason))]
+    crl = str(authority.places.crl)
+    text = (
+        f"revoked {args.which}: {', '.join(serials)}\nbrokers refuse it once they have loaded {crl} (restart)"
+    )
+    return _say(args, {"revoked": serials, "crl": crl}, text)
+
+
+def _crl(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    lifetime = None if args.days is None else args.days * DAY
+    until = utc_timestamp(authority.refresh_crl(lifetime_seconds=lifetime))
+    crl = str(authority.places.crl)
+    return _say(args, {"crl": crl, "next_update": until}, f"signed {crl}, good until {until}")
+
+
+def _check(args: argparse.Namespace) -> int:
+    found = _authority(args).check(warn_seconds=args.warn_days * DAY)
+    fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
+    failed = any(finding.level in fatal for finding in found)
+    value = {"ok": not failed, "findings": [present.finding_json(finding) for finding in found]}
+    _say(args, value, present.findings(found) or "certificates: all is well")
+    return ExitCode.INVALID if failed else ExitCode.OK
+
+
+def _prune(args: argparse.Namespace) -> int:
+    gone = _authority(args).prune()
+    return _say(args, {"removed": gone}, f"removed {len(gone)} expired job certificates")
+
+
+def _rollover(args: argparse.Namespace) -> int:
+    authority = _authority(args)
+    renewed: list[str] = []
+    match args.step:
+        case "begin":
+            authority.begin_rollover(permit=args.permit)
+        case "switch":
+            renewed = authority.switch_rollover()
+        case "finish":
+            authority.finish_rollover(force=args.force)
+        case "cancel":
+            authority.cancel_rollover()
+    phase = authority.rollover_phase()
+    done = f"renewed: {', '.join(renewed)}\n" if renewed else ""
+    text = f"{done}{phase}: {_NEXT_STEP[phase]}"
+    return _say(args, {"phase": str(phase), "renewed": renewed, "next": _NEXT_STEP[phase]}, text)

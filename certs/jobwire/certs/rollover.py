@@ -1,0 +1,137 @@
+"""Moving to a new authority without a moment in which somebody trusts the wrong one.
+
+    idle ──begin──► begun ──switch──► switched ──finish──► idle
+          bundle: old+new    the new one signs      bundle: new
+
+Between the steps the operator hands the new `ca.pem` (and `crl.pem`) to brokers and clients. Which
+authority signs is decided by one file, `ca.key`: the switch is one rename.
+"""
+
+from collections.abc import Sequence
+
+from jobwire.certs import files, inspection, issuing, pem, profiles, revocation
+from jobwire.certs.index import Entry, Index
+from jobwire.certs.layout import Places
+from jobwire.certs.profiles import Signer
+from jobwire.certs.values import DEFAULT_LIFETIMES, SERVER_LIFETIME, Kind, Phase
+from jobwire.core.errors import ConflictError
+
+
+def phase(places: Places) -> Phase:
+    """Return where the rollover stands, from the files alone."""
+    if places.next_key.exists() and pem.match_signer(places, places.next_key):
+        return Phase.BEGUN
+    return Phase.SWITCHED if len(pem.load_certificates(places.bundle)) > 1 else Phase.IDLE
+
+
+def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float) -> None:
+    """Make the new authority and put it into the bundle and the lists; the old one goes on signing."""
+    _expect(places, Phase.IDLE, "begin")
+    names = list(profiles.names_of(pem.load_certificate(places.server)))
+    old = profiles.permitted_by(pem.load_signer(places).certificate)
+    permitted = [*old.dns, *(str(network) for network in old.networks), *permit]
+    coming = issuing.new_authority(names, permitted, now=now, lifetime=lifetime, backdate=0.0)
+    present = pem.load_certificates(places.bundle)
+    # The key first: without its certificate in the bundle it counts for nothing and is overwritten.
+    files.write_file(places.next_key, pem.dump_key(coming.key), overwrite=True)
+    _record(places, coming)
+    files.write_file(places.bundle, pem.dump([*present, coming.certificate]), overwrite=True)
+    revocation.write_lists(places, now=now)
+
+
+def switch(places: Places, *, now: float) -> list[str]:
+    """Let the new authority sign, and renew the server and every valid client here; return their names.
+
+    Repeating it after a crash continues: what the new authority has signed already is left alone.
+    """
+    if phase(places) is not Phase.SWITCHED:
+        _expect(places, Phase.BEGUN, "switch")
+        files.write_file(places.previous_key, files.read_private(places.ca_key), overwrite=True)
+        with files.storage_errors("switch to", places.next_key):
+            places.next_key.replace(places.ca_key)
+            files.sync_directory(places.directory)
+    return _renew_all(places, now=now)
+
+
+def _renew_all(places: Places, *, now: float) -> list[str]:
+    signer = pem.load_signer(places)
+    entries = Index(places.index).entries()
+    renewed = []
+    server = pem.load_certificate(places.server)
+    if server.issuer != signer.certificate.subject:
+        names = list(profiles.names_of(server))
+        key = profiles.new_key() if issuing.is_revoked(places, server) else None
+        issuing.server(places, names, now=now, lifetime=SERVER_LIFETIME, key=key)
+        renewed.append(issuing.SERVER_NAME)
+    for path in inspection.client_files(places):
+        entry = entries.get(pem.load_certificate(path).serial_number)
+        if entry and _wants_renewal(entry, signer, now):
+            lifetime = DEFAULT_LIFETIMES[Kind.ROLE] if entry.kind is Kind.ROLE else entry.not_after - now
+            issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, new_key=False)
+            renewed.append(path.stem)
+    return renewed
+
+
+def _wants_renewal(entry: Entry, signer: Signer, now: float) -> bool:
+    # A last second is not worth a certificate: its lifetime would be refused.
+    return entry.issuer != signer.identifier and entry.revoked_at is None and entry.not_after > now + 1
+
+
+def finish(places: Places, *, now: float, force: bool) -> None:
+    """Drop the old authority: its certificates are refused wherever the new bundle is loaded.
+
+    Raises ConflictError while a name still lives on the old one alone, unless `force`.
+    """
+    if phase(places) is Phase.IDLE and places.previous_key.exists():
+        _clean_up(places, now=now)  # a crash came in between the last time
+        return
+    _expect(places, Phase.SWITCHED, "finish")
+    signer = pem.load_signer(places)
+    if not force and (left := left_behind(places, signer, now=now)):
+        raise ConflictError(
+            f"only the old authority vouches for: {', '.join(left)}",
+            hint="renew them (jobwire certs renew NAME), wait for their end, or drop them with --force",
+            names=left,
+        )
+    files.write_file(places.bundle, pem.dump([signer.certificate]), overwrite=True)
+    _clean_up(places, now=now)
+
+
+def _clean_up(places: Places, *, now: float) -> None:
+    revocation.write_lists(places, now=now)
+    files.remove_files(places.previous_key)
+
+
+def cancel(places: Places, *, now: float) -> None:
+    """Take a begun rollover back: the new authority has signed nothing yet."""
+    _expect(places, Phase.BEGUN, "cancel")
+    files.write_file(places.bundle, pem.dump([pem.load_signer(places).certificate]), overwrite=True)
+    files.remove_files(places.next_key)
+    revocation.write_lists(places, now=now)
+
+
+def left_behind(places: Places, signer: Signer, *, now: float) -> list[str]:
+    """Return the names whose valid certificates are all from another authority than `signer`."""
+    valid = [
+        entry
+        for entry in Index(places.index).entries().values()
+        if entry.kind is not Kind.AUTHORITY and entry.revoked_at is None and entry.not_after > now
+    ]
+    moved = {entry.name for entry in valid if entry.issuer == signer.identifier}
+    return sorted({entry.name for entry in valid} - moved)
+
+
+def _record(places: Places, coming: Signer) -> None:
+    entry = issuing.entry_of(coming.certificate, coming.certificate.subject, Kind.AUTHORITY, coming)
+    Index(places.index).add(entry)
+
+
+def _expect(places: Places, wanted: Phase, step: str) -> None:
+    current = phase(places)
+    if current is not wanted:
+        next_step = {Phase.IDLE: "begin", Phase.BEGUN: "switch", Phase.SWITCHED: "finish"}[current]
+        raise ConflictError(
+            f"cannot {step}: the rollover is {current}, this step needs it {wanted}",
+            hint=f"the next step is: jobwire certs rollover {next_step}",
+            phase=str(current),
+        )
