@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.acl import AccessList
+from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.tls import load_files, server_context
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
 from jobwire.core.errors import ConfigError, UnreachableError
 from jobwire.core.settings import is_loopback
 
 if TYPE_CHECKING:
+    import ssl
+
     from jobwire.broker.hardened.broker import HardenedBroker
 
 
@@ -17,7 +21,13 @@ class EmbeddedBroker:
     """One broker on this host, TLS 1.3 with password and access files, for one event loop."""
 
     def __init__(
-        self, *, home: Path, host: str = "127.0.0.1", port: int = 0, beyond_loopback: bool = False
+        self,
+        *,
+        home: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        beyond_loopback: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         """Prepare a broker on the files of `home`; `port` 0 takes a free one.
 
@@ -32,6 +42,8 @@ class EmbeddedBroker:
         self._paths = BrokerPaths(home)
         self._host = host
         self._port = port
+        self._limits = limits or Limits()
+        self._context: ssl.SSLContext | None = None
         self._users = PasswordFile.load(self._paths.passwd)
         self._acl = AccessList.load(self._paths.acl)
         self._broker: HardenedBroker | None = None
@@ -48,18 +60,18 @@ class EmbeddedBroker:
 
     async def start(self) -> None:
         """Start to accept connections; raises UnreachableError if the address cannot be bound."""
-        listener = {
-            "type": "tcp",
-            "bind": f"{self._host}:{self._port}",
-            "ssl": True,
-            "cafile": str(self._paths.ca),
-            "certfile": str(self._paths.server_certificate),
-            "keyfile": str(self._paths.server_key),
-        }
         # amqtt takes a quarter of a second to import: only those who start a broker pay for it.
         from jobwire.broker.hardened.broker import HardenedBroker  # noqa: PLC0415
 
-        broker = HardenedBroker({"listeners": {"default": listener}, "plugins": {}}, self._users, self._acl)
+        self._context = server_context(self._paths)
+        broker = HardenedBroker(
+            host=self._host,
+            port=self._port,
+            tls=self._context,
+            users=self._users,
+            acl=self._acl,
+            limits=self._limits,
+        )
         try:
             await broker.start()
         except Exception as error:
@@ -68,6 +80,21 @@ class EmbeddedBroker:
             ) from error
         self._port = broker.bound_port
         self._broker = broker
+
+    def reload(self) -> None:
+        """Read passwords, access list, server certificate and revocation list again.
+
+        Raises ConfigError and changes nothing if a file is unusable. Clients whose password is gone are
+        disconnected; the others notice nothing.
+        """
+        users, acl = PasswordFile.load(self._paths.passwd), AccessList.load(self._paths.acl)
+        # A trial on a context of its own: the one in use must not be left half loaded.
+        server_context(self._paths)
+        if self._context is not None:
+            load_files(self._context, self._paths)
+        self._users, self._acl = users, acl
+        if self._broker is not None:
+            self._broker.reload(users, acl)
 
     async def stop(self) -> None:
         """Close every connection and stop; idempotent."""

@@ -1,31 +1,73 @@
-"""amqtt's broker under Mosquitto's password and access files."""
+"""amqtt's broker with the life of a connection replaced: admission, takeover, service, end."""
 
 import asyncio
+import logging
 import ssl
+from functools import partial
 from typing import Any
 
-from amqtt.broker import Broker
-from amqtt.contexts import Action as AmqttAction
-from amqtt.contexts import ListenerConfig
+import websockets.asyncio.server
+from amqtt.adapters import ReaderAdapter, WriterAdapter
+from amqtt.broker import Broker, Server
+from amqtt.contexts import ListenerType
+from amqtt.errors import MQTTError
+from amqtt.mqtt.connack import ConnackPacket
+from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
-from jobwire.broker.acl import AccessList, Action
-from jobwire.broker.passwd import PasswordFile
+from jobwire.broker.acl import AccessList
+from jobwire.broker.hardened.admission import (
+    CONNECTION_ACCEPTED,
+    IDENTIFIER_REJECTED,
+    SERVER_UNAVAILABLE,
+    Admission,
+    refuse,
+)
+from jobwire.broker.hardened.delivery import Outgoing
+from jobwire.broker.hardened.handler import HardenedHandler
+from jobwire.broker.hardened.identity import Authenticator
+from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.routing import Member, Router
+from jobwire.broker.hardened.streams import PacketReader, Writer
+from jobwire.broker.passwd import PasswordFile, PasswordHash
 
-_ACTIONS = {
-    AmqttAction.PUBLISH: Action.PUBLISH,
-    AmqttAction.SUBSCRIBE: Action.SUBSCRIBE,
-    AmqttAction.RECEIVE: Action.RECEIVE,
-}
+log = logging.getLogger("jobwire.broker")
 
 
 class HardenedBroker(Broker):
-    """amqtt with TLS 1.3, password file and access list."""
+    """The listeners, codecs and session objects are amqtt's; what decides about a message is ours.
 
-    def __init__(self, config: dict[str, Any], users: PasswordFile, acl: AccessList) -> None:
-        super().__init__(config)
-        self._users = users
-        self._acl = acl
+    For one event loop. The collaborators' files are read by the caller; `reload` replaces them.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext,
+        users: PasswordFile,
+        acl: AccessList,
+        limits: Limits,
+    ) -> None:
+        super().__init__(_configuration(host, port, limits))
+        self._tls = tls
+        self._limits = limits
+        self._authenticator = Authenticator(users)
+        self._router = Router(acl, limits)
+        self._admission = Admission(
+            authenticator=self._authenticator,
+            router=self._router,
+            limits=limits,
+            plugins=self.plugins_manager,
+        )
+        # One session change at a time: two connections with one client id must not both win.
+        self._installing = asyncio.Lock()
+        self._room: list[asyncio.Future[None]] = []
+        self._connections: set[asyncio.Task[Any]] = set()
+        # The password hash that a connection was let in with; absent for certificates.
+        self._let_in_with: dict[str, PasswordHash | None] = {}
+        self._closing = False
 
     @property
     def bound_port(self) -> int:
@@ -35,16 +77,216 @@ class HardenedBroker(Broker):
         port: int = instance.sockets[0].getsockname()[1]
         return port
 
-    @staticmethod
-    def _create_ssl_context(listener: ListenerConfig) -> ssl.SSLContext:
-        context = Broker._create_ssl_context(listener)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return context
+    def reload(self, users: PasswordFile, acl: AccessList) -> None:
+        """Use other files from now on; who came in with a password that is gone is disconnected."""
+        self._router.acl = acl
+        self._authenticator.replace_users(users)
+        for client_id, entry in list(self._let_in_with.items()):
+            member = self._router.member(client_id)
+            if member is not None and member.connection and not self._authenticator.knows(member.user, entry):
+                member.connection.abort("its password is no longer valid")
 
-    async def _authenticate(self, session: Session, _: ListenerConfig) -> bool:
-        if not session.username or not session.password:
-            return False
-        return await asyncio.to_thread(self._users.verify, session.username, session.password.encode())
+    async def shutdown(self) -> None:
+        """Stop: every connection is ended, no Will is published for them."""
+        self._closing = True
+        await super().shutdown()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        self._router.clear()
 
-    async def _topic_filtering(self, session: Session, topic: str, action: AmqttAction) -> bool:
-        return self._acl.allowed(session.username, session.client_id or "", _ACTIONS[action], topic)
+    async def wait_for_room(self, seconds: float) -> None:
+        """Return when some queue has become shorter, or after `seconds`."""
+        future = asyncio.get_running_loop().create_future()
+        self._room.append(future)
+        await asyncio.wait([future], timeout=seconds)
+
+    def room_made(self) -> None:
+        """Let the waiting publishers look again."""
+        waiting, self._room = self._room, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _create_server_instance(
+        self,
+        listener_name: str,
+        listener_type: ListenerType,  # noqa: ARG002 - the base class's signature; ours are all tcp
+        address: str | None,
+        port: int,
+        ssl_context: ssl.SSLContext | None,  # noqa: ARG002 - amqtt's would accept TLS 1.2
+    ) -> asyncio.Server | websockets.asyncio.server.Server:
+        return await asyncio.start_server(
+            partial(self.stream_connected, listener_name=listener_name),
+            address,
+            port,
+            reuse_address=True,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._limits.connect_seconds,
+        )
+
+    async def stream_connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
+    ) -> None:
+        """Serve one TCP connection from its first byte to its last."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+        packets = PacketReader(reader, max_packet_bytes=self._limits.max_packet_bytes)
+        await self._client_connected(listener_name, packets, Writer(writer))
+
+    async def _initialize_client_session(
+        self, reader: ReaderAdapter, writer: WriterAdapter, remote_address: str, remote_port: int
+    ) -> tuple[BrokerProtocolHandler, Session]:
+        assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
+        assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
+        try:
+            return await self._admission.admit(reader, writer)
+        except Exception as error:
+            await writer.close()
+            log.warning("%s:%s refused: %s", remote_address, remote_port, _said(error))
+            # The base class counts connections down for its own kinds of errors only.
+            raise MQTTError(str(error)) from error
+
+    async def _handle_client_session(  # noqa: PLR0917 - the base class's signature
+        self,
+        reader: ReaderAdapter,
+        writer: WriterAdapter,
+        client_session: Session,
+        handler: BrokerProtocolHandler,
+        server: Server,  # noqa: ARG002 - the base class's signature
+        listener_name: str,  # noqa: ARG002 - the base class's signature
+    ) -> None:
+        assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
+        assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
+        assert isinstance(handler, HardenedHandler)  # noqa: S101 - made by Admission
+        async with self._installing:
+            session = await self._install(client_session, handler, reader, writer)
+        graceful = False
+        try:
+            handler.send(ConnackPacket.build(session.parent, CONNECTION_ACCEPTED))
+            handler.resume()
+            graceful = await handler.run()
+        except (MQTTError, OSError, TimeoutError) as error:
+            log.warning("%s disconnected: %s", session.client_id, _said(error))
+        finally:
+            self._end(session, handler, graceful=graceful)
+            await writer.close()
+
+    async def _install(
+        self, session: Session, handler: HardenedHandler, packets: PacketReader, writer: Writer
+    ) -> Session:
+        """Make the connection the one of its client id, ending an older one of the same user."""
+        client_id = session.client_id or ""
+        member = await self._take_over(session, writer)
+        resumed = member is not None and member.persistent and not session.clean_session
+        if resumed:
+            session = _continued(self._sessions[client_id][0], session)
+        else:
+            self._router.remove(client_id)
+            member = None
+        if member is None:
+            if client_id not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
+                refuse(writer, SERVER_UNAVAILABLE)
+                await writer.close()
+                raise MQTTError("too many sessions")
+            member = Member(
+                user=session.username or "",
+                client_id=client_id,
+                persistent=not session.clean_session,
+                limits=self._limits,
+            )
+            self._router.add(member)
+        session.parent = int(resumed)
+        handler.attach(session, packets, writer)
+        handler.bind(
+            member=member,
+            router=self._router,
+            stalls=self,
+            limits=self._limits,
+            packets=packets,
+            writer=writer,
+        )
+        member.connection = handler
+        session.transitions.connect()
+        self._sessions[client_id] = (session, handler)
+        by_certificate = session.ssl_object is not None and bool(session.ssl_object.getpeercert())
+        if by_certificate:
+            self._let_in_with.pop(client_id, None)
+        else:
+            self._let_in_with[client_id] = self._authenticator.entry(member.user)
+        return session
+
+    async def _take_over(self, session: Session, writer: Writer) -> Member | None:
+        client_id = session.client_id or ""
+        member = self._router.member(client_id)
+        if member is None:
+            return None
+        # Asked again under the lock: the owner may have come between admission and now.
+        if member.user != session.username:
+            refuse(writer, IDENTIFIER_REJECTED)
+            await writer.close()
+            raise MQTTError(f"{session.username} may not use the client id {client_id!r}")
+        older = member.connection
+        if isinstance(older, HardenedHandler):
+            older.abort("the same client connected again")
+            await older.finished.wait()
+        return self._router.member(client_id)
+
+    def _end(self, session: Session, handler: HardenedHandler, *, graceful: bool) -> None:
+        member = handler.member
+        if not graceful and not self._closing and session.will_flag:
+            will = Outgoing(session.will_topic or "", bytes(session.will_message or b""))
+            self._router.publish(
+                member, will, qos=session.will_qos or 0, retain=bool(session.will_retain), force=True
+            )
+        session.will_flag = False
+        member.connection = None
+        self._let_in_with.pop(member.client_id, None)
+        session.transitions.disconnect()
+        if not member.persistent:
+            self._sessions.pop(member.client_id, None)
+            self._router.remove(member.client_id)
+            # A full clean session may have held publishers.
+            self.room_made()
+        handler.closing = True
+        handler.finished.set()
+
+    async def _del_all_subscriptions(self, session: Session) -> None:
+        # The base class calls this when it expires or cleans a session; our router holds the subscriptions.
+        self._router.remove(session.client_id or "")
+        self.room_made()
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _configuration(host: str, port: int, limits: Limits) -> dict[str, Any]:
+    address = f"[{host}]" if ":" in host else host
+    return {
+        "listeners": {
+            "default": {"type": "tcp", "bind": f"{address}:{port}", "max_connections": limits.max_connections}
+        },
+        "session_expiry_interval": limits.session_expiry_seconds,
+        # No plugins: identity and rights are not open to be voted on.
+        "plugins": {},
+    }
+
+
+def _continued(kept: Session, fresh: Session) -> Session:
+    """Return the kept session with what the new CONNECT says about this connection."""
+    for name in (
+        "will_flag",
+        "will_topic",
+        "will_message",
+        "will_qos",
+        "will_retain",
+        "keep_alive",
+        "remote_address",
+        "remote_port",
+        "ssl_object",
+    ):
+        setattr(kept, name, getattr(fresh, name))
+    return kept

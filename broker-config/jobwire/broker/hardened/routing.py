@@ -1,0 +1,166 @@
+"""Who gets a message: subscriptions, retained messages and the access list. No I/O in here."""
+
+import enum
+import logging
+from typing import Protocol
+
+from jobwire.broker.acl import AccessList, Action, is_topic_filter
+from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
+from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.retained import RetainedStore
+from jobwire.core.topics import filter_matches
+
+SUBSCRIPTION_REFUSED = 0x80
+# QoS 2 is granted as 1 (MQTT 3.1.1, 3.9.3): events carry a sequence number and are deduplicated by it.
+MAX_GRANTED_QOS = 1
+
+log = logging.getLogger("jobwire.broker")
+
+
+class Connection(Protocol):
+    """What the router needs of a connected client."""
+
+    def deliver(self) -> None:
+        """Send what the queue has due."""
+        ...
+
+    def send_once(self, message: Outgoing) -> None:
+        """Send a QoS 0 message, or drop it if the client does not keep up."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """End the connection at once."""
+        ...
+
+
+class Member:
+    """One session as the router sees it, connected or not."""
+
+    def __init__(self, *, user: str, client_id: str, persistent: bool, limits: Limits) -> None:
+        self.user = user
+        self.client_id = client_id
+        self.persistent = persistent
+        self.queue = DeliveryQueue(limits)
+        self.filters: dict[str, int] = {}
+        # QoS 2 packet ids that the client has not released yet.
+        self.received: set[int] = set()
+        self.connection: Connection | None = None
+
+    def wanted_qos(self, topic: str) -> int | None:
+        """Return the highest QoS of the matching subscriptions, None if none matches."""
+        grants = [qos for topic_filter, qos in self.filters.items() if filter_matches(topic_filter, topic)]
+        return max(grants, default=None)
+
+
+class Verdict(enum.Enum):
+    """What became of a published message."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused by the access list"
+    FULL = "a queue is full"
+
+
+class Router:
+    """Applies the access list to every publish, subscription and delivery."""
+
+    def __init__(self, acl: AccessList, limits: Limits) -> None:
+        self.acl = acl
+        self._limits = limits
+        self._members: dict[str, Member] = {}
+        self._retained = RetainedStore(limits)
+
+    def add(self, member: Member) -> None:
+        """Make a session known; an earlier one of the same client id is replaced."""
+        self._members[member.client_id] = member
+
+    def member(self, client_id: str) -> Member | None:
+        """Return the session of a client id."""
+        return self._members.get(client_id)
+
+    def remove(self, client_id: str) -> None:
+        """Forget a session with everything it was owed."""
+        member = self._members.pop(client_id, None)
+        if member is not None and member.persistent and len(member.queue):
+            log.warning(
+                "session %s of %s ended with %d undelivered", client_id, member.user, len(member.queue)
+            )
+
+    def clear(self) -> None:
+        """Forget all sessions and retained messages."""
+        self._members.clear()
+        self._retained = RetainedStore(self._limits)
+
+    def may_publish(self, user: str, client_id: str, topic: str) -> bool:
+        """Tell whether a publish or a Will to `topic` is allowed; `$` topics never are."""
+        return not topic.startswith("$") and self.acl.allowed(user, client_id, Action.PUBLISH, topic)
+
+    def publish(
+        self, sender: Member, message: Outgoing, *, qos: int, retain: bool, force: bool = False
+    ) -> Verdict:
+        """Give `message` to everybody who wants and may have it, or to nobody (FULL).
+
+        `force` goes beyond the bounds, for a Will, which nobody could repeat.
+        """
+        if not self.may_publish(sender.user, sender.client_id, message.topic):
+            return Verdict.REFUSED
+        targets = self._targets(message.topic, qos)
+        if qos and not force:
+            if retain and not self._retained.has_room(message.topic, message.payload):
+                return Verdict.FULL
+            if not all(self._can_take(member, message) for member, granted in targets if granted):
+                return Verdict.FULL
+        if retain:
+            self._retained.put(message.topic, message.payload, qos)
+        for member, granted in targets:
+            self._give(member, message, granted)
+        return Verdict.ACCEPTED
+
+    def subscribe(self, member: Member, topic_filter: str, qos: int) -> int:
+        """Return the SUBACK code: the granted QoS, or 0x80 for what may not be read."""
+        new = topic_filter not in member.filters
+        if not is_topic_filter(topic_filter) or (
+            new and len(member.filters) >= self._limits.max_subscriptions
+        ):
+            return SUBSCRIPTION_REFUSED
+        if not self.acl.allowed(member.user, member.client_id, Action.SUBSCRIBE, topic_filter):
+            return SUBSCRIPTION_REFUSED
+        member.filters[topic_filter] = min(qos, MAX_GRANTED_QOS)
+        return member.filters[topic_filter]
+
+    def send_retained(self, member: Member, topic_filter: str) -> None:
+        """Answer a granted subscription with the retained messages that the member may read."""
+        granted = member.filters[topic_filter]
+        for topic, kept in self._retained.matching(topic_filter):
+            if self._may_receive(member, topic):
+                self._give(member, Outgoing(topic, kept.payload, retain=True), min(kept.qos, granted))
+
+    def _targets(self, topic: str, qos: int) -> list[tuple[Member, int]]:
+        found = []
+        for member in self._members.values():
+            wanted = member.wanted_qos(topic)
+            if wanted is not None and self._may_receive(member, topic):
+                found.append((member, min(wanted, qos)))
+        return found
+
+    def _may_receive(self, member: Member, topic: str) -> bool:
+        return self.acl.allowed(member.user, member.client_id, Action.RECEIVE, topic)
+
+    def _can_take(self, member: Member, message: Outgoing) -> bool:
+        if member.queue.has_room(message.size):
+            return True
+        if member.persistent:
+            return False
+        # A clean session is promised nothing across connections: the slow client learns of its loss by
+        # losing the connection, and the publisher need not wait for it.
+        if member.connection is not None:
+            member.connection.abort("it does not acknowledge and its queue is full")
+        return True
+
+    @staticmethod
+    def _give(member: Member, message: Outgoing, qos: int) -> None:
+        if qos:
+            member.queue.put(message)
+            if member.connection is not None:
+                member.connection.deliver()
+        elif member.connection is not None:
+            member.connection.send_once(message)
