@@ -8,6 +8,8 @@ from jobwire.core.errors import InvalidInputError
 MAX_DEPTH = 32
 # Integers beyond this lose digits in IEEE 754 doubles (RFC 8785 section 3.2.2.3, RFC 7493 section 2.2).
 MAX_INTEGER = 2**53 - 1
+# From here on JCS writes a number with an exponent (ECMA-262 section 6.1.6.1.20).
+_FIRST_EXPONENT = 1e21
 # UTF-16 order (RFC 8785 section 3.2.3) and code point order differ only from the surrogates' range upwards.
 _NOT_BMP_SORTED = re.compile("[\ud800-\U0010ffff]")
 
@@ -58,10 +60,17 @@ def check_shape(value: object, depth: int = 1) -> bool:
         # min, not all: every element must be checked, also after one that is not plain.
         return min((check_shape(item, depth + 1) for item in value), default=True)  # type: ignore[attr-defined]
     if kind is float:
-        if value - value == 0:  # type: ignore[operator]  # false for NaN and both infinities
-            return False
-        raise JsonShapeError("number is not finite")
+        _check_float(value)  # type: ignore[arg-type]  # kind is float
+        return False
     raise JsonShapeError(f"not a JSON value: {kind.__name__}")
+
+
+def _check_float(value: float) -> None:
+    if value - value != 0:  # only NaN and the infinities differ from themselves so
+        raise JsonShapeError("number is not finite")
+    # JCS writes these without an exponent: the next reader would take them for integers too large.
+    if MAX_INTEGER < abs(value) < _FIRST_EXPONENT:
+        raise JsonShapeError("integer beyond 2^53-1")
 
 
 def _check_object(value: dict[object, object], depth: int) -> bool:

@@ -1,0 +1,61 @@
+# One command per intent; `make` alone prints this list.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := core transport publisher subscriber registry journal broker-config certs metrics dashboard testing cli tests bench examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test unit integration acceptance check format docs bench faults cluster clean
+
+help:  ## print this list
+	@awk -F ':.*##' '/^[a-z]+:.*##/ {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	PYTHON=$(PYTHON) VENV=$(VENV) scripts/setup-python
+	@touch $@
+
+setup: $(STAMP)  ## virtual environment and Python packages at the pinned versions
+
+demo: $(STAMP)  ## three real jobs through a real broker, watched live
+	@scripts/system-packages --optional demo
+	@$(BIN)/jobwire demo $(ARGS)
+
+test: $(STAMP)  ## every test: unit, integration, acceptance
+	@scripts/system-packages test
+	$(BIN)/pytest tests $(ARGS)
+
+unit: $(STAMP)  ## the pure rules only, under five seconds
+	$(BIN)/pytest tests/unit $(ARGS)
+
+integration: $(STAMP)  ## against real brokers
+	@scripts/system-packages test
+	$(BIN)/pytest tests/integration $(ARGS)
+
+acceptance: $(STAMP)  ## whole commands in real processes
+	@scripts/system-packages test
+	$(BIN)/pytest tests/acceptance $(ARGS)
+
+check: $(STAMP)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)  ## write the documents that are made from code
+	$(BIN)/python scripts/render-docs
+
+bench: $(STAMP)  ## figures, side by side in one run, into bench/results
+	@scripts/system-packages test
+	$(BIN)/python bench/run.py $(ARGS)
+
+faults: $(STAMP)  ## the long fault injection: kill -9 of anything, seeded
+	@scripts/system-packages test
+	JOBWIRE_FAULTS=long $(BIN)/pytest tests/faults -m "" --timeout=3600 $(ARGS)
+
+clean:  ## remove the environment and caches, never your data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

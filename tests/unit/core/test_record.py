@@ -1,0 +1,209 @@
+"""Records: form on disk, every transition, and the snapshot for others."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from jobwire.core.errors import ConflictError, StoppedError, TransitionError
+from jobwire.core.event import Event
+from jobwire.core.fold import LeaseGrant, apply_event, cancel, claim, fail, next_attempt, renew
+from jobwire.core.lifecycle import TRANSITIONS, Status, check_transition
+from jobwire.core.models import RecordModel, StateModel
+from jobwire.core.record import (
+    JobRecord,
+    Lease,
+    Priority,
+    RecordFormatError,
+    Timeouts,
+    decode_record,
+    encode_record,
+    public_record,
+)
+from jobwire.core.signature import new_token
+from jobwire.core.snapshot import decode_snapshot, encode_snapshot
+
+STAMP = "2026-01-02T03:04:05.678Z"
+NOW = 1_767_323_045.0
+text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
+seconds = st.none() | st.integers(1, 10**6) | st.floats(0.001, 1e6)
+
+
+def fresh(**fields: object) -> JobRecord:
+    """Return a new pending job's record."""
+    record = JobRecord(job_id="0000abcd", auth_token=new_token(), created_at=STAMP, updated_at=STAMP)
+    return record._replace(**fields)  # type: ignore[arg-type]
+
+
+def said(seq: int, kind: str, detail: str = "") -> Event:
+    """Return an event of the job."""
+    return Event(seq, "0000abcd", kind, STAMP, detail, {})
+
+
+records = st.builds(
+    fresh,
+    status=st.sampled_from(Status),
+    attempt=st.integers(1, 9),
+    agent_session=st.none() | text,
+    title=text,
+    instructions=text,
+    started_at=st.none() | st.just(STAMP),
+    last_seq=st.integers(0, 2**53 - 1),
+    attention=st.booleans(),
+    result=st.none() | st.dictionaries(text, text, max_size=2),
+    lease=st.none() | st.builds(Lease, text, st.just(STAMP)),
+    timeouts=st.builds(Timeouts, seconds, seconds, seconds),
+    priority=st.sampled_from(Priority),
+    broker=st.dictionaries(text, text | st.integers(0, 99), max_size=2),
+    previous_tokens=st.lists(text, max_size=2).map(tuple),
+    extra=st.dictionaries(text.map(lambda name: "x_" + name), st.integers(0, 9), max_size=2),
+)
+
+
+@given(records)
+def test_record_round_trip(record: JobRecord) -> None:
+    """What is written is read back, unknown fields included, and the published schema agrees."""
+    encoded = encode_record(record)
+    assert decode_record(encoded) == record
+    RecordModel.model_validate_json(encoded)
+
+
+@given(records, st.data())
+def test_decoder_and_schema_refuse_alike(record: JobRecord, data: st.DataObject) -> None:
+    """A record with one field missing or of another kind is refused by the decoder iff the schema does."""
+    body = json.loads(encode_record(record))
+    name = data.draw(st.sampled_from(sorted(set(body) - {"extra"})))
+    if data.draw(st.booleans()):
+        del body[name]
+    else:
+        body[name] = data.draw(st.sampled_from([None, -1, 0, "", "x", [], {}, True, 1.5]))
+    raw = json.dumps(body).encode()
+    try:
+        RecordModel.model_validate_json(raw)
+    except ValidationError:
+        with pytest.raises(RecordFormatError):
+            decode_record(raw)
+    else:
+        decode_record(raw)
+
+
+@given(st.integers(0, 400))
+def test_a_torn_record_is_an_error_never_empty(length: int) -> None:
+    """A record cut anywhere is refused; it is never read as something smaller."""
+    whole = encode_record(fresh(title="x" * 40)).rstrip()
+    with pytest.raises(RecordFormatError):
+        decode_record(whole[: min(length, len(whole) - 1)])
+
+
+def test_no_secret_is_public() -> None:
+    """Neither tokens nor a password override are in what people see, nor in a traceback."""
+    record = fresh(previous_tokens=("old-token",), broker={"password": "hunter2", "port": 1})
+    shown = json.dumps(public_record(record)) + repr(record)
+    assert record.auth_token not in shown
+    assert "old-token" not in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize("before", list(Status))
+@pytest.mark.parametrize("after", list(Status))
+def test_transitions_are_the_table(before: Status, after: Status) -> None:
+    """Exactly the table's changes are allowed; any other names both states."""
+    if (before, after) in TRANSITIONS:
+        check_transition(before, after)
+    else:
+        with pytest.raises(TransitionError, match=f"{before} to {after}"):
+            check_transition(before, after)
+
+
+def test_a_job_runs_through() -> None:
+    """started, progress, permission, completed: state, attention, times and result follow."""
+    record = claim(fresh(), LeaseGrant("worker:1", 60), NOW)
+    assert record.status is Status.RUNNING
+    record = apply_event(record, said(1, "started"), NOW)
+    record = apply_event(record, said(2, "permission_required", "may I?"), NOW)
+    assert record.attention
+    record = apply_event(record, said(3, "progress"), NOW)
+    assert not record.attention
+    record = apply_event(record, said(4, "completed", "fine"), NOW + 5)
+    assert (record.status, record.last_seq, record.lease) == (Status.COMPLETED, 4, None)
+    assert record.result == {"event": "completed", "detail": "fine", "data": {}}
+    assert record.finished_at
+
+
+def test_applying_twice_changes_nothing() -> None:
+    """The fold is idempotent by seq: that is what makes at-least-once delivery exactly once in effect."""
+    once = apply_event(fresh(), said(1, "started"), NOW)
+    assert apply_event(once, said(1, "started"), NOW + 9) is once
+
+
+@pytest.mark.parametrize("kind", ["progress", "completed", "error", "permission_required"])
+def test_a_pending_job_takes_only_started(kind: str) -> None:
+    """The lifecycle refuses anything else, naming the state."""
+    with pytest.raises(TransitionError, match="pending"):
+        apply_event(fresh(), said(1, kind), NOW)
+
+
+def test_a_finished_job_takes_nothing() -> None:
+    """A second terminal event is refused with the state it met."""
+    done = apply_event(apply_event(fresh(), said(1, "started"), NOW), said(2, "error"), NOW)
+    with pytest.raises(TransitionError, match="error"):
+        apply_event(done, said(3, "completed"), NOW)
+
+
+def test_an_event_extends_the_lease() -> None:
+    """Every event is a sign of life."""
+    record = apply_event(claim(fresh(), LeaseGrant("w", 1), NOW), said(1, "started"), NOW + 100)
+    assert record.lease is not None
+    assert record.lease.expires_at > "2026-01-02T03:05"
+
+
+def test_only_the_holder_renews() -> None:
+    """A stranger, and a worker whose job went away, are told to stop."""
+    record = claim(fresh(), LeaseGrant("w", 60), NOW)
+    assert renew(record, LeaseGrant("w", 600), NOW).lease != record.lease
+    with pytest.raises(StoppedError):
+        renew(record, LeaseGrant("other", 60), NOW)
+    with pytest.raises(StoppedError):
+        renew(cancel(record, NOW, "no longer needed"), LeaseGrant("w", 60), NOW)
+
+
+def test_the_next_attempt_has_a_new_key_and_ends_at_the_limit() -> None:
+    """A lapsed lease rotates the key; after the last allowed attempt it ends in error, saying why."""
+    record = claim(fresh(max_attempts=2), LeaseGrant("w", 60), NOW)
+    again = next_attempt(record, new_token(), NOW, "lease ran out")
+    assert (again.status, again.attempt, again.previous_tokens) == (Status.PENDING, 2, (record.auth_token,))
+    assert again.auth_token != record.auth_token
+    over = next_attempt(claim(again, LeaseGrant("w", 60), NOW), new_token(), NOW, "lease ran out")
+    assert over.status is Status.ERROR
+    assert "2 attempts" in over.detail
+
+
+def test_cancel_is_idempotent_and_respects_the_end() -> None:
+    """Cancelling twice is one cancellation; a finished job cannot be cancelled."""
+    once = cancel(fresh(), NOW, "user")
+    assert cancel(once, NOW + 1, "user") is once
+    with pytest.raises(ConflictError):
+        cancel(fail(claim(fresh(), LeaseGrant("w", 60), NOW), NOW, "boom"), NOW, "user")
+
+
+def test_a_snapshot_is_for_its_holder() -> None:
+    """The key's holder verifies it, an earlier holder learns of it, others do not."""
+    old = new_token()
+    record = fresh(attempt=2, previous_tokens=(old,), last_seq=9)
+    raw = encode_snapshot(record, confirmed_seq=7)
+    StateModel.model_validate_json(raw)
+    current = decode_snapshot(raw, job_id="0000abcd", token=record.auth_token)
+    assert current is not None
+    assert (current.last_seq, current.superseded) == (7, False)
+    replaced = decode_snapshot(raw, job_id="0000abcd", token=old)
+    assert replaced is not None
+    assert replaced.superseded
+    assert decode_snapshot(raw, job_id="0000abcd", token=new_token()) is None
+    assert decode_snapshot(raw, job_id="ffffffff", token=record.auth_token) is None
+    assert (
+        decode_snapshot(raw.replace(b'"last_seq":7', b'"last_seq":8'), job_id="0000abcd", token=old) is None
+    )
+    assert old.encode() not in raw
+    assert record.auth_token.encode() not in raw

@@ -1,0 +1,123 @@
+"""The house stands as ARCHITECTURE.md says: folders, packaging and imports agree."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+COMPONENTS = sorted(path for path in ROOT.glob("*/jobwire/*/") if (path / "__init__.py").exists())
+FOLDERS = {path.relative_to(ROOT).parts[0] for path in COMPONENTS}
+
+# Component -> what it may import of jobwire. ARCHITECTURE.md gives the reasons.
+MAY_IMPORT = {
+    "core": set(),
+    "transport": {"core"},
+    "certs": {"core"},
+    "journal": {"core", "transport"},
+    "registry": {"core", "transport", "journal", "certs"},
+    "publisher": {"core", "transport", "registry"},
+    "subscriber": {"core", "transport", "registry"},
+    "broker": {"core", "certs", "transport"},
+    "metrics": {"core", "journal", "transport", "registry"},
+    "dashboard": {"core", "registry", "journal", "metrics", "transport"},
+    "testing": {"core", "transport", "publisher", "subscriber", "registry", "journal", "broker", "certs"},
+}
+# Library -> the only components that may know it.
+ONLY_IN = {
+    "paho": {"transport"},
+    "amqtt": {"broker"},
+    "pyspark": {"metrics"},
+    "cryptography": {"certs", "broker"},
+    "uvicorn": {"dashboard"},
+    "starlette": {"dashboard"},
+    "textual": {"dashboard"},
+}
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Return (component, file) of every module of the product."""
+    return [(path.name, file) for path in COMPONENTS for file in path.rglob("*.py")]
+
+
+def imports(file: Path) -> set[str]:
+    """Return the full names of everything that `file` imports, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_every_component_is_packaged_checked_and_measured() -> None:
+    """Each component's folder stands in the wheel, the editable install, mypy and coverage."""
+    hatch = PROJECT["tool"]["hatch"]["build"]
+    mypy = PROJECT["tool"]["mypy"]
+    paths = {part.removeprefix("$MYPY_CONFIG_FILE_DIR/") for part in mypy["mypy_path"].split(":")}
+    assert set(hatch["dev-mode-dirs"]) >= FOLDERS
+    assert {name.split("/")[0] for name in hatch["targets"]["wheel"]["packages"]} >= FOLDERS
+    assert set(mypy["files"]) >= FOLDERS
+    assert paths >= FOLDERS
+    assert set(PROJECT["tool"]["coverage"]["run"]["source"]) >= FOLDERS
+
+
+def test_no_component_hides_the_others() -> None:
+    """The namespace has no __init__.py, and every component is typed."""
+    assert not list(ROOT.glob("*/jobwire/__init__.py"))
+    assert [path for path in COMPONENTS if not (path / "py.typed").exists()] == []
+
+
+def test_every_component_says_what_it_is() -> None:
+    """Each component's folder has a README of at most 40 lines."""
+    for folder in FOLDERS:
+        readme = ROOT / folder / "README.md"
+        assert readme.exists(), f"{folder} has no README.md"
+        assert len(readme.read_text().splitlines()) <= 40, f"{folder}/README.md is too long"
+
+
+@pytest.mark.parametrize("component", sorted(MAY_IMPORT))
+def test_arrows_point_one_way(component: str) -> None:
+    """A component imports only what the house plan allows it."""
+    for name, file in modules():
+        if name != component:
+            continue
+        used = {
+            parts[1]
+            for parts in (item.split(".") for item in imports(file))
+            if parts[0] == "jobwire" and parts[1:]
+        }
+        assert used <= MAY_IMPORT[component] | {component}, f"{file.relative_to(ROOT)} imports {used}"
+
+
+@pytest.mark.parametrize("library", sorted(ONLY_IN))
+def test_each_library_has_one_place(library: str) -> None:
+    """A library that could spread is known to its own components only."""
+    for component, file in modules():
+        if component not in ONLY_IN[library]:
+            known = {name for name in imports(file) if name.split(".")[0] == library}
+            assert not known, f"{file.relative_to(ROOT)} imports {library}"
+
+
+def test_core_is_pure() -> None:
+    """The rules import the standard library, pydantic and rfc8785, and nothing that does I/O."""
+    allowed = {"jobwire", "pydantic", "rfc8785"} | set(sys.stdlib_module_names)
+    forbidden = {
+        "socket",
+        "ssl",
+        "subprocess",
+        "fcntl",
+        "asyncio",
+        "threading",
+        "sqlite3",
+        "shutil",
+        "tempfile",
+    }
+    for component, file in modules():
+        if component == "core":
+            roots = {name.split(".")[0] for name in imports(file)}
+            assert roots <= allowed - forbidden, f"{file.relative_to(ROOT)}: {sorted(roots)}"
