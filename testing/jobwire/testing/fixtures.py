@@ -1,0 +1,65 @@
+"""Pytest fixtures for real brokers: shared ones for the session, fresh ones for a test that breaks them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from jobwire.testing.embedded_server import EmbeddedServer
+from jobwire.testing.mosquitto_server import MosquittoServer
+from jobwire.testing.process import BrokerProcess
+from jobwire.testing.requirements import require
+
+_BOTH = ("mosquitto", "embedded")
+
+
+def _new_server(name: str) -> BrokerProcess:
+    if name == "mosquitto":
+        require("mosquitto")
+        return MosquittoServer()
+    return EmbeddedServer()
+
+
+@pytest.fixture(scope="session")
+def mosquitto() -> Iterator[MosquittoServer]:
+    """Share Mosquitto (MQTT 5 by its settings): use own topics and client ids, do not stop it."""
+    require("mosquitto")
+    with MosquittoServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_broker() -> Iterator[EmbeddedServer]:
+    """Share the embedded broker (MQTT 3.1.1): use own topics and client ids, do not stop it."""
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture(params=_BOTH)
+def broker(request: pytest.FixtureRequest) -> BrokerProcess:
+    """Give each shared broker in turn."""
+    fixture = "mosquitto" if request.param == "mosquitto" else "embedded_broker"
+    server = request.getfixturevalue(fixture)
+    assert isinstance(server, BrokerProcess)  # noqa: S101 - narrows the type
+    return server
+
+
+@pytest.fixture
+def fresh_mosquitto() -> Iterator[MosquittoServer]:
+    """Start Mosquitto for one test: it may be stopped, killed and restarted."""
+    require("mosquitto")
+    with MosquittoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_embedded_broker() -> Iterator[EmbeddedServer]:
+    """Start the embedded broker for one test: it may be stopped, killed and restarted."""
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture(params=_BOTH)
+def fresh_broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """Start each kind of broker in turn, for one test that may stop, kill and restart it."""
+    with _new_server(request.param) as server:
+        yield server

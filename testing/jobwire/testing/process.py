@@ -1,0 +1,166 @@
+"""A real broker in a child process: started, awaited, restarted, killed and always cleaned up."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobwire.core.settings import BrokerSettings
+from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.testing.waiting import wait_for
+from jobwire.transport import load_settings
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+_LOG_TAIL = 2000
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class BrokerProcess:
+    """One broker of its own home directory on a free loopback port; a context manager.
+
+    Without `home` a temporary one is made and removed at the end. `start` returns when the port accepts
+    connections; a broker that ends instead is an error that shows the end of its log.
+    """
+
+    program = "broker"
+
+    def __init__(
+        self, home: Path | None = None, *, topic_root: str = DEFAULT_ROOT, port: int | None = None
+    ) -> None:
+        self._temporary = Path(tempfile.mkdtemp(prefix="jobwire-broker-")) if home is None else None
+        self.home = home if home is not None else Path(str(self._temporary))
+        self.host = _HOST
+        self.port = port or free_port()
+        self.topic_root = topic_root
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def log_file(self) -> Path:
+        """Return where its output goes."""
+        return self.home / "broker.log"
+
+    @property
+    def ca_certs(self) -> Path:
+        """Return the CA certificate that clients trust."""
+        return self.home / "certs" / "ca.pem"
+
+    def settings(self, role: str) -> BrokerSettings:
+        """Return the settings of `role`, read from the home directory as every command reads them."""
+        return load_settings(home=self.home, role=role, command_line={}, record={}, environ={})
+
+    def prepare(self) -> None:
+        """Write what the broker needs under `home`; called once, before the first start."""
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        """Return the command line of the broker in the foreground."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the process and wait until it accepts connections."""
+        if self._process is not None:
+            raise RuntimeError(f"{self.program} is running already")
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            wait_for(self._accepts, deadline_seconds=_START_SECONDS, what=f"{self.program} on {self.port}")
+        except BaseException:
+            self.kill()
+            raise
+
+    def _accepts(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"{self.program} ended with {self._process.returncode}: {self.log_tail()}")
+        try:
+            socket.create_connection((self.host, self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def log_tail(self) -> str:
+        """Return the last lines of its output."""
+        return self.log_file.read_text(errors="replace")[-_LOG_TAIL:]
+
+    def stop(self) -> None:
+        """End it with SIGTERM and wait; idempotent. Raises AssertionError if it does not end in time."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would, and wait; idempotent."""
+        self._end(signal.SIGKILL)
+
+    def suspend(self) -> None:
+        """Freeze it with SIGSTOP: connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo `suspend`."""
+        self._signal(signal.SIGCONT)
+
+    def reload(self) -> None:
+        """Send SIGHUP."""
+        self._signal(signal.SIGHUP)
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it on the same port and home."""
+        self.stop()
+        self.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+            process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{self.program} ignored {number.name}: {self.log_tail()}") from None
+
+    def __enter__(self) -> Self:
+        try:
+            self.prepare()
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)

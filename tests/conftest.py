@@ -1,0 +1,3 @@
+"""The fixtures of `jobwire.testing` for every test."""
+
+pytest_plugins = ["jobwire.testing.fixtures"]
