@@ -65,10 +65,16 @@ def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding
             certificate = pem.load_certificate(path)
             item = inspection.facts(path, certificate, now=now, revoked=revoked)
             yield from _validity(item, now, warn_seconds)
-            yield from _origin(item, certificate, authorities)
-            yield from _pair(path, certificate)
+            if _in_use(item, now):
+                yield from _origin(item, certificate, authorities)
+                yield from _pair(path, certificate)
         except JobwireError as error:  # one damaged file must not hide what the others have to say
             yield _as_finding(error, places)
+
+
+def _in_use(item: CertificateFacts, now: float) -> bool:
+    """Tell whether anybody is still meant to present it: where it comes from matters only then."""
+    return item.path.name == "server.pem" or not (item.revoked or now > item.not_after)
 
 
 def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterator[Finding]:

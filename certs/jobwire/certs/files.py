@@ -171,7 +171,7 @@ def exposure(path: Path) -> JobwireError | None:
         return None
     return ConfigError(
         f"the private key {path} is accessible to others (mode {mode:04o})",
-        hint=f"chmod 600 {path}; if somebody may have read it, revoke its certificate and issue a new one",
+        hint=f"chmod 600 {path}; if somebody may have read it, replace it and revoke its certificate",
         path=str(path),
         mode=mode,
     )

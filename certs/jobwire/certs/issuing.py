@@ -121,15 +121,17 @@ def client(
     """Write a client certificate with a new key, or for the given `key` the certificate alone."""
     certfile, keyfile = places.client(name), places.client_key(name)
     signer = pem.load_signer(places)
+    files.make_directory(places.clients)
+    if not overwrite:
+        refuse_existing(certfile)
+        if keyfile.exists():
+            key = pem.load_key(keyfile)  # a crash came before its certificate: complete the pair
     used = key or profiles.new_key()
     validity = profiles.within(profiles.period(now, lifetime, backdate), signer, now)
     certificate = profiles.client(used.public_key(), name=name, kind=kind, validity=validity, signer=signer)
     contents = {certfile: pem.dump([certificate])}
     if key is None:
         contents = {keyfile: pem.dump_key(used)} | contents
-    files.make_directory(places.clients)
-    if not overwrite:
-        refuse_existing(certfile, keyfile)
     Index(places.index).add(entry_of(certificate, name, kind, signer))
     files.write_files(contents, overwrite=overwrite)
     return issued_of(name, certfile, keyfile, certificate)
@@ -198,15 +200,14 @@ def self_signed(
     return issued_of(name, certfile, keyfile, certificate)
 
 
-def refuse_existing(*paths: Path) -> None:
-    """Raise ConflictError if one of `paths` exists, before anything is recorded or written."""
-    for path in paths:
-        if path.exists():
-            raise ConflictError(
-                f"{path} exists already",
-                hint="renew it with `jobwire certs renew NAME`, or replace it and its key with --force",
-                path=str(path),
-            )
+def refuse_existing(certfile: Path) -> None:
+    """Raise ConflictError if `certfile` exists, before anything is recorded or written."""
+    if certfile.exists():
+        raise ConflictError(
+            f"{certfile} exists already",
+            hint=f"renew it: jobwire certs renew {certfile.stem}; or replace it and its key with --force",
+            path=str(certfile),
+        )
 
 
 def is_revoked(places: Places, certificate: x509.Certificate) -> bool:

@@ -5,7 +5,7 @@ otherwise: it is the exception beside short-lived certificates, not a daily chor
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -47,12 +47,21 @@ def revoke(places: Places, which: str | int, *, now: float, reason: Reason) -> l
     return valid
 
 
-def write_lists(places: Places, *, now: float, lifetime_seconds: float | None = None) -> float:
-    """Sign the list of every authority whose key is here into `crl.pem`; return the first nextUpdate."""
+def write_lists(
+    places: Places,
+    *,
+    now: float,
+    lifetime_seconds: float | None = None,
+    coming: Sequence[Signer] = (),
+) -> float:
+    """Sign the list of every authority whose key is here into `crl.pem`; return the first nextUpdate.
+
+    `coming` are authorities that the bundle does not hold yet.
+    """
     entries = list(Index(places.index).entries().values())
     old = pem.load_lists(places.crl)
     lists = []
-    for signer in signers(places):
+    for signer in (*signers(places), *coming):
         mine = [entry for entry in entries if entry.issuer == signer.identifier]
         lists.append(
             build_list(signer, mine, number=_next_number(old, now), now=now, lifetime=lifetime_seconds)

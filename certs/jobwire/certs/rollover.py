@@ -35,8 +35,9 @@ def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float)
     # The key first: without its certificate in the bundle it counts for nothing and is overwritten.
     files.write_file(places.next_key, pem.dump_key(coming.key), overwrite=True)
     _record(places, coming)
+    # The lists before the bundle: an authority that is trusted without a list locks its clients out.
+    revocation.write_lists(places, now=now, coming=[coming])
     files.write_file(places.bundle, pem.dump([*present, coming.certificate]), overwrite=True)
-    revocation.write_lists(places, now=now)
 
 
 def switch(places: Places, *, now: float) -> list[str]:
