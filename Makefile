@@ -47,7 +47,7 @@ format: $(STAMP)  ## put the code into its form
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP)  ## write the documents that are made from code
-	$(BIN)/python scripts/render-docs
+	$(BIN)/python scripts/render_docs.py
 
 bench: $(STAMP)  ## figures, side by side in one run, into bench/results
 	@scripts/system-packages test

@@ -1,0 +1,123 @@
+"""`jobwire`: finds the component that owns a command and runs it."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import ModuleType
+from typing import NamedTuple
+
+from jobwire.core.commands import CommandParser, run_command
+from jobwire.core.errors import ConfigError
+from jobwire.core.settings import DEFAULT_HOME
+
+PROG = "jobwire"
+
+
+class Command(NamedTuple):
+    """Where a command lives, what it is for, and which extra brings its libraries."""
+
+    module: str
+    help: str
+    extra: str = ""
+
+
+# Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
+COMMANDS: dict[str, Command] = {
+    "run": Command("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
+    "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
+    "registry": Command(
+        "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
+    ),
+    "broker": Command("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
+    "certs": Command("jobwire.certs.cli", "a private certificate authority", "broker"),
+    "journal": Command("jobwire.journal.cli", "read and check what crossed the wire"),
+    "metrics": Command("jobwire.metrics.cli", "figures about the fleet, computed by Spark", "metrics"),
+    "dashboard": Command(
+        "jobwire.dashboard.cli", "the fleet on a live page, and for Prometheus", "dashboard"
+    ),
+    "top": Command("jobwire.dashboard.cli", "the fleet in the terminal", "dashboard"),
+    "status": Command("jobwire.dashboard.cli", "one line for a status bar"),
+    "doctor": Command("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
+    "schema": Command("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
+}
+
+EPILOG = """\
+workers use `publish_event`, watchers `job_subscriber`; both have their own --help.
+
+start here:
+  jobwire broker up              a broker on this host, TLS and passwords included
+  jobwire run -- make -j2 world  in a second terminal: any command as a watched job"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `jobwire`; return the exit code of SPEC section 6."""
+    words, home = _take_home(list(sys.argv[1:] if argv is None else argv))
+    return run_command(
+        lambda _: _dispatch(words, home), argparse.Namespace(), prog=PROG, as_json="--json" in words
+    )
+
+
+def _dispatch(words: list[str], home: str) -> int:
+    parser = _parser(words[0] if words else "")
+    args = parser.parse_args(words)
+    args.home = home
+    if not hasattr(args, "run"):
+        parser.print_help()
+        return 0
+    return int(args.run(args))
+
+
+def _parser(chosen: str) -> CommandParser:
+    parser = CommandParser(PROG, description="The event bus for delegated jobs.", epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"jobwire {version('jobwire')}")
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        default=DEFAULT_HOME,
+        help="jobwire's directory (default: $JOBWIRE_HOME or .hermes); accepted by every command",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
+    if chosen in COMMANDS:
+        _component(COMMANDS[chosen]).add_commands(commands)
+    else:
+        for name, command in COMMANDS.items():
+            commands.add_parser(name, help=command.help)
+    return parser
+
+
+def _component(command: Command) -> ModuleType:
+    try:
+        return importlib.import_module(command.module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("jobwire") or not command.extra:
+            raise
+        raise ConfigError(
+            f"this command needs {error.name}, which is not installed",
+            hint=f"pip install 'jobwire[{command.extra}]'",
+        ) from error
+
+
+def _take_home(words: list[str]) -> tuple[list[str], str]:
+    """Take `--home DIR` from anywhere before `--`, so that it works on both sides of a command's name."""
+    home = os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME
+    end = words.index("--") if "--" in words else len(words)
+    kept: list[str] = []
+    position = 0
+    while position < end:
+        word = words[position]
+        if word.startswith("--home="):
+            home = word.removeprefix("--home=")
+        elif word == "--home" and position + 1 < end:
+            position += 1
+            home = words[position]
+        else:
+            kept.append(word)
+        position += 1
+    return kept + words[end:], home
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Write the documents that are made from code: `render-docs` writes, `render-docs --check` only compares."""
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from jobwire.cli.schema import asyncapi
+from jobwire.core.exit_codes import MEANINGS, ExitCode
+from jobwire.core.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
+
+_MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
+
+
+def render_all(root: Path) -> dict[Path, str]:
+    """Return path -> text of every document made from code."""
+    return {
+        root / "docs" / "asyncapi.yaml": render_asyncapi(),
+        root / "docs" / "lifecycle.md": render_lifecycle(),
+        root / "docs" / "exit-codes.md": render_exit_codes(),
+    }
+
+
+def render_asyncapi() -> str:
+    """Return the AsyncAPI description as YAML."""
+    header = "# Made by `make docs` from the code; do not edit.\n"
+    return header + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=100)
+
+
+def render_lifecycle() -> str:
+    """Return the lifecycle as a drawing and two tables."""
+    edges = "\n".join(f"    {before} --> {after}: {cause}" for (before, after), cause in TRANSITIONS.items())
+    changes = "\n".join(f"| {before} | {after} | {cause} |" for (before, after), cause in TRANSITIONS.items())
+    events = "\n".join(
+        f"| {status} | {event} | {after} |" for (status, event), after in EVENT_TRANSITIONS.items()
+    )
+    return (
+        f"{_MADE}# The life of a job\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending\n{edges}\n```\n\n"
+        f"| from | to | by |\n|---|---|---|\n{changes}\n\n"
+        "What is not in the table is refused, with both states in the message.\n\n"
+        f"| state | event | state after it |\n|---|---|---|\n{events}\n\n"
+        "`started` opens every attempt and comes once in it. `permission_required` sets the record's\n"
+        "`attention`; the next event clears it.\n"
+    )
+
+
+def render_exit_codes() -> str:
+    """Return the exit codes as a table."""
+    rows = "\n".join(f"| {int(code)} | {code.name} | {MEANINGS[code]} |" for code in ExitCode)
+    head = f"{_MADE}# Exit codes\n\nOne table for every command.\n\n"
+    return f"{head}| code | name | meaning |\n|---|---|---|\n{rows}\n"
+
+
+def main() -> int:
+    """Write the documents, or with --check name those that differ and return 1."""
+    root = Path(__file__).resolve().parents[1]
+    stale = {
+        path: text for path, text in render_all(root).items() if not path.exists() or path.read_text() != text
+    }
+    for path, text in stale.items():
+        name = path.relative_to(root)
+        if "--check" in sys.argv[1:]:
+            print(f"stale: {name} (run `make docs`)")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {name}")
+    return 1 if stale and "--check" in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

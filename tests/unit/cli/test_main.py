@@ -1,0 +1,59 @@
+"""The umbrella command: finding components, the home directory, usage errors."""
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jobwire.cli.main import COMMANDS, _take_home, main
+from jobwire.cli.schema import asyncapi, json_schema
+from jobwire.core.event import Event, encode_signed
+from jobwire.core.signature import new_token
+
+
+def test_no_words_print_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """`jobwire` alone shows every command and the exit codes, and succeeds."""
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+    assert "exit codes:" in shown
+
+
+@pytest.mark.parametrize("words", [["rnu"], ["schema"], ["schema", "nothing"], ["--nonsense"]])
+def test_usage_errors_are_exit_30(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A typo ends with the code for invalid usage, never with the code for a timeout."""
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 30
+    assert "error" in capsys.readouterr().err
+
+
+def test_home_is_taken_on_both_sides_but_not_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--home works before and after a command's name; what follows `--` belongs to the job."""
+    monkeypatch.setenv("JOBWIRE_HOME", "/env")
+    assert _take_home(["--home", "a", "run"]) == (["run"], "a")
+    assert _take_home(["run", "--home=a", "--", "x", "--home", "b"]) == (
+        ["run", "--", "x", "--home", "b"],
+        "a",
+    )
+    assert _take_home(["run"]) == (["run"], "/env")
+
+
+def test_the_published_schema_accepts_what_is_published() -> None:
+    """A signed event validates against the JSON Schema that other languages are given."""
+    validator = Draft202012Validator(json_schema("event"))
+    body = json.loads(
+        encode_signed(Event(1, "0000abcd", "started", "2026-01-02T03:04:05Z", "", {}), new_token())
+    )
+    validator.validate(body)
+    assert not validator.is_valid({**body, "more": 1})
+    assert not validator.is_valid({**body, "job_id": "x"})
+
+
+def test_asyncapi_names_both_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    """The description of the topic tree holds the addresses that the code uses."""
+    assert main(["schema", "asyncapi"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == asyncapi()
+    addresses = {channel["address"] for channel in shown["channels"].values()}
+    assert addresses == {"python/mqtt/jobs/{job_id}/events", "python/mqtt/jobs/{job_id}/state"}
