@@ -274,6 +274,7 @@ class InMemoryTransport:
         """See the port."""
         deadline = time.monotonic() + timeout_seconds
         with self._arrived:
+            self._check_connected()
             while not self._incoming:
                 self._check_connected()
                 remaining = deadline - time.monotonic()

@@ -75,6 +75,7 @@ class NetworkThread:
         self._subscribes: dict[int, tuple[Ticket | None, list[str]]] = {}
         self._callers_waiting = 0
         self._session_present = False
+        self._held: list[Message] = []
         self._ready_at = 0.0
         self._changed = threading.Condition()
         self._ready = False
@@ -243,6 +244,7 @@ class NetworkThread:
         for waiting, _ in self._subscribes.values():
             if waiting is not None:
                 waiting.settle(error)
+        self._held.clear()  # not acknowledged: the broker sends them again
         self._publishes.clear()
         self._subscribes.clear()
         return held_seconds
@@ -276,8 +278,11 @@ class NetworkThread:
             self._set_ready()
 
     def on_messages(self, messages: Sequence[Message]) -> None:
-        """Hand them over."""
-        self.inbox.put(messages)
+        """Hand them over, after SessionStarted: a kept session sends its messages before our SUBACK."""
+        if self._ready:
+            self.inbox.put(messages)
+        else:
+            self._held.extend(messages)
 
     def on_puback(self, packet_id: int, code: int, name: str) -> None:
         """Settle the publisher's ticket; a late answer has none."""
@@ -301,6 +306,8 @@ class NetworkThread:
     def _set_ready(self) -> None:
         self._ready_at = self._clock.monotonic()
         self._tell(SessionStarted(self._session_present))
+        self.inbox.put(self._held)
+        self._held.clear()
         with self._changed:
             self._ready = self._was_ready = True
             self._changed.notify_all()
