@@ -1,0 +1,225 @@
+"""The history of one job: `logs/<job_id>/` with meta.json, status.json and events.ndjson.
+
+events.ndjson is written ahead of the record, each line flushed: whatever the record says has its line
+here. A crash between the two leaves at most one line (one batch of lines) that the record does not
+know yet; whoever repeats that change finds the line at the end and does not write it again.
+
+Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote it):
+
+    kind "event":  verdict ("accepted" or the reason of a refusal), attempt, seq, digest (hex), event
+                   (the signed object as it was sent; `payload` with the text where it was not JSON),
+                   why (refusals), before and after (where the status changed)
+    kind "status": attempt, before (null at registration), after, cause
+
+meta.json never changes; status.json is a copy of the record's state for scripts. Neither holds a
+token, both can be written again from the record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import os.path
+from typing import TYPE_CHECKING, Any
+
+from jobwire.core.errors import StorageError
+from jobwire.core.record import public_record
+from jobwire.registry.files import (
+    FileSystem,
+    append_durably,
+    replace_atomically,
+    replace_durably,
+    storage_failure,
+    whole_length,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobwire.core.record import JobRecord
+
+EVENTS = "events.ndjson"
+META = "meta.json"
+STATUS = "status.json"
+# What is kept of a message that is not even JSON: evidence, not a way to fill the disk.
+MAX_EVIDENCE = 512
+_TAIL_BYTES = 64 * 1024
+_META_FIELDS = (
+    "schema_version",
+    "job_id",
+    "agent_session",
+    "title",
+    "instructions",
+    "created_at",
+    "priority",
+    "timeouts",
+    "idempotency_key",
+    "max_attempts",
+)
+_STATUS_FIELDS = ("job_id", "status", "attempt", "last_seq", "updated_at", "attention", "detail")
+
+Line = dict[str, Any]
+
+
+def status_line(
+    *, at: str, source: str, attempt: int, before: str | None, after: str, cause: str
+) -> tuple[bytes, Line]:
+    """Return the encoded line of a status change that no event caused, and its identity."""
+    line: Line = {
+        "at": at,
+        "kind": "status",
+        "source": source,
+        "attempt": attempt,
+        "before": before,
+        "after": after,
+        "cause": cause,
+    }
+    return _encode(line), _identity(line)
+
+
+def event_line(
+    *,
+    at: str,
+    source: str,
+    verdict: str,
+    attempt: int,
+    seq: int | None,
+    digest: bytes,
+    payload: bytes,
+    why: str = "",
+    change: tuple[str, str] | None = None,
+) -> tuple[bytes, Line]:
+    """Return the encoded line of one message, and its identity.
+
+    `payload` is the message as it was sent: spliced in as it is where it is an object on one line, so
+    that the bytes (and with them the signature) survive.
+    """
+    line: Line = {"at": at, "kind": "event", "source": source, "verdict": verdict, "attempt": attempt}
+    line |= {"seq": seq, "digest": digest.hex()}
+    if why:
+        line["why"] = why
+    if change:
+        line["before"], line["after"] = change
+    if seq is None:
+        line["payload"] = payload[:MAX_EVIDENCE].decode("utf-8", "replace")
+        return _encode(line), _identity(line)
+    head = _encode(line)
+    # Line breaks are possible only between the tokens of JSON text: a foreign sender may indent.
+    body = payload if b"\n" not in payload and b"\r" not in payload else _encode(json.loads(payload))[:-1]
+    return head[:-2] + b',"event":' + body + b"}\n", _identity(line)
+
+
+class AuditLog:
+    """One job's folder. Writers hold the job's record lock; readers need none."""
+
+    def __init__(self, directory: str, *, files: FileSystem) -> None:
+        self.directory = directory
+        self.events_path = os.path.join(directory, EVENTS)
+        self._files = files
+
+    def begin(self, record: JobRecord) -> None:
+        """Create the folder and meta.json; repeating it changes nothing. Raises StorageError."""
+        try:
+            self._files.make_directory(self.directory)
+            self._files.sync_directory(os.path.dirname(self.directory))
+        except OSError as error:
+            raise storage_failure("create", self.directory, error) from error
+        body = public_record(record)
+        meta = {name: body[name] for name in _META_FIELDS}
+        replace_durably(self._path(META), _encode(meta), files=self._files)
+
+    def append(self, line: tuple[bytes, Line]) -> None:
+        """Append one line, flushed, unless a crash came between it and the record and it is there already.
+
+        Creates the folder where it is missing. Raises StorageError.
+        """
+        encoded, identity = line
+        last = self.last()
+        if last is not None and _identity(last) == identity:
+            return
+        self.append_raw(encoded)
+
+    def append_raw(self, encoded: bytes) -> None:
+        """Append whole lines, flushed, without a look at what is there. Raises StorageError."""
+        try:
+            append_durably(self.events_path, encoded, files=self._files)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            self._files.make_directory(self.directory)
+            append_durably(self.events_path, encoded, files=self._files)
+
+    def write_status(self, record: JobRecord) -> None:
+        """Write status.json; atomic but not flushed, because it repeats the record. Raises StorageError."""
+        body = public_record(record)
+        status = {name: body[name] for name in _STATUS_FIELDS}
+        replace_atomically(self._path(STATUS), _encode(status), files=self._files)
+
+    def last(self) -> Line | None:
+        """Return the last whole line, or None where there is none."""
+        for line in self.tail(1):
+            return line
+        return None
+
+    def tail(self, count: int) -> list[Line]:
+        """Return up to `count` of the last whole lines, oldest first; reads only the end of the file."""
+        try:
+            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        try:
+            raw = _tail_bytes(descriptor, count)
+        finally:
+            os.close(descriptor)
+        return list(_decode(raw.splitlines()[-count:]))
+
+    def lines(self) -> Iterator[Line]:
+        """Yield every whole line, oldest first; a torn last one is left out."""
+        try:
+            file = open(self.events_path, "rb")  # noqa: SIM115 - closed by `with` below
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        with file:
+            yield from _decode(raw for raw in file if raw.endswith(b"\n"))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+
+def _tail_bytes(descriptor: int, count: int) -> bytes:
+    """Return bytes that start at a line's beginning and hold the last `count` whole lines, or all."""
+    end = whole_length(descriptor, os.fstat(descriptor).st_size)
+    raw, start, step = b"", end, 1024
+    while start > 0:
+        step = min(step * 4, _TAIL_BYTES)
+        begin = max(0, start - step)
+        raw = os.pread(descriptor, start - begin, begin) + raw
+        start = begin
+        # One line break ends the last line, `count` more stand before the wanted ones.
+        if raw.count(b"\n") > count:
+            break
+    return raw if start == 0 else raw[raw.index(b"\n") + 1 :]
+
+
+def _decode(raw_lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Line]:
+    for raw in raw_lines:
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            # Whole but not JSON: damaged by hand or disk. The history around it is still worth having.
+            value = {"kind": "damaged", "text": raw[:MAX_EVIDENCE].decode("utf-8", "replace")}
+        yield value if isinstance(value, dict) else {"kind": "damaged"}
+
+
+def _identity(line: Mapping[str, Any]) -> Line:
+    """Return what makes two lines the same change: everything but when and by whom it was written."""
+    names = ("kind", "attempt", "seq", "digest", "verdict", "before", "after", "cause")
+    return {name: line.get(name) for name in names}
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"

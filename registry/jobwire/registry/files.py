@@ -1,0 +1,283 @@
+"""The one durable write, and the file system as a port so that a test can stop it at every call.
+
+Nothing else in the registry opens a record for writing. Reading goes straight to the operating
+system: it changes nothing, so it has no crash to inject.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from jobwire.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+TEMPORARY = ".tmp"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+StrPath = str | os.PathLike[str]
+
+
+class FileSystem(Protocol):
+    """System calls that change something. Each raises OSError; none does more than it says."""
+
+    def make_directory(self, path: str) -> None:
+        """Create one directory, mode 0700; an existing one is fine."""
+        ...
+
+    def create(self, path: str, mode: int) -> int:
+        """Create a file that must not exist; return its descriptor."""
+        ...
+
+    def open_append(self, path: str, mode: int) -> int:
+        """Open a file, created where missing, whose writes go to its end; return its descriptor."""
+        ...
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Write all of `data`, or raise with an unknown part of it written."""
+        ...
+
+    def sync(self, descriptor: int) -> None:
+        """Return when the file's bytes and length are on the disk."""
+        ...
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Cut the file to `length`."""
+        ...
+
+    def close(self, descriptor: int) -> None:
+        """Close the descriptor."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Put `source` in the place of `target` in one step."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; a missing one is fine."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the directory's entries are on the disk."""
+        ...
+
+
+class SystemFiles:
+    """The operating system."""
+
+    def make_directory(self, path: str) -> None:
+        """Call mkdir, forgiving an existing directory."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, DIRECTORY_MODE)
+
+    def create(self, path: str, mode: int) -> int:
+        """Open with O_EXCL and O_NOFOLLOW: a leftover or a planted link is an error, not a target."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+    def open_append(self, path: str, mode: int) -> int:
+        """Open with O_APPEND."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Repeat short writes (a nearly full disk gives one before ENOSPC)."""
+        done = os.write(descriptor, data)
+        while done < len(data):
+            done += os.write(descriptor, memoryview(data)[done:])
+
+    def sync(self, descriptor: int) -> None:
+        """Call fdatasync: it flushes the length too (fdatasync(2)) and spares the time stamps."""
+        os.fdatasync(descriptor)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Call ftruncate."""
+        os.ftruncate(descriptor, length)
+
+    def close(self, descriptor: int) -> None:
+        """Call close."""
+        os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        """Call rename."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Call unlink, forgiving a missing file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Open the directory and fsync it: a rename is not durable before (rename(2), fsync(2))."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def storage_failure(action: str, path: StrPath, cause: OSError) -> StorageError:
+    """Return the error for a failed system call, with the remedy for a full or read-only disk."""
+    if cause.errno in _FULL:
+        hint = "free disk space, then repeat the command: nothing was half-written"
+    elif cause.errno in _FORBIDDEN:
+        hint = "the directory must be writable by this user; check its owner, mode and mount, or use --home"
+    else:
+        hint = "check the disk and its mount"
+    return StorageError(
+        f"cannot {action} {os.fspath(path)}: {cause.strerror or cause}",
+        hint=hint,
+        path=os.fspath(path),
+        errno=cause.errno,
+        disk_full=cause.errno in _FULL,
+    )
+
+
+def replace_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    """Put `payload` at `path` so that a crash leaves either the old or the new bytes, and returns flushed.
+
+    Temporary file in the same directory, write, flush, rename over, flush of the directory; the
+    temporary file goes on any failure. Callers hold the lock that makes them the only writer of
+    `path`. Raises StorageError.
+    """
+    replace_many_durably([(path, payload)], mode=mode, files=files)
+
+
+def replace_many_durably(
+    items: Iterable[tuple[StrPath, bytes]], *, mode: int = FILE_MODE, files: FileSystem
+) -> None:
+    """Do `replace_durably` for several files with one flush a directory at the end.
+
+    Every file is replaced or untouched by itself; on failure an unknown part of them is replaced.
+    """
+    staged: list[_Staged] = []
+    current: StrPath = ""
+    try:
+        for current, payload in items:
+            staged.append(_stage(os.fspath(current), payload, mode, files))
+        for item in staged:
+            current = item.path
+            files.sync(item.descriptor)
+        _put_in_place(staged, files)
+    except OSError as error:
+        raise storage_failure("write", current, error) from error
+    finally:
+        _discard(staged, files)
+
+
+def replace_atomically(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    """Put `payload` at `path` in one step but without a flush: for what can be derived again."""
+    staged: list[_Staged] = []
+    try:
+        staged.append(_stage(os.fspath(path), payload, mode, files))
+        files.rename(staged[0].temporary, staged[0].path)
+        staged[0] = staged[0]._replace(temporary="")
+    except OSError as error:
+        raise storage_failure("write", path, error) from error
+    finally:
+        _discard(staged, files)
+
+
+class _Staged(NamedTuple):
+    path: str
+    temporary: str
+    descriptor: int
+
+
+def temporary_name(path: str) -> str:
+    """Return the one name of the temporary file for `path`: the next writer removes a stale one."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}{TEMPORARY}")
+
+
+def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
+    temporary = temporary_name(path)
+    try:
+        descriptor = files.create(temporary, mode)
+    except FileExistsError:
+        files.unlink(temporary)
+        descriptor = files.create(temporary, mode)
+    try:
+        files.write(descriptor, payload)
+    except OSError:
+        _discard([_Staged(path, temporary, descriptor)], files)
+        raise
+    return _Staged(path, temporary, descriptor)
+
+
+def _put_in_place(staged: list[_Staged], files: FileSystem) -> None:
+    for index, item in enumerate(staged):
+        files.rename(item.temporary, item.path)
+        staged[index] = item._replace(temporary="")
+    for folder in dict.fromkeys(os.path.dirname(item.path) or "." for item in staged):
+        files.sync_directory(folder)
+
+
+def _discard(staged: Sequence[_Staged], files: FileSystem) -> None:
+    for item in staged:
+        # Already failing, or done: a second error would hide the first.
+        with contextlib.suppress(OSError):
+            files.close(item.descriptor)
+        if item.temporary:
+            with contextlib.suppress(OSError):
+                files.unlink(item.temporary)
+
+
+def append_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    r"""Append whole lines (`payload` ends in \n) to an NDJSON file and return when they are on the disk.
+
+    A torn last line, left by a crash, is cut first. A failed write is taken back as far as the disk
+    allows. Callers hold the lock that makes them the only writer. Raises StorageError.
+    """
+    target = os.fspath(path)
+    try:
+        descriptor = files.open_append(target, mode)
+        try:
+            before = cut_torn_line(descriptor, files=files)
+            _append(descriptor, payload, before, files)
+            if before == 0:
+                # The file may be new: its name must be on the disk as well.
+                files.sync_directory(os.path.dirname(target) or ".")
+        finally:
+            files.close(descriptor)
+    except OSError as error:
+        raise storage_failure("append to", target, error) from error
+
+
+def _append(descriptor: int, payload: bytes, before: int, files: FileSystem) -> None:
+    try:
+        files.write(descriptor, payload)
+        files.sync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.truncate(descriptor, before)
+        raise
+
+
+_CHUNK = 4096
+
+
+def cut_torn_line(descriptor: int, *, files: FileSystem) -> int:
+    """Cut what follows the last line break and return the file's length."""
+    size = os.fstat(descriptor).st_size
+    whole = whole_length(descriptor, size)
+    if whole != size:
+        files.truncate(descriptor, whole)
+    return whole
+
+
+def whole_length(descriptor: int, size: int) -> int:
+    """Return the length up to and with the last line break of a file of `size` bytes."""
+    end = size
+    while end:
+        start = max(0, end - _CHUNK) if end != size else end - 1
+        position = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
+        end = start
+    return 0
