@@ -2,17 +2,17 @@
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from enum import StrEnum
+from operator import itemgetter
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from jobwire.core.canonical import JsonShapeError
-from jobwire.core.event import EVENT_TYPES, MAX_PAYLOAD, SCHEMA_VERSION, Event
+from jobwire.core.canonical import JsonShapeError, encode_checked
+from jobwire.core.event import MAX_PAYLOAD, SCHEMA_VERSION, Event
+from jobwire.core.event_fields import bad_field, fields_fit
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status, event_allowed
-from jobwire.core.models import EventModel
-from jobwire.core.signature import SIGNATURE_FIELD, signed_event_message, verify_bytes
-from jobwire.core.strict_json import decode_object
+from jobwire.core.signature import SIGNATURE_FIELD, verify_bytes
+from jobwire.core.strict_json import decode_checked
 from jobwire.core.topics import Topics
 
 # Digests kept a job: redeliveries come from the broker's in-flight window, which is far smaller.
@@ -40,6 +40,10 @@ class Reason(StrEnum):
 
 
 ACCEPTED = "accepted"
+# An attribute of an enum is looked up in its metaclass: too slow for every event.
+_RUNNING = Status.RUNNING
+_UNSIGNED = object()
+_event_fields = itemgetter(*Event._fields)
 
 
 class Accepted(NamedTuple):
@@ -59,6 +63,24 @@ class Rejected(NamedTuple):
 
 
 Verdict = Accepted | Rejected
+
+
+class Parsed(NamedTuple):
+    """A well-formed event of which nobody knows yet who signed it.
+
+    `event` is without the signature, `signed` is the object that the signature covers, `signature`
+    is what stood in its place (`_UNSIGNED`: nothing), `plain` is what `check_shape` said.
+    """
+
+    event: Event
+    signed: Mapping[str, object]
+    signature: object
+    plain: bool
+
+    @property
+    def job_id(self) -> str:
+        """Return the job that the event speaks of."""
+        return self.event.job_id
 
 
 class JobView:
@@ -117,7 +139,12 @@ class JobView:
         """Note an accepted event: it was seen, and the state follows it."""
         event = accepted.event
         self.remember(event.seq, accepted.digest)
-        self.status = EVENT_TRANSITIONS.get((self.status, event.event), self.status)
+        if self.status is _RUNNING and event.event == "progress":
+            return  # most events by far, and looking up an enum's member is not free
+        before = self.status
+        if self.joined_late and before is Status.PENDING:
+            before = _RUNNING  # the `started` before it was missed, or this is the one
+        self.status = EVENT_TRANSITIONS.get((before, event.event), before)
 
     def seen(self, seq: int) -> tuple[bytes, int] | None:
         """Return (digest, attempt) of a remembered event."""
@@ -149,25 +176,25 @@ def digest_of(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:16]
 
 
-def parse(topics: Topics, topic: str, payload: bytes) -> EventModel | Rejected:
+def parse(topics: Topics, topic: str, payload: bytes) -> Parsed | Rejected:
     """Check everything that needs no knowledge of the job: size, form, fields, topic."""
     if len(payload) > MAX_PAYLOAD:
         return Rejected(Reason.OVERSIZE, f"{len(payload)} bytes, {MAX_PAYLOAD} are allowed")
     try:
-        value = decode_object(payload)
+        value, plain = decode_checked(payload)
     except JsonShapeError as error:
         return Rejected(Reason.MALFORMED, error.message)
     version = value.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         return Rejected(Reason.SCHEMA_VERSION, f"schema_version is not {SCHEMA_VERSION}")
-    try:
-        model = EventModel.model_validate(value)
-    except ValidationError as error:
-        return Rejected(Reason.INVALID_FIELD, _first_problem(error))
-    address = topics.parse(topic)
-    if address is None or address.kind != "events" or address.job_id != model.job_id:
-        return Rejected(Reason.TOPIC_MISMATCH, f"the event names job {model.job_id}")
-    return model
+    if not fields_fit(value):
+        return Rejected(Reason.INVALID_FIELD, bad_field(value))
+    data: dict[str, object] = value["data"]  # type: ignore[assignment]  # fields_fit: an object
+    signature = data.pop(SIGNATURE_FIELD, _UNSIGNED)
+    event = Event._make(_event_fields(value))
+    if topic != topics.events(event.job_id):
+        return Rejected(Reason.TOPIC_MISMATCH, f"the event names job {event.job_id}")
+    return Parsed(event, value, signature, plain)
 
 
 def admit(topics: Topics, topic: str, payload: bytes, *, retained: bool, job: JobView | None) -> Verdict:
@@ -176,36 +203,33 @@ def admit(topics: Topics, topic: str, payload: bytes, *, retained: bool, job: Jo
     `retained` changes nothing for a terminal event; any other retained event is refused, because
     only terminal events are published with retain and a broker would repeat it for ever.
     """
-    model = parse(topics, topic, payload)
-    if isinstance(model, Rejected):
-        return model
-    return judge(model, payload, retained=retained, job=job)
+    parsed = parse(topics, topic, payload)
+    if isinstance(parsed, Rejected):
+        return parsed
+    return judge(parsed, payload, retained=retained, job=job)
 
 
-def judge(model: EventModel, payload: bytes, *, retained: bool, job: JobView | None) -> Verdict:
+def judge(parsed: Parsed, payload: bytes, *, retained: bool, job: JobView | None) -> Verdict:
     """Return the verdict on a parsed message: the part of `admit` that needs the job."""
+    event = parsed.event
     if job is None:
-        return Rejected(Reason.UNKNOWN_JOB, f"no job {model.job_id} here")
+        return Rejected(Reason.UNKNOWN_JOB, f"no job {event.job_id} here")
     digest = digest_of(payload)
-    known = job.seen(model.seq)
+    known = job.seen(event.seq)
     if known is not None and known[0] == digest:
         if known[1] == job.attempt:
-            return Rejected(Reason.DUPLICATE, f"seq {model.seq} again", None, digest)
-        return Rejected(Reason.REPLAYED, f"seq {model.seq} belongs to attempt {known[1]}", None, digest)
-    if SIGNATURE_FIELD not in model.data:
+            return Rejected(Reason.DUPLICATE, f"seq {event.seq} again", None, digest)
+        return Rejected(Reason.REPLAYED, f"seq {event.seq} belongs to attempt {known[1]}", None, digest)
+    if parsed.signature is _UNSIGNED:
         return Rejected(Reason.UNSIGNED, f"data.{SIGNATURE_FIELD} is missing")
-    try:
-        message = signed_event_message(model.__dict__)
-    except JsonShapeError as error:
-        return Rejected(Reason.MALFORMED, error.message)
-    if not verify_bytes(message, model.data[SIGNATURE_FIELD], job.token):
+    if not verify_bytes(encode_checked(parsed.signed, plain=parsed.plain), parsed.signature, job.token):
         return Rejected(Reason.BAD_SIGNATURE, f"not signed with the key of attempt {job.attempt}")
-    return _place(model.to_event(), digest, retained=retained, job=job)
+    return _place(event, digest, known=known is not None, retained=retained, job=job)
 
 
-def _place(event: Event, digest: bytes, *, retained: bool, job: JobView) -> Verdict:
-    """Judge a genuine event by its place in the job's history."""
-    if job.seen(event.seq) is not None:
+def _place(event: Event, digest: bytes, *, known: bool, retained: bool, job: JobView) -> Verdict:
+    """Judge a genuine event by its place in the job's history; `known`: another one had its seq."""
+    if known:
         return Rejected(Reason.REPLAYED, f"seq {event.seq} was another event", event, digest)
     if event.seq <= job.last_seq:
         if event.seq in job.missing or job.joined_late:
@@ -215,19 +239,12 @@ def _place(event: Event, digest: bytes, *, retained: bool, job: JobView) -> Verd
         return Rejected(Reason.AFTER_TERMINAL, f"the job is {job.status}", event, digest)
     if retained and not event.terminal:
         return Rejected(Reason.ILLEGAL_TRANSITION, "only a terminal event is retained", event, digest)
-    if job.joined_late and job.status is Status.PENDING and not job.last_seq:
+    if job.status is _RUNNING and event.event == "progress" and job.last_seq > job.attempt_seq:
+        return Accepted(event, digest)
+    # A late joiner may have missed `started`: always at first, later where there is a gap before this one.
+    gap = not job.last_seq or event.seq > job.last_seq + 1
+    if job.joined_late and job.status is Status.PENDING and gap:
         return Accepted(event, digest)
     if not event_allowed(job.status, event.event, first_of_attempt=job.first_of_attempt(event.seq)):
         return Rejected(Reason.ILLEGAL_TRANSITION, f"{event.event} while {job.status}", event, digest)
     return Accepted(event, digest)
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Name the first bad field without repeating its value (a forger chooses that)."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    known = set(EventModel.model_fields)
-    if first["loc"] and first["loc"][0] not in known:
-        field = "an unknown key"
-    extra = f" (one of {', '.join(sorted(EVENT_TYPES))})" if field == "event" else ""
-    return f"{field}: {first['type']}{extra}"

@@ -7,7 +7,12 @@ from jobwire.core.canonical import JsonShapeError, check_shape
 
 
 def decode_object(payload: bytes) -> dict[str, object]:
-    """Return the JSON object in `payload`.
+    """Return the JSON object in `payload`; see `decode_checked`."""
+    return decode_checked(payload)[0]
+
+
+def decode_checked(payload: bytes) -> tuple[dict[str, object], bool]:
+    """Return the JSON object in `payload`, and whether it is plain (see `canonical.check_shape`).
 
     Raises JsonShapeError for invalid UTF-8, a BOM, trailing bytes, duplicate keys, NaN, Infinity,
     integers beyond 2^53-1, nesting deeper than 32, lone surrogates, or anything but an object.
@@ -16,7 +21,7 @@ def decode_object(payload: bytes) -> dict[str, object]:
         value = _DECODER.decode(payload.decode())
         if type(value) is not dict:
             raise JsonShapeError("not a JSON object")
-        check_shape(value)
+        plain = check_shape(value)
     except UnicodeDecodeError as error:
         raise JsonShapeError("not valid UTF-8") from error
     except RecursionError as error:
@@ -26,7 +31,7 @@ def decode_object(payload: bytes) -> dict[str, object]:
     # json accepts an escaped lone surrogate, UTF-8 cannot carry it back.
     if b"\\u" in payload:
         _check_text(value)
-    return value
+    return value, plain
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

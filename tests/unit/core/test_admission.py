@@ -264,3 +264,21 @@ def test_a_changed_bit_is_never_accepted(data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(good) - 1))
     good[position] ^= 1 << data.draw(st.integers(0, 7))
     assert isinstance(judge(JobView(token=TOKEN), bytes(good)), Rejected)
+
+
+def test_a_late_joiner_that_missed_started_goes_on() -> None:
+    """Where `started` was lost on the way, the events after it still count, up to the end."""
+    view = JobView(token=TOKEN, joined_late=True)
+    assert reason(judge(view, payload(2, "progress"))) == "accepted"
+    assert reason(judge(view, payload(3, "progress"))) == "accepted"
+    assert reason(judge(view, payload(4, "completed"), retained=True)) == "accepted"
+    assert view.status is Status.COMPLETED
+
+
+def test_a_late_joiner_follows_a_claim_whose_started_was_lost() -> None:
+    """After a claim a gap before the first event explains the missing `started`; no gap does not."""
+    fresh = new_token()
+    for seq, expected in ((5, "illegal_transition"), (6, "accepted")):
+        view = JobView(token=TOKEN, status=Status.RUNNING, last_seq=4, joined_late=True)
+        view.new_attempt(token=fresh, attempt=2, status=Status.PENDING, attempt_seq=4)
+        assert reason(judge(view, payload(seq, "progress", token=fresh))) == expected
