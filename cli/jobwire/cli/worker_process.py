@@ -1,0 +1,150 @@
+"""Starting a worker as its own process: directly, or in a tmux pane.
+
+What it is to do travels in a 0600 file and never in argv: a command line may hold secrets, and tmux
+would show it to everybody who lists processes.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from jobwire.core.errors import ConfigError
+from jobwire.registry.files import replace_durably
+from jobwire.registry.store import RecordStore
+
+ORDER_FILE = "worker.json"
+_MODULE = "jobwire.cli.worker_main"
+
+
+class Order(NamedTuple):
+    """What a worker process is told."""
+
+    job_id: str
+    attempt: int
+    home: str
+    command: list[str]
+    directory: str
+    environment: dict[str, str]
+    owner: str
+
+
+def order_path(store: RecordStore, job_id: str) -> Path:
+    """Return where the order of `job_id` lies."""
+    return Path(store.log_dir(job_id)) / ORDER_FILE
+
+
+def write_order(store: RecordStore, order: Order) -> Path:
+    """Write the order, mode 0600; the worker deletes it when it has read it."""
+    path = order_path(store, order.job_id)
+    replace_durably(path, json.dumps(order._asdict()).encode(), files=store.files)
+    return path
+
+
+def take_order(path: Path) -> Order:
+    """Read the order and delete it: it holds the environment."""
+    order = Order(**json.loads(path.read_bytes()))
+    path.unlink()
+    return order
+
+
+def worker_environment(
+    order_home: Path, job_id: str, attempt: int, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of the command: a `publish_event` in it speaks for this job and attempt."""
+    return {
+        **environ,
+        "JOBWIRE_HOME": str(order_home.resolve()),
+        "JOBWIRE_JOB": job_id,
+        "JOBWIRE_ATTEMPT": str(attempt),
+    }
+
+
+class WorkerProcess(Protocol):
+    """A running worker as its starter sees it."""
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to end its command and itself."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds` for its end; tell whether it ended."""
+        ...
+
+
+class ChildWorker:
+    """A worker as our child, sharing our terminal for output, in a session of its own.
+
+    Its own session, because Ctrl-C at the terminal must reach `jobwire run` alone, which then
+    cancels the job in order.
+    """
+
+    def __init__(self, order: Path) -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", _MODULE, str(order)], start_new_session=True)
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Send SIGTERM; the worker ends its command and itself."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end."""
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+class TmuxWorker:
+    """A worker in a window of a tmux session; the session is made if it is not there."""
+
+    def __init__(self, order: Path, *, session: str, title: str, directory: str) -> None:
+        if shutil.which("tmux") is None:
+            raise ConfigError("tmux is not installed", hint="apt-get install tmux, or run without --tmux")
+        command = [sys.executable, "-m", _MODULE, str(order)]
+        known = subprocess.run(["tmux", "has-session", "-t", f"={session}"], capture_output=True, check=False)
+        place = (
+            ["new-window", "-d", "-t", f"={session}:"]
+            if known.returncode == 0
+            else ["new-session", "-d", "-s", session, "-x", "120", "-y", "40"]
+        )
+        shown = ["-n", title, "-c", directory, "-P", "-F", "#{pane_id} #{pane_pid}"]
+        answer = subprocess.run(
+            ["tmux", *place, *shown, "--", *command], capture_output=True, text=True, check=False
+        )
+        if answer.returncode != 0:
+            raise ConfigError(f"tmux refused: {answer.stderr.strip()}", hint="see `tmux ls`")
+        self.pane, pid = answer.stdout.split()
+        # A descriptor of the process, not its number: numbers are used again (pidfd_open(2)).
+        self._descriptor = os.pidfd_open(int(pid))
+
+    def alive(self) -> bool:
+        """Tell whether the pane's process still runs."""
+        return not self.wait(0)
+
+    def stop(self) -> None:
+        """Send SIGTERM to the pane's process."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; a pidfd becomes readable then."""
+        import select  # noqa: PLC0415  used by --tmux only
+
+        readable, _, _ = select.select([self._descriptor], [], [], seconds)
+        return bool(readable)
