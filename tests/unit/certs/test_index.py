@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwire.certs.index import Entry, Index
@@ -26,6 +26,7 @@ _ENTRIES = st.builds(
 _ENTRY = Entry(255, "hermes", Kind.ROLE, "ab", 1.0, 2.0)
 
 
+@settings(max_examples=25)  # each writes and syncs a real file
 @given(st.lists(_ENTRIES, unique_by=lambda entry: entry.serial, max_size=5))
 def test_round_trip(entries: list[Entry]) -> None:
     """What is written is what is read, revocations included."""
