@@ -1,0 +1,94 @@
+"""What a watch says: lines on the way, one verdict a job at the end."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from jobwire.core.admission import Reason
+from jobwire.core.event import Event
+from jobwire.core.exit_codes import ExitCode
+
+
+class Outcome(StrEnum):
+    """How the watching of one job ended."""
+
+    COMPLETED = "completed"
+    ERROR = "error"
+    IDLE = "idle_timeout"
+    WALL = "wall_timeout"
+    PENDING = "pending_timeout"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code of a command that watched this one job."""
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {
+    Outcome.COMPLETED: ExitCode.OK,
+    Outcome.ERROR: ExitCode.JOB_ERROR,
+    Outcome.IDLE: ExitCode.TIMEOUT,
+    Outcome.WALL: ExitCode.TIMEOUT,
+    Outcome.PENDING: ExitCode.TIMEOUT,
+    Outcome.CANCELLED: ExitCode.STOPPED,
+    Outcome.SUPERSEDED: ExitCode.STOPPED,
+}
+
+
+class EventLine(NamedTuple):
+    """One genuine event, given once.
+
+    `late`: it was overtaken or came from before the watch began; it changed nothing. `recovered`: it
+    never came over the wire and was taken from the registry's history.
+    """
+
+    event: Event
+    late: bool = False
+    recovered: bool = False
+
+
+class Note(NamedTuple):
+    """Something that a person watching should know; goes to stderr."""
+
+    job_id: str
+    text: str
+
+
+class Refusal(NamedTuple):
+    """One message that was refused; goes to stderr, rate-limited, and is counted."""
+
+    job_id: str
+    reason: Reason
+    why: str
+
+
+class Verdict(NamedTuple):
+    """The one answer about one job. `seconds` is how long it was watched."""
+
+    job_id: str
+    outcome: Outcome
+    reason: str
+    seconds: float
+    events: int = 0
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code that belongs to the outcome."""
+        return self.outcome.exit_code
+
+
+Line = EventLine | Note | Refusal | Verdict
+
+
+class Verdicts(NamedTuple):
+    """The end of a watch over one or several jobs.
+
+    `by_job` holds the verdicts in the order they fell; `undecided` the jobs that were still open when
+    the watch ended (`any`, fail-fast, interrupted). `exit_code` answers for all of them.
+    """
+
+    by_job: dict[str, Verdict]
+    undecided: tuple[str, ...]
+    exit_code: int
+    interrupted: bool = False
