@@ -50,6 +50,12 @@ class Peer:
             if found == kind:
                 return body
 
+    def certificate(self) -> dict[str, object]:
+        """Return the client's verified certificate as `ssl.SSLSocket.getpeercert` does, {} without."""
+        if not isinstance(self._connection, ssl.SSLSocket):
+            return {}
+        return dict(self._connection.getpeercert() or {})
+
     def wait_for_end(self) -> None:
         """Read until the client closes."""
         with contextlib.suppress(OSError):

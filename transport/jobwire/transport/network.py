@@ -92,11 +92,18 @@ class NetworkThread:
         self._connect_seconds = connect_seconds
         self._thread.start()
 
+    def wait_started(self, timeout_seconds: float) -> bool:
+        """Return whether the first session stood within `timeout_seconds`, even if it is lost again."""
+        return self._wait(lambda: self._was_ready, timeout_seconds)
+
     def wait_ready(self, timeout_seconds: float) -> bool:
-        """Return whether the session stands within `timeout_seconds`; raises what ended the thread."""
+        """Return whether a session stands within `timeout_seconds`; raises what ended the thread."""
+        return self._wait(lambda: self._ready, timeout_seconds)
+
+    def _wait(self, fact: Callable[[], bool], timeout_seconds: float) -> bool:
         deadline = self._clock.monotonic() + timeout_seconds
         with self._changed:
-            while not self._ready:
+            while not fact():
                 if self._failure is not None:
                     raise self._failure
                 remaining = deadline - self._clock.monotonic()

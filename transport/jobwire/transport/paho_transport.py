@@ -96,14 +96,14 @@ class PahoTransport:
         network.start(deadline_seconds)
         try:
             # A little longer than the thread itself, whose error says more.
-            self._await_session(network, deadline_seconds + 1)
+            self._require(network.wait_started(deadline_seconds + 1))
         except BaseException as error:
             self._forget_refused(error)
             self.close()
             raise
 
-    def _await_session(self, network: NetworkThread, timeout_seconds: float) -> None:
-        if not network.wait_ready(timeout_seconds):
+    def _require(self, stands: bool) -> None:
+        if not stands:
             raise failures.silent(self._settings, "accept the connection")
 
     def _forget_refused(self, error: BaseException) -> None:
@@ -135,7 +135,7 @@ class PahoTransport:
         """See `Transport.publish`."""
         network = self._running()
         deadline = self._clock.monotonic() + deadline_seconds
-        self._await_session(network, deadline_seconds)
+        self._require(network.wait_ready(deadline_seconds))
         remaining = deadline - self._clock.monotonic()
         if not network.publish(
             topic, payload, retain=retain, expiry_seconds=expiry_seconds, timeout_seconds=remaining
@@ -150,7 +150,7 @@ class PahoTransport:
             return
         deadline = self._clock.monotonic() + deadline_seconds
         try:
-            self._await_session(self._network, deadline_seconds)
+            self._require(self._network.wait_ready(deadline_seconds))
             answered = self._network.subscribe(wanted, deadline - self._clock.monotonic())
         except RefusedError as error:
             self._forget_refused(error)
