@@ -1,0 +1,244 @@
+"""The outbox: what was appended is there, whatever happened to the end of the file."""
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobwire.core.canonical import canonical_json
+from jobwire.core.errors import StorageError
+from jobwire.registry.files import SystemFiles
+from jobwire.registry.outbox import (
+    RESEND_SECONDS,
+    REWRITE_BYTES,
+    Entry,
+    Outbox,
+    SentMark,
+    Standing,
+    decode_entry,
+    due_entries,
+    encode_entry,
+    job_outboxes,
+)
+
+
+def _entry(seq: int, *, attempt: int = 1, detail: str = "x") -> Entry:
+    return Entry(seq, attempt, "progress", False, canonical_json({"seq": seq, "detail": detail}))
+
+
+def _filled(folder: Path, count: int) -> Outbox:
+    outbox = Outbox(folder / "0a1b2c3d.ndjson")
+    for seq in range(1, count + 1):
+        outbox.append(_entry(seq))
+    return outbox
+
+
+@given(
+    st.integers(1, 2**53 - 1),
+    st.integers(1, 99),
+    st.sampled_from(["started", "completed"]),
+    st.booleans(),
+    st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), st.text(st.characters(codec="utf-8"))),
+)
+def test_entry_round_trip(seq: int, attempt: int, event: str, retain: bool, data: dict[str, str]) -> None:
+    """An entry is one line, and its payload comes back byte for byte."""
+    entry = Entry(seq, attempt, event, retain, canonical_json(data))
+    line = encode_entry(entry)
+    assert line.count(b"\n") == 1
+    assert decode_entry(line) == entry
+
+
+@given(st.binary(max_size=120))
+def test_any_line_is_an_entry_or_none(line: bytes) -> None:
+    """Whatever a line holds, decoding it never raises."""
+    decode_entry(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"seq":true,"attempt":1,"event":"x","retain":false,"payload":""}',
+        b'{"seq":0,"attempt":1,"event":"x","retain":false,"payload":""}',
+        b'{"seq":1,"attempt":1,"event":"x","retain":0,"payload":""}',
+        b'{"seq":1,"attempt":1,"event":"x","retain":false,"payload":7}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_line_of_other_types_is_no_entry(line: bytes) -> None:
+    """Only the exact types make an entry."""
+    assert decode_entry(line) is None
+
+
+def test_an_absent_outbox_is_empty(tmp_path: Path) -> None:
+    """A job that never published has no entries and no mark."""
+    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
+    assert (outbox.entries(), outbox.last_seq, outbox.sent_mark()) == ([], 0, SentMark())
+    outbox.trim(5)
+    outbox.remove()
+
+
+def test_truncation_at_every_byte_loses_only_the_torn_line(tmp_path: Path) -> None:
+    """However much of the last line a crash left, the whole ones are read and the next append is clean."""
+    whole = [encode_entry(_entry(seq, detail="ä€𝄞")) for seq in (1, 2, 3)]
+    content = b"".join(whole)
+    path = tmp_path / "0a1b2c3d.ndjson"
+    for length in range(len(content) + 1):
+        path.write_bytes(content[:length])
+        kept = content[:length].count(b"\n")
+        outbox = Outbox(path)
+        assert [entry.seq for entry in outbox.entries()] == list(range(1, kept + 1))
+        assert outbox.last_seq == kept
+        outbox.append(_entry(kept + 1))
+        assert [entry.seq for entry in outbox.entries()] == list(range(1, kept + 2))
+
+
+def test_a_damaged_line_does_not_hold_up_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line that cannot be read is reported with its place and left out."""
+    outbox = _filled(tmp_path, 3)
+    path = Path(outbox.path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\0\0\0garbage\n" + lines[2])
+    with caplog.at_level(logging.WARNING):
+        assert [entry.seq for entry in outbox.entries()] == [1, 3]
+    assert "line 2" in caplog.text
+
+
+def test_the_last_entry_is_found_behind_much_else(tmp_path: Path) -> None:
+    """Reading the end of a large outbox finds the newest entry, also where it is of the largest size."""
+    outbox = _filled(tmp_path, 1)
+    Path(outbox.path).write_bytes(b"".join(encode_entry(_entry(seq)) for seq in range(1, 5000)))
+    outbox.append(_entry(5000, detail='"' * 32_000))
+    assert outbox.last_seq == 5000
+    outbox.append(_entry(5001))
+    assert outbox.last_seq == 5001
+
+
+def test_each_seq_comes_once_and_in_order(tmp_path: Path) -> None:
+    """A rewritten seq counts as its last line says."""
+    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
+    for seq in (2, 1, 2):
+        outbox.append(_entry(seq))
+    assert [entry.seq for entry in outbox.entries()] == [1, 2]
+    assert [entry.seq for entry in outbox.entries(after=1)] == [2]
+
+
+def test_trimming_everything_empties_the_file(tmp_path: Path) -> None:
+    """Confirmed entries go, and the outbox stays usable."""
+    outbox = _filled(tmp_path, 3)
+    outbox.trim(3)
+    assert Path(outbox.path).read_bytes() == b""
+    outbox.append(_entry(4))
+    assert outbox.last_seq == 4
+
+
+def test_trimming_beside_a_ticket_keeps_the_last_entry(tmp_path: Path) -> None:
+    """Beside a ticket the last entry is the memory of the job's seq."""
+    outbox = Outbox(tmp_path / "ticket.outbox", keep_last=True)
+    for seq in range(1, 4):
+        outbox.append(_entry(seq, detail="x" * REWRITE_BYTES))
+    outbox.trim(3)
+    assert [entry.seq for entry in outbox.entries()] == [3]
+
+
+@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=6), st.integers(0, 7))
+def test_trimming_never_loses_an_unconfirmed_entry(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], through: int
+) -> None:
+    """Whatever is trimmed, what comes after it stays."""
+    outbox = Outbox(tmp_path_factory.mktemp("outbox") / "0a1b2c3d.ndjson")
+    for seq, size in enumerate(sizes, 1):
+        outbox.append(_entry(seq, detail="d" * size))
+    outbox.trim(through)
+    assert [entry.seq for entry in outbox.entries(after=through)] == list(range(through + 1, len(sizes) + 1))
+
+
+def test_a_full_disk_leaves_nothing_of_the_entry(tmp_path: Path) -> None:
+    """An append that fails half-way is taken back and says so."""
+
+    class FullDisk(SystemFiles):
+        def write(self, descriptor: int, data: bytes) -> None:
+            super().write(descriptor, data[:10])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    outbox = _filled(tmp_path, 2)
+    with pytest.raises(StorageError) as failed:
+        Outbox(outbox.path, files=FullDisk()).append(_entry(3))
+    assert failed.value.facts["disk_full"]
+    assert [entry.seq for entry in outbox.entries()] == [1, 2]
+    assert Path(outbox.path).read_bytes().endswith(b"\n")
+
+
+def test_taking_back_an_append(tmp_path: Path) -> None:
+    """Cutting to the length before an append removes exactly that entry."""
+    outbox = _filled(tmp_path, 2)
+    before = outbox.length()
+    outbox.append(_entry(3))
+    outbox.cut(before)
+    assert outbox.last_seq == 2
+
+
+@given(st.integers(0, 2**53 - 1), st.floats(0, 2e9), st.integers(0, 50), st.floats(0, 1e9))
+def test_the_mark_round_trips(
+    tmp_path_factory: pytest.TempPathFactory, seq: int, sent_at: float, repeats: int, failed_at: float
+) -> None:
+    """The sent mark reads back as noted, also over a longer one."""
+    outbox = Outbox(tmp_path_factory.mktemp("outbox") / "0a1b2c3d.ndjson")
+    outbox.mark_sent(SentMark(2**53 - 1, 1.23456789e9, 50, 1.23456789e8, "a-rather-long-host.example:8883"))
+    mark = SentMark(seq, sent_at, repeats, failed_at, "b:1")
+    outbox.mark_sent(mark)
+    assert outbox.sent_mark() == mark
+
+
+@pytest.mark.parametrize("content", [b"", b"[1", b"[1,2]", b"null", b'["x",1,2,3,""]', b"\xff"])
+def test_a_damaged_mark_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    """Without a readable mark everything is sent once more, which is harmless."""
+    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
+    (tmp_path / "0a1b2c3d.sent").write_bytes(content)
+    assert outbox.sent_mark() == SentMark()
+
+
+def test_a_mark_that_cannot_be_written_is_only_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Losing the mark costs a redelivery, so it is no error."""
+    outbox = Outbox(tmp_path / "missing" / "0a1b2c3d.ndjson")
+    outbox.mark_sent(SentMark(1))
+    assert "cannot note" in caplog.text
+
+
+_ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _entry(5, attempt=2)]
+
+
+@pytest.mark.parametrize(
+    ("mark", "standing", "now", "repeat", "seqs"),
+    [
+        pytest.param(SentMark(), Standing(2, 5, None), 0.0, False, [3, 4, 5], id="own attempt only"),
+        pytest.param(SentMark(), Standing(1, 2, None), 0.0, False, [1, 2], id="nothing beyond the record"),
+        pytest.param(SentMark(4, 100.0), Standing(2, 5, None), 9e9, False, [5], id="puback is enough alone"),
+        pytest.param(SentMark(4, 100.0), Standing(2, 5, 3), 101.0, False, [5], id="confirmation may come"),
+        pytest.param(
+            SentMark(4, 100.0), Standing(2, 5, 3), 100.0 + RESEND_SECONDS, False, [4, 5], id="it did not"
+        ),
+        pytest.param(
+            SentMark(4, 100.0, 3), Standing(2, 5, 3), 100.0 + RESEND_SECONDS * 4, False, [5], id="doubled"
+        ),
+        pytest.param(SentMark(4, 100.0), Standing(2, 5, 3), 99.0, False, [4, 5], id="clock set back"),
+        pytest.param(SentMark(5, 100.0), Standing(2, 5, 3), 101.0, True, [4, 5], id="asked for"),
+        pytest.param(SentMark(5, 100.0), Standing(2, 5, 5), 101.0, True, [], id="all confirmed"),
+        pytest.param(SentMark(5, 1.0, 10**9), Standing(2, 5, 3), 2.0, False, [], id="no overflow"),
+    ],
+)
+def test_what_is_due(mark: SentMark, standing: Standing, now: float, repeat: bool, seqs: list[int]) -> None:
+    """Due is what no PUBACK came for, and what the registry does not confirm in time."""
+    assert [entry.seq for entry in due_entries(_ENTRIES, mark, standing, now=now, repeat=repeat)] == seqs
+
+
+def test_only_job_files_are_outboxes(tmp_path: Path) -> None:
+    """Marks, temporary files and strangers in the folder are no outboxes."""
+    for name in ("0a1b2c3d.ndjson", "0a1b2c3d.sent", ".0a1b2c3e.ndjson.tmp", "notes.ndjson"):
+        (tmp_path / name).touch()
+    assert job_outboxes(tmp_path) == ["0a1b2c3d"]
+    assert job_outboxes(tmp_path / "missing") == []
