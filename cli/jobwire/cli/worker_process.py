@@ -89,8 +89,12 @@ class ChildWorker:
     cancels the job in order.
     """
 
-    def __init__(self, order: Path) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", _MODULE, str(order)], start_new_session=True)
+    def __init__(self, order: Path, *, quiet: bool = False) -> None:
+        # Quiet output is still kept in the job's output.log.
+        sink = subprocess.DEVNULL if quiet else None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(order)], stdout=sink, stderr=sink, start_new_session=True
+        )
 
     def alive(self) -> bool:
         """Tell whether it still runs."""

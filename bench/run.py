@@ -1,0 +1,33 @@
+"""`make bench`: every benchmark in turn, each printing a table and writing bench/results/NAME.json.
+
+make bench                      all of them
+make bench ARGS="publish"       those named
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Run the benchmarks named in argv, or all; return 1 if one of them failed."""
+    known = {path.stem.removesuffix("_bench"): path for path in sorted(HERE.glob("*_bench.py"))}
+    wanted = sys.argv[1:] or list(known)
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        print(f"bench: no benchmark {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 30
+    failed = []
+    for name in wanted:
+        print(f"\n== {name}", flush=True)
+        if subprocess.run([sys.executable, str(known[name])], check=False).returncode != 0:
+            failed.append(name)
+    if failed:
+        print(f"bench: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""One delegated command from registration to its end: shared by `jobwire run` and `jobwire demo`."""
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.cli.worker_process import (
+    ChildWorker,
+    Order,
+    TmuxWorker,
+    WorkerProcess,
+    worker_environment,
+    write_order,
+)
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.core.fold import LeaseGrant, cancel, claim, fail
+from jobwire.core.record import JobRecord, Timeouts
+from jobwire.core.redaction import redact
+from jobwire.core.signature import new_token
+from jobwire.registry.store import RecordStore
+
+# After the worker's end, how long its last event may take to reach the record.
+_SETTLE_SECONDS = 2.0
+_STOP_SECONDS = 8.0
+_MAX_TITLE = 120
+
+
+class Plan(NamedTuple):
+    """What is delegated, and how it is watched."""
+
+    command: list[str]
+    title: str = ""
+    agent_session: str | None = None
+    timeouts: Timeouts = Timeouts()
+    broker: Mapping[str, str | int] = {}
+
+
+class Delegation:
+    """A registered job and its worker process."""
+
+    def __init__(self, store: RecordStore, plan: Plan) -> None:
+        self._store = store
+        self._plan = plan
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._worker: WorkerProcess | None = None
+        self._guard: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.record = self._register()
+
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        return self.record.job_id
+
+    @property
+    def log_directory(self) -> str:
+        """Return where the job's output and history are kept."""
+        return self._store.log_dir(self.job_id)
+
+    def start(
+        self, *, tmux: str | None = None, environ: Mapping[str, str], directory: Path, quiet: bool = False
+    ) -> None:
+        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux window."""
+        home = Path(self._store.home)
+        order = Order(
+            job_id=self.job_id,
+            attempt=self.record.attempt,
+            home=str(home.resolve()),
+            command=self._plan.command,
+            directory=str(directory),
+            environment=worker_environment(home, self.job_id, self.record.attempt, environ),
+            owner=self._owner,
+        )
+        path = write_order(self._store, order)
+        try:
+            if tmux is None:
+                self._worker = ChildWorker(path, quiet=quiet)
+            else:
+                self._worker = TmuxWorker(path, session=tmux, title=self.job_id, directory=str(directory))
+        except JobwireError:
+            path.unlink(missing_ok=True)
+            self.cancel("the worker could not be started")
+            raise
+        self._guard = threading.Thread(target=self._notice_death, name=f"guard-{self.job_id}", daemon=True)
+        self._guard.start()
+
+    def cancel(self, cause: str) -> None:
+        """Cancel the job, durably, and end its worker; does nothing to a finished job."""
+        with contextlib.suppress(ConflictError), self._store.locked(self.job_id) as locked:
+            locked.replace(cancel(locked.record, self._store.clock.now(), cause), cause=cause)
+        if self._worker is not None:
+            self._worker.stop()
+
+    def close(self) -> None:
+        """Wait for the worker's end; a worker that does not end in time is asked again."""
+        self._closing.set()
+        if self._worker is not None and not self._worker.wait(_STOP_SECONDS):
+            self._worker.stop()
+            self._worker.wait(_STOP_SECONDS)
+        if self._guard is not None:
+            self._guard.join()
+
+    def _register(self) -> JobRecord:
+        """Write the record as running already: nobody else may pick it between two steps."""
+        now = self._store.clock.now()
+        stamp = utc_timestamp(now)
+        title = self._plan.title or redact(" ".join(self._plan.command), os.environ)[:_MAX_TITLE]
+        while True:
+            record = JobRecord(
+                job_id=secrets.token_hex(4),
+                auth_token=new_token(),
+                created_at=stamp,
+                updated_at=stamp,
+                agent_session=self._plan.agent_session,
+                title=title,
+                timeouts=self._plan.timeouts,
+                broker=self._plan.broker,
+                # A command that is run twice by itself surprises; who wants that uses register and pick.
+                max_attempts=1,
+            )
+            record = claim(record, LeaseGrant(self._owner), now)
+            try:
+                self._store.create(record, cause="registered and started")
+            except ConflictError:
+                continue
+            return record
+
+    def _notice_death(self) -> None:
+        """End the job in error when its worker died without a last word (kill -9, out of memory)."""
+        while self._worker is not None and not self._worker.wait(0.5):
+            if self._closing.is_set():
+                return
+        waited = 0.0
+        while not self._store.get(self.job_id).terminal and waited < _SETTLE_SECONDS:
+            self._store.clock.sleep(0.1)
+            waited += 0.1
+        with self._store.locked(self.job_id) as locked:
+            if not locked.record.terminal:
+                cause = "the worker died without a last word"
+                locked.replace(fail(locked.record, self._store.clock.now(), cause), cause=cause)
+                print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)

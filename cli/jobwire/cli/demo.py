@@ -1,0 +1,169 @@
+"""`jobwire demo`: certificates, a broker, the registry process, and three real jobs watched live."""
+
+import argparse
+import os
+import shutil
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.cli.background import BackgroundProcess, free_port
+from jobwire.cli.delegation import Delegation, Plan
+from jobwire.cli.demo_view import DemoView
+from jobwire.core.clock import SystemClock
+from jobwire.core.commands import INTERRUPTED
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.record import Timeouts
+from jobwire.registry.store import RecordStore
+from jobwire.subscriber import EventLine, Line, Mode, watch_jobs
+from jobwire.transport import load_settings
+
+_MARKER = "made-by-jobwire-demo"
+_START_SECONDS = 30.0
+_WALL_SECONDS = 120.0
+# A person needs a moment to read the question before it is answered.
+_ANSWER_AFTER_SECONDS = 1.5
+_BROKER_VARIABLES = "MQTT_"
+
+DESCRIPTION = """\
+Make certificates, start a broker with TLS 1.3 on a free loopback port and the registry process, delegate
+three real jobs at once (one succeeds, one fails, one asks for permission), watch them live in one view,
+and print a summary. Exit code 0 when all three ended as they should. Everything it starts, it ends."""
+
+
+class Job(NamedTuple):
+    """One job of the demo and how it should end."""
+
+    name: str
+    title: str
+    folder: Path
+    exit_code: ExitCode
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire demo`."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="three real jobs through a real broker, watched live",
+        description=DESCRIPTION,
+        epilog="example:\n  jobwire demo --directory var/demo",
+    )
+    parser.add_argument(
+        "--directory", type=Path, default=Path("var/demo"), help="made afresh (default: var/demo)"
+    )
+    parser.add_argument("--source", type=Path, default=Path(), help="the tree that the first job surveys")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; every process that it started is gone when it returns."""
+    home = _fresh(args.directory)
+    # A broker configured in this shell is not the demo's.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(_BROKER_VARIABLES)}
+    with ExitStack() as stack:
+        try:
+            return Demo(home=home, source=args.source.resolve(), environ=environ, stack=stack).run()
+        except KeyboardInterrupt:
+            print("\ndemo: interrupted, ending what was started", file=sys.stderr)
+            return INTERRUPTED
+
+
+def _fresh(directory: Path) -> Path:
+    if directory.exists():
+        if not (directory / _MARKER).exists():
+            raise InvalidInputError(
+                f"{directory} exists and was not made by the demo", hint="name another with --directory"
+            )
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    (directory / _MARKER).touch()
+    return directory / ".hermes"
+
+
+class Demo:
+    """The demo's parts, wired."""
+
+    def __init__(self, *, home: Path, source: Path, environ: dict[str, str], stack: ExitStack) -> None:
+        self._home = home
+        self._environ = environ
+        self._stack = stack
+        self._clock = SystemClock()
+        self._work = home.parent / "work"
+        self._jobs = [
+            Job("survey", "hash and compress this source tree", source, ExitCode.OK),
+            Job(
+                "verify", "check 20 files against their checksums", self._folder("verify"), ExitCode.JOB_ERROR
+            ),
+            Job("tidy", "ask, then delete old logs", self._folder("tidy"), ExitCode.OK),
+        ]
+
+    def run(self) -> int:
+        """Start everything, delegate, watch, and sum up."""
+        port = free_port()
+        broker = self._background("broker", "broker", "up", "--port", str(port), "--json")
+        broker.ready_line(_START_SECONDS)
+        self._background("registry", "registry", "serve")
+        delegations = {job: self._delegate(job) for job in self._jobs}
+        titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
+        expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}
+        view = DemoView(titles, clock=self._clock)
+        view.say(
+            f"broker: TLS 1.3 on localhost:{port}; certificates, passwords and access list in {self._home}"
+        )
+        with view:
+            self._watch(delegations, view)
+        good = view.summary(expected)
+        return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
+
+    def _watch(self, delegations: dict[Job, Delegation], view: DemoView) -> None:
+        asking = next(d.job_id for job, d in delegations.items() if job.name == "tidy")
+
+        def on_line(line: Line) -> None:
+            view.on_line(line)
+            if isinstance(line, EventLine) and line.event.event == "permission_required":
+                self._answer(asking)
+
+        settings = load_settings(
+            home=self._home, role="hermes", command_line={}, record={}, environ=self._environ
+        )
+        for delegation in delegations.values():
+            delegation.start(environ=self._environ, directory=Path.cwd(), quiet=True)
+        watch_jobs(
+            jobs=[delegation.job_id for delegation in delegations.values()],
+            home=self._home,
+            settings=settings,
+            timeouts=Timeouts(wall_seconds=_WALL_SECONDS),
+            mode=Mode(),
+            on_line=on_line,
+            stop=threading.Event(),
+        )
+
+    def _delegate(self, job: Job) -> Delegation:
+        command = [sys.executable, "-m", "jobwire.cli.demo_jobs", job.name, str(job.folder)]
+        delegation = Delegation(RecordStore(self._home), Plan(command, title=job.title))
+        # In this order at the end: cancel what still runs, then wait for its worker.
+        self._stack.callback(delegation.close)
+        self._stack.callback(delegation.cancel, "the demo ended")
+        return delegation
+
+    def _answer(self, job_id: str) -> None:
+        """Answer the question as a person would: after a moment, from another thread."""
+        answer = self._folder("tidy") / "answer"
+        timer = threading.Timer(_ANSWER_AFTER_SECONDS, answer.write_text, ["yes"])
+        timer.name = f"answer-{job_id}"
+        timer.daemon = True
+        timer.start()
+
+    def _background(self, name: str, *words: str) -> BackgroundProcess:
+        log = self._home.parent / "log" / f"{name}.log"
+        command = ["--home", str(self._home), *words]
+        return self._stack.enter_context(BackgroundProcess(command, log=log, environ=self._environ))
+
+    def _folder(self, name: str) -> Path:
+        folder = self._work / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder

@@ -1,0 +1,119 @@
+"""What `jobwire demo` shows: one live view of all jobs, then a summary."""
+
+import sys
+from typing import NamedTuple, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from jobwire.core.clock import Clock
+from jobwire.subscriber import EventLine, Line, Verdict
+
+_BAR = 16
+_STYLES = {
+    "started": "cyan",
+    "progress": "cyan",
+    "permission_required": "bold yellow",
+    "completed": "green",
+    "error": "bold red",
+}
+
+
+class Row(NamedTuple):
+    """One job as shown."""
+
+    job_id: str
+    title: str
+    event: str = "registered"
+    detail: str = ""
+    percent: float | None = None
+    events: int = 0
+    seconds: float = 0.0
+    exit_code: int | None = None
+
+
+class DemoView:
+    """A live table on a terminal, plain lines elsewhere; both are fed by the watch's lines."""
+
+    def __init__(self, titles: dict[str, str], *, clock: Clock, console: Console | None = None) -> None:
+        self._console = console or Console(file=sys.stdout, highlight=False)
+        self._clock = clock
+        self._began = clock.monotonic()
+        self.rows = {job_id: Row(job_id, title) for job_id, title in titles.items()}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._table, console=self._console, refresh_per_second=8)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def on_line(self, line: Line) -> None:
+        """Take one line of the watch."""
+        if isinstance(line, EventLine):
+            self._on_event(line)
+        elif isinstance(line, Verdict):
+            row = self.rows[line.job_id]
+            self.rows[line.job_id] = row._replace(exit_code=int(line.exit_code), seconds=line.seconds)
+
+    def summary(self, expected: dict[str, int]) -> bool:
+        """Print the summary; return True when every job ended as it should."""
+        table = Table(title="what happened", title_justify="left", expand=False)
+        for column, justify in (("job", "left"), ("what", "left"), ("ended", "left"), ("events", "right")):
+            table.add_column(column, justify=justify)  # type: ignore[arg-type]  # literals above
+        table.add_column("seconds", justify="right")
+        table.add_column("exit code", justify="right")
+        good = True
+        for row in self.rows.values():
+            right = row.exit_code == expected[row.job_id]
+            good = good and right
+            shown = "none" if row.exit_code is None else str(row.exit_code)
+            code = Text(f"{shown} as it should" if right else f"{shown}, not {expected[row.job_id]}")
+            code.stylize("green" if right else "bold red")
+            ended = Text(row.event, style=_STYLES.get(row.event, ""))
+            table.add_row(row.job_id, row.title, ended, str(row.events), f"{row.seconds:.1f}", code)
+        self._console.print(table)
+        return good
+
+    def say(self, text: str) -> None:
+        """Print one line about the demo itself."""
+        self._console.print(Text(text, style="dim"))
+
+    def _on_event(self, line: EventLine) -> None:
+        event = line.event
+        percent = event.data.get("percent")
+        row = self.rows[event.job_id]._replace(event=event.event, detail=event.detail)
+        self.rows[event.job_id] = row._replace(
+            events=row.events + 1,
+            percent=float(percent) if isinstance(percent, int | float) else row.percent,
+            seconds=self._clock.monotonic() - self._began,
+        )
+        if self._live is None:
+            shown = f"{event.job_id}  {event.event:<20} {event.detail}"
+            self._console.print(Text(shown, style=_STYLES.get(event.event, "")), soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table(expand=True, title="three jobs, one view", title_justify="left")
+        table.add_column("job", width=8, no_wrap=True)
+        table.add_column("what", ratio=2, no_wrap=True, overflow="ellipsis")
+        table.add_column("state", width=20, no_wrap=True)
+        table.add_column("progress", width=_BAR + 5, no_wrap=True)
+        table.add_column("last word", ratio=3, no_wrap=True, overflow="ellipsis")
+        for row in self.rows.values():
+            state = Text(row.event, style=_STYLES.get(row.event, "dim"))
+            # Text, never markup: what a job says must not become our formatting.
+            table.add_row(row.job_id, Text(row.title), state, _bar(row), Text(row.detail))
+        return table
+
+
+def _bar(row: Row) -> Text:
+    if row.percent is None:
+        return Text("")
+    filled = round(row.percent * _BAR / 100)
+    return Text.assemble(("━" * filled, "green"), ("─" * (_BAR - filled), "dim"), f" {row.percent:3.0f}%")

@@ -1,0 +1,120 @@
+"""`jobwire run`: any command as a signed, recorded and watched job."""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jobwire.cli.delegation import Delegation, Plan
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.record import Timeouts
+from jobwire.registry.store import RecordStore
+from jobwire.subscriber import Mode, Verdict, Verdicts, line_printer, watch_jobs
+from jobwire.transport import load_settings
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+EXAMPLES = """\
+examples:
+  jobwire run -- make -j2 world
+  jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
+  jobwire run --tmux work -- claude -p "fix the tests"
+
+the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, and lines
+`::progress TEXT` and `::permission TEXT`, become events. Ctrl-C cancels the job (SIGTERM, then SIGKILL)."""
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire run`."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run a command as a job and watch it to its exit code",
+        description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--title", default="", help="what people read in lists (default: the command)")
+    parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
+    parser.add_argument(
+        "--idle-timeout", metavar="S", type=seconds, help="end it after S seconds without an event"
+    )
+    parser.add_argument(
+        "--wall-timeout", metavar="S", type=seconds, help="end it after S seconds in any case"
+    )
+    parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
+    parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
+    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
+    parser.add_argument("command", metavar="-- COMMAND", nargs="+", help="the command and its arguments")
+    parser.set_defaults(run=run)
+
+
+def seconds(text: str) -> float:
+    """Return a positive number of seconds; an argparse type."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"not a positive number of seconds: {text}")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Delegate the command and watch it; return the exit code of SPEC section 6."""
+    if "\0" in "".join(args.command):
+        raise InvalidInputError("the command holds a NUL character")
+    home = Path(args.home)
+    timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
+    plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
+    settings = load_settings(home=home, role="hermes", command_line={}, record={}, environ=os.environ)
+    job = Delegation(RecordStore(home), plan)
+    say = _speaker(quiet=args.quiet, as_json=args.json)
+    say(f"job {job.job_id}: {job.record.title}")
+    with cancelled_by_signals(job):
+        job.start(tmux=args.tmux, environ=os.environ, directory=Path.cwd())
+        printer = line_printer(sys.stderr, as_json=args.json)
+        verdicts = watch_jobs(
+            jobs=[job.job_id],
+            home=home,
+            settings=settings,
+            timeouts=timeouts,
+            mode=Mode(),
+            on_line=(lambda _: None) if args.quiet else printer,
+            stop=threading.Event(),
+        )
+        return _finish(job, verdicts, say)
+
+
+def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> int:
+    verdict: Verdict | None = verdicts.by_job.get(job.job_id)
+    if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
+        job.cancel(verdict.reason)
+    job.close()
+    say(f"job {job.job_id}: output in {Path(job.log_directory) / 'output.log'}")
+    return verdicts.exit_code
+
+
+def _speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if not quiet and not as_json:
+            print(f"jobwire: {text}", file=sys.stderr)
+
+    return say
+
+
+@contextlib.contextmanager
+def cancelled_by_signals(job: Delegation) -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        # On a thread: the handler interrupts code that may hold the record's lock.
+        cause = f"cancelled by {signal.Signals(number).name}"
+        threading.Thread(target=job.cancel, args=[cause], name="cancel").start()
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
