@@ -1,63 +1,306 @@
-"""`jobwire broker ...`: run, render, check and administer the broker."""
+"""`jobwire broker ...` and `jobwire doctor`: run, render, check and administer the broker."""
 
 import argparse
+import json
 import os
+import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jobwire.core.settings import DEFAULT_HOME, TLS_PORT
+from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
+from jobwire.broker.files import make_private_directory, write_private
+from jobwire.broker.home import BrokerPaths, mtls_port, prepare_home, read_password, settings_mismatch
+from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
+from jobwire.broker.serve import own_pid, ready_line, run_embedded, send_reload
+from jobwire.certs import Level
+from jobwire.core.errors import ConflictError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.settings import TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
 
-_Subparsers = "argparse._SubParsersAction[argparse.ArgumentParser]"
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
+
+_DAY = 86_400.0
+_PASSWORD_BYTES = 32
+_LOOPBACK = "127.0.0.1"
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `broker` to the umbrella command."""
+def add_commands(subparsers: "_Commands") -> None:
+    """Add `broker` and `doctor` to the umbrella command."""
     broker = subparsers.add_parser("broker", help="run, render, check and administer the MQTT broker")
     commands = broker.add_subparsers(dest="broker_command", required=True, metavar="COMMAND")
     _add_up(commands)
+    _add_render(commands)
+    _add_check(commands)
+    _add_passwd(commands)
+    _add_small(commands)
+    _add_doctor(subparsers)
 
 
-def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _leaf(commands: "_Commands", name: str, summary: str, example: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(
-        "up",
-        help="run a broker on this host in the foreground",
-        description="Run a broker in the foreground, creating what is missing under the home directory.",
-        epilog="example: jobwire broker up --port 8883",
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback)")
-    parser.add_argument("--port", type=int, default=TLS_PORT, help=f"TLS port (default: {TLS_PORT})")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add_listening(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=TLS_PORT, help="TLS port (default: %(default)s)")
     parser.add_argument(
-        "--topic-root", default=os.environ.get("MQTT_TOPIC_ROOT", DEFAULT_ROOT), help="root of the job topics"
+        "--topic-root",
+        default=os.environ.get("MQTT_TOPIC_ROOT", DEFAULT_ROOT),
+        help="root of the job topics (default: %(default)s)",
     )
+
+
+def _add_up(commands: "_Commands") -> None:
+    parser = _leaf(
+        commands,
+        "up",
+        "run a broker on this host in the foreground, creating what is missing under the home directory",
+        "jobwire broker up --port 8883",
+    )
+    _add_listening(parser)
+    parser.add_argument("--host", default=_LOOPBACK, help="address to bind (default: loopback)")
+    parser.add_argument(
+        "--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker"
+    )
+    parser.add_argument("--mtls-port", type=int, help="Mosquitto's port for certificates (default: port + 1)")
     parser.add_argument(
         "--beyond-loopback", action="store_true", help="let the embedded broker serve other hosts"
     )
-    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
     parser.set_defaults(run=run_up)
 
 
 def run_up(args: argparse.Namespace) -> int:
     """Run the broker; returns after SIGTERM or SIGINT."""
-    # amqtt and cryptography are heavy: only this command pays for them.
+    home, certificates = Path(args.home), None
+    if args.mosquitto:
+        certificates = args.mtls_port or _other_port(home, args.port)
+    prepare_home(
+        home,
+        port=args.port,
+        topic_root=args.topic_root,
+        protocol="5" if args.mosquitto else "3.1.1",
+        mtls_port=certificates,
+    )
+    for difference in settings_mismatch(home, port=args.port, mtls_port=certificates or args.port):
+        print(f"jobwire: warning: {difference}", file=sys.stderr)
+    if certificates is not None:
+        return _up_mosquitto(args, home, Listening(args.host, args.port, certificates))
+    return _up_embedded(args, home)
+
+
+def _other_port(home: Path, port: int) -> int:
+    named = mtls_port(home)
+    return named if named not in {None, port} and named is not None else port + 1
+
+
+def _up_embedded(args: argparse.Namespace, home: Path) -> int:
+    # amqtt is heavy: only this command pays for it.
     from jobwire.broker.embedded import EmbeddedBroker  # noqa: PLC0415
-    from jobwire.broker.home import BrokerPaths, prepare_home  # noqa: PLC0415
-    from jobwire.broker.serve import own_pid, ready_line, run_embedded  # noqa: PLC0415
 
-    home = Path(getattr(args, "home", DEFAULT_HOME))
-    prepare_home(home, port=args.port, topic_root=args.topic_root)
     broker = EmbeddedBroker(home=home, host=args.host, port=args.port, beyond_loopback=args.beyond_loopback)
+    run_embedded(
+        broker,
+        pid_file=Files.of_home(BrokerPaths(home)).pid,
+        on_ready=lambda: _announce(args, home, broker.host, broker.port, own_pid()),
+    )
+    return ExitCode.OK
 
-    def announce() -> None:
-        line = ready_line(
-            host=broker.host,
-            port=broker.port,
-            ca_certs=BrokerPaths(home).ca.resolve(),
-            pid=own_pid(),
-            as_json=args.json,
+
+def _up_mosquitto(args: argparse.Namespace, home: Path, listening: Listening) -> int:
+    from jobwire.broker.mosquitto import Mosquitto, configure, run_foreground  # noqa: PLC0415 - not for others
+
+    configuration = configure(BrokerPaths(home), listening)
+    broker = Mosquitto(configuration, host=listening.bind, ports=(listening.port, listening.mtls_port))
+    code = run_foreground(
+        broker, on_ready=lambda: _announce(args, home, listening.bind, listening.port, broker.pid)
+    )
+    return ExitCode.INTERNAL if code else ExitCode.OK
+
+
+def _announce(args: argparse.Namespace, home: Path, host: str, port: int, pid: int) -> None:
+    ca = BrokerPaths(home).ca.resolve()
+    print(ready_line(host=host, port=port, ca_certs=ca, pid=pid, as_json=args.json), flush=True)
+
+
+def _add_render(commands: "_Commands") -> None:
+    parser = _leaf(
+        commands,
+        "render",
+        "write a folder that can be deployed to the broker's host",
+        "jobwire --home deploy broker render --out broker --server-name mqtt.example.org",
+    )
+    _add_listening(parser)
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--server-name",
+        action="append",
+        metavar="NAME",
+        help="host name or address of the broker, the first is what clients use (default: localhost)",
+    )
+    parser.add_argument("--mtls-port", type=int, default=DEFAULT_MTLS_PORT, help="port for certificates")
+    parser.add_argument("--bind", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104 - a server's
+    parser.add_argument("--user", help="user that runs the broker (default: mosquitto)", default="mosquitto")
+    parser.add_argument(
+        "--installed-at", metavar="DIR", help="the folder's place on the broker's host (default: --out)"
+    )
+    parser.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS, help="of the password hash")
+    parser.add_argument("--force", action="store_true", help="write into a folder that is not empty")
+    parser.set_defaults(run=run_render)
+
+
+def run_render(args: argparse.Namespace) -> int:
+    """Write the folder and list it."""
+    from jobwire.broker.render import Deployment, render_deployment  # noqa: PLC0415 - not for others
+
+    out = Path(args.out)
+    deployment = Deployment(
+        server_names=args.server_name or ["localhost", "127.0.0.1", "::1"],
+        listening=Listening(args.bind, args.port, args.mtls_port),
+        topic_root=args.topic_root,
+        user=args.user,
+        installed_at=Path(args.installed_at or out.absolute()),
+        iterations=args.iterations,
+    )
+    written = render_deployment(Path(args.home), out, deployment, force=args.force)
+    if args.json:
+        print(json.dumps({"directory": str(out.absolute()), "files": [str(path) for path in written]}))
+    else:
+        print("\n".join(str(path) for path in written))
+        print(f"next: jobwire broker check {out}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _add_check(commands: "_Commands") -> None:
+    parser = _leaf(
+        commands,
+        "check",
+        "verify a rendered folder: permissions, expiry, storage, and Mosquitto tried on it",
+        "jobwire broker check broker",
+    )
+    parser.add_argument("directory", metavar="DIR")
+    parser.add_argument("--warn-days", type=float, default=30.0, help="warn so long before an expiry")
+    parser.set_defaults(run=run_check)
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Print the findings; INVALID if one of them is an error."""
+    from jobwire.broker.check import check_deployment  # noqa: PLC0415 - cryptography is heavy
+
+    found = check_deployment(Path(args.directory), warn_seconds=args.warn_days * _DAY)
+    failed = any(finding.level is Level.ERROR for finding in found)
+    if args.json:
+        print(json.dumps({"ok": not failed, "findings": [finding._asdict() for finding in found]}))
+    else:
+        for finding in found:
+            print(f"{finding.level:<8} {finding.subject}: {finding.message}\n         {finding.hint}")
+        print(f"{args.directory}: " + ("not fit to be deployed" if failed else "fit to be deployed"))
+    return ExitCode.INVALID if failed else ExitCode.OK
+
+
+def _add_passwd(commands: "_Commands") -> None:
+    group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
+    passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
+    add = _leaf(passwd, "add", "add an account", "jobwire broker passwd add alice")
+    add.add_argument("name")
+    add.add_argument(
+        "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
+    )
+    add.add_argument("--replace", action="store_true", help="change the password of an existing account")
+    add.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS)
+    add.set_defaults(run=run_passwd_add)
+    remove = _leaf(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
+    remove.add_argument("name")
+    remove.set_defaults(run=run_passwd_remove)
+    listing = _leaf(passwd, "list", "list the accounts", "jobwire broker passwd list")
+    listing.set_defaults(run=run_passwd_list)
+    for parser in (add, remove, listing):
+        parser.add_argument(
+            "--dir", metavar="DIR", help="a rendered folder (default: the home's own broker folder)"
         )
-        print(line)
-        sys.stdout.flush()
 
-    run_embedded(broker, on_ready=announce)
-    return 0
+
+def run_passwd_add(args: argparse.Namespace) -> int:
+    """Add an account; without --password-file a password is made and kept under the home's passwords."""
+    name, users = check_user_name(args.name), _users(args)
+    if users.entry(name) is not None and not args.replace:
+        raise ConflictError(
+            f"the account {name} exists", hint="change its password with --replace", name=name
+        )
+    secret = BrokerPaths(Path(args.home)).password(name)
+    if args.password_file == "-":  # noqa: S105 - a file name
+        password = sys.stdin.readline().rstrip("\n")
+    elif args.password_file:
+        password = read_password(Path(args.password_file))
+    else:
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+    users.set(name, password, iterations=args.iterations)
+    if not args.password_file:
+        make_private_directory(secret.parent)
+        write_private(secret, password + "\n")
+    users.save()
+    kept = None if args.password_file else str(secret)
+    if args.json:
+        print(json.dumps({"name": name, "password_file": kept}))
+    else:
+        print(f"{name}: password in {kept}" if kept else f"{name}: password set")
+        print("next: jobwire broker reload", file=sys.stderr)
+    return ExitCode.OK
+
+
+def run_passwd_remove(args: argparse.Namespace) -> int:
+    """Remove an account and the kept password of it."""
+    users = _users(args)
+    users.remove(args.name)
+    users.save()
+    BrokerPaths(Path(args.home)).password(args.name).unlink(missing_ok=True)
+    print(json.dumps({"removed": args.name}) if args.json else f"{args.name}: removed")
+    return ExitCode.OK
+
+
+def run_passwd_list(args: argparse.Namespace) -> int:
+    """List the accounts with the iteration counts of their hashes."""
+    users = _users(args)
+    counts = {name: entry.iterations for name in users.names if (entry := users.entry(name)) is not None}
+    if args.json:
+        print(json.dumps([{"name": name, "iterations": count} for name, count in counts.items()]))
+    else:
+        for name, count in counts.items():
+            print(f"{name:<24} {count} iterations")
+    return ExitCode.OK
+
+
+def _users(args: argparse.Namespace) -> PasswordFile:
+    path = Path(args.dir) / "passwd" if args.dir else BrokerPaths(Path(args.home)).passwd
+    return PasswordFile.load(path)
+
+
+def _add_small(commands: "_Commands") -> None:
+    reload = _leaf(
+        commands,
+        "reload",
+        "let the running broker read access list, passwords and certificates again (SIGHUP)",
+        "jobwire broker reload",
+    )
+    reload.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
+    reload.set_defaults(run=run_reload)
+
+
+def run_reload(args: argparse.Namespace) -> int:
+    """Send SIGHUP to the broker of the home, or of a rendered folder."""
+    files = Files.of_deployment(Path(args.dir)) if args.dir else Files.of_home(BrokerPaths(Path(args.home)))
+    pid = send_reload(files.pid)
+    print(json.dumps({"reloaded": pid}) if args.json else f"broker {pid} reads its files again")
+    return ExitCode.OK
+
+
+def _add_doctor(commands: "_Commands") -> None:
+    del commands

@@ -1,7 +1,6 @@
 """Everything a broker on this host needs under the home directory, created where it is missing."""
 
 import json
-import os
 import secrets
 import tomllib
 from pathlib import Path
@@ -56,13 +55,16 @@ def prepare_home(
     port: int,
     topic_root: str,
     protocol: str = "3.1.1",
+    host: str = "127.0.0.1",
     iterations: int = MACHINE_ITERATIONS,
     mtls_port: int | None = None,
 ) -> None:
     """Create what a broker needs under `home`: certificates, acl, passwd, a password per role, settings.
 
-    Idempotent: what exists is kept. `mtls_port` is where client certificates are accepted (default: `port`,
-    as the embedded broker does). Blocks on the disk; raises ConfigError, InvalidInputError or StorageError.
+    Idempotent: what exists is kept. `host` is what clients connect to (an address by default: nothing to
+    resolve on the path of a cold publish). `mtls_port` is where client certificates are accepted (default:
+    `port`, as the embedded broker does). Blocks on the disk; raises ConfigError, InvalidInputError or
+    StorageError.
     """
     if not 0 < port <= _MAX_PORT:
         raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
@@ -78,7 +80,7 @@ def prepare_home(
     write_access_list(paths.acl, root)
     _prepare_passwords(paths, iterations)
     if not paths.settings.exists():
-        write_private(paths.settings, _settings(port, mtls_port or port, root, protocol))
+        write_private(paths.settings, _settings(host, port, mtls_port or port, root, protocol))
 
 
 def write_access_list(path: Path, topic_root: str) -> None:
@@ -128,15 +130,14 @@ def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
         users.save()
 
 
-def _settings(port: int, mtls: int, topic_root: str, protocol: str) -> str:
+def _settings(host: str, port: int, mtls: int, topic_root: str, protocol: str) -> str:
     roles = "".join(
         f'\n[roles.{role}]\nusername = "{role}"\npassword_file = "passwords/{role}"\n' for role in ROLES
     )
     return (
         "# Settings of this home directory; relative paths are relative to this file.\n"
         "[broker]\n"
-        # An address, not a name: nothing to resolve on the path of a cold publish.
-        'broker = "127.0.0.1"\n'
+        f"broker = {json.dumps(host)}\n"
         f"port = {port}\n"
         'tls = "on"\n'
         'ca_certs = "certs/ca.pem"\n'
@@ -149,6 +150,17 @@ def _settings(port: int, mtls: int, topic_root: str, protocol: str) -> str:
     )
 
 
-def running_as_root() -> bool:
-    """Tell whether this process has the superuser's rights."""
-    return os.geteuid() == 0
+def settings_mismatch(home: Path, *, port: int, mtls_port: int) -> list[str]:
+    """Return in what the settings file points clients elsewhere than to these ports."""
+    path = BrokerPaths(home).settings
+    try:
+        tables = tomllib.loads(read_text(path, "settings file"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
+    found = []
+    for table, expected in (("broker", port), ("mtls", mtls_port)):
+        values = tables.get(table, {})
+        said = values.get("port") if isinstance(values, dict) else None
+        if said is not None and said != expected:
+            found.append(f"{path} sends clients to port {said} ([{table}]), this broker uses {expected}")
+    return found

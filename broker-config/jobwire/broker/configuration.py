@@ -1,0 +1,109 @@
+"""The texts that a Mosquitto needs, made from the packaged templates."""
+
+import os
+import pwd
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.broker.home import BrokerPaths
+from jobwire.broker.template import render_template
+from jobwire.core.errors import InvalidInputError
+
+DEFAULT_MTLS_PORT = 8884
+SERVICE_FILE = "jobwire-broker.service"
+_MAX_CONNECTIONS = 2_000
+_MAX_PORT = 65_535
+
+
+class Files(NamedTuple):
+    """Where the broker finds its files, as written into its configuration."""
+
+    configuration: Path
+    acl: Path
+    passwd: Path
+    ca: Path
+    crl: Path
+    server_certificate: Path
+    server_key: Path
+    data: Path
+    pid: Path
+
+    @classmethod
+    def of_home(cls, paths: BrokerPaths) -> "Files":
+        """Return the places under a home directory, absolute."""
+        broker, certs = paths.broker.absolute(), paths.certs.absolute()
+        return cls._in(broker, certs)
+
+    @classmethod
+    def of_deployment(cls, directory: Path) -> "Files":
+        """Return the places under the folder that is deployed."""
+        return cls._in(directory, directory / "certs")
+
+    @classmethod
+    def _in(cls, broker: Path, certs: Path) -> "Files":
+        return cls(
+            configuration=broker / "mosquitto.conf",
+            acl=broker / "acl",
+            passwd=broker / "passwd",
+            ca=certs / "ca.pem",
+            crl=certs / "crl.pem",
+            server_certificate=certs / "server.pem",
+            server_key=certs / "server.key",
+            data=broker / "data",
+            pid=broker / "data" / "broker.pid",
+        )
+
+
+class Listening(NamedTuple):
+    """Where the broker accepts connections: passwords on `port`, certificates on `mtls_port`."""
+
+    bind: str
+    port: int
+    mtls_port: int
+
+
+def render_configuration(files: Files, listening: Listening, *, user: str) -> str:
+    """Return the text of mosquitto.conf; raises InvalidInputError or ConfigError for unusable values."""
+    for port in (listening.port, listening.mtls_port):
+        if not 0 < port <= _MAX_PORT:
+            raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
+    if listening.port == listening.mtls_port:
+        raise InvalidInputError(
+            "passwords and certificates need different ports", hint="choose another --mtls-port"
+        )
+    values = {name.upper(): str(path) for name, path in files._asdict().items()}
+    return render_template(
+        "mosquitto.conf",
+        values
+        | {
+            "BIND": listening.bind,
+            "PORT": str(listening.port),
+            "MTLS_PORT": str(listening.mtls_port),
+            "MAX_CONNECTIONS": str(_MAX_CONNECTIONS),
+            "USER": _check_user(user),
+        },
+    )
+
+
+def render_service(files: Files, *, user: str, mosquitto: str) -> str:
+    """Return the text of the systemd unit."""
+    return render_template(
+        SERVICE_FILE,
+        {
+            "USER": _check_user(user),
+            "MOSQUITTO": mosquitto,
+            "CONFIGURATION": str(files.configuration),
+            "DATA": str(files.data),
+        },
+    )
+
+
+def current_user() -> str:
+    """Return the name of the user whose rights this process has."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _check_user(user: str) -> str:
+    if not user or not user.isprintable() or any(sign in user for sign in " :/"):
+        raise InvalidInputError(f"not a user name: {user!r}")
+    return user

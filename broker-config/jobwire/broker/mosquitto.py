@@ -1,0 +1,160 @@
+"""Mosquitto as a child process: found, started, awaited, told to read its files again, ended."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from jobwire.broker.configuration import Files, Listening, current_user, render_configuration
+from jobwire.broker.files import write_private
+from jobwire.broker.home import BrokerPaths
+from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
+
+START_SECONDS = 10.0
+STOP_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+_SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin")
+
+
+def find_mosquitto() -> str:
+    """Return the path of the broker's program; raises NotFoundError with the command that installs it."""
+    # Debian puts servers where a user's PATH does not look.
+    path = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), *_SERVER_FOLDERS)))
+    if path is None:
+        raise NotFoundError("mosquitto is not installed", hint="apt-get install mosquitto")
+    return path
+
+
+def configure(paths: BrokerPaths, listening: Listening) -> Path:
+    """Write mosquitto.conf for the files of a home and return its path; raises ConfigError.
+
+    Mosquitto would go on without persistence if its folder were not writable, so that is refused here.
+    """
+    files = Files.of_home(paths)
+    require_writable(files.data)
+    write_private(files.configuration, render_configuration(files, listening, user=current_user()))
+    return files.configuration
+
+
+def require_writable(directory: Path) -> None:
+    """Raise ConfigError unless files can be created in `directory`; tried, because root may everything."""
+    probe = directory / f".writable.{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"the persistence folder {directory} is not writable: {error.strerror}",
+            hint=f"Mosquitto would silently keep nothing: make {directory} writable for its user",
+            path=str(directory),
+        ) from error
+
+
+class Mosquitto:
+    """One broker process on a configuration file. Blocking; not thread-safe."""
+
+    def __init__(self, configuration: Path, *, host: str, ports: tuple[int, ...]) -> None:
+        self._configuration = configuration
+        self._host = host
+        self._ports = ports
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, log: int | None = None) -> None:
+        """Start and return when every port accepts connections.
+
+        `log` is a file descriptor for its output (default: this process's stderr). Raises ConfigError if it
+        ends instead, UnreachableError if a port is taken or it does not come up.
+        """
+        for port in self._ports:
+            if _accepts(self._host, port):
+                raise UnreachableError(
+                    f"port {port} is already in use", hint="stop the other broker or choose another --port"
+                )
+        self._process = subprocess.Popen(
+            [find_mosquitto(), "-c", str(self._configuration)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while not all(_accepts(self._host, port) for port in self._ports):
+            if self._process.poll() is not None:
+                raise ConfigError(
+                    f"mosquitto ended with code {self._process.returncode}",
+                    hint=f"its own message stands above; jobwire broker check {self._configuration.parent}",
+                    code=self._process.returncode,
+                )
+            if time.monotonic() >= deadline:
+                self.stop()
+                raise UnreachableError(f"mosquitto did not accept connections within {START_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def started(self) -> bool:
+        """Tell whether it is running."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        if self._process is None:
+            raise RuntimeError("mosquitto was not started")
+        return self._process.pid
+
+    def reload(self) -> None:
+        """Let it read access list, passwords and certificates again."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGHUP)
+
+    def wait(self) -> int:
+        """Block until it ends and return its exit code."""
+        return self._process.wait() if self._process is not None else 0
+
+    def stop(self) -> None:
+        """End it, saving its database; idempotent."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
+    """Run until SIGTERM or SIGINT (0) or until the broker ends by itself; SIGHUP is passed on. Blocks."""
+    stopping = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        if broker.started:
+            os.kill(broker.pid, signal.SIGTERM)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: broker.reload())
+    try:
+        broker.start()
+        if not stopping:
+            on_ready()
+        code = broker.wait()
+    finally:
+        broker.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0 if stopping else code
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""`jobwire broker render`: a folder that can be copied to the broker's host and started there."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.broker.configuration import (
+    SERVICE_FILE,
+    Files,
+    Listening,
+    render_configuration,
+    render_service,
+)
+from jobwire.broker.files import make_private_directory, read_text, write_private
+from jobwire.broker.home import ROLES, BrokerPaths, prepare_home, read_password, write_access_list
+from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile
+from jobwire.certs import CertificateAuthority
+from jobwire.core.errors import ConflictError
+
+_MOSQUITTO = "/usr/sbin/mosquitto"
+
+
+class Deployment(NamedTuple):
+    """What is to be deployed. `installed_at` is the folder's place on the broker's host."""
+
+    server_names: Sequence[str]
+    listening: Listening
+    topic_root: str
+    user: str
+    installed_at: Path
+    iterations: int = PRESENT_DAY_ITERATIONS
+
+
+def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: bool = False) -> list[Path]:
+    """Write configuration, access list, passwords, certificates and unit to `out`; return the files.
+
+    The authority and the plaintext passwords stay in `home`, which is created where it is missing. Raises
+    ConflictError if `out` holds something and not `force`; blocks for one password hash a role.
+    """
+    if out.exists() and any(out.iterdir()) and not force:
+        raise ConflictError(
+            f"{out} is not empty", hint="render again with --force, or into another folder", path=str(out)
+        )
+    paths = BrokerPaths(home)
+    _prepare_authority(paths, deployment.server_names)
+    prepare_home(
+        home,
+        host=deployment.server_names[0],
+        port=deployment.listening.port,
+        mtls_port=deployment.listening.mtls_port,
+        topic_root=deployment.topic_root,
+        protocol="5",
+    )
+    target, installed = Files.of_deployment(out), Files.of_deployment(deployment.installed_at)
+    # Everything that can fail on its input is made before the first file is written.
+    configuration = render_configuration(installed, deployment.listening, user=deployment.user)
+    service = render_service(
+        installed, user=deployment.user, mosquitto=shutil.which("mosquitto") or _MOSQUITTO
+    )
+    for folder in (out, target.ca.parent, target.data):
+        make_private_directory(folder)
+    write_private(target.configuration, configuration)
+    write_private(out / SERVICE_FILE, service, mode=0o644)
+    write_access_list(target.acl, deployment.topic_root)
+    _write_passwords(paths, target.passwd, deployment.iterations)
+    for source, copy in (
+        (paths.ca, target.ca),
+        (paths.crl, target.crl),
+        (paths.server_key, target.server_key),
+        (paths.server_certificate, target.server_certificate),
+    ):
+        write_private(copy, read_text(source, "certificate file"))
+    return sorted(path for path in out.rglob("*") if path.is_file())
+
+
+def _prepare_authority(paths: BrokerPaths, server_names: Sequence[str]) -> None:
+    authority = CertificateAuthority(paths.certs)
+    if not authority.exists():
+        authority.init(server_names)
+        return
+    server = authority.inspect(paths.server_certificate)
+    if not set(server_names) <= set(server.names):
+        # Refused by the authority, with its reason, if it may not speak for these names.
+        authority.renew_server(server_names)
+
+
+def _write_passwords(paths: BrokerPaths, target: Path, iterations: int) -> None:
+    # Users added to an earlier rendering stay; the roles follow the home's plaintext passwords.
+    users = PasswordFile.load(target) if target.exists() else PasswordFile(target, {})
+    for role in ROLES:
+        password = read_password(paths.password(role))
+        present = users.entry(role)
+        if present is None or present.iterations != iterations or not users.verify(role, password.encode()):
+            users.set(role, password, iterations=iterations)
+    users.save()
