@@ -1,0 +1,30 @@
+"""What goes into the journal and what comes out."""
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One message as it arrived, with what admission said about it.
+
+    `received_at_us` is wall time in microseconds since the epoch. `verdict` is "accepted" or the
+    reason of a refusal; any short text is stored as given. `redelivered` is the broker's DUP flag.
+    """
+
+    received_at_us: int
+    topic: str
+    payload: bytes
+    retained: bool
+    verdict: str
+    redelivered: bool = False
+
+
+class Stored(NamedTuple):
+    """An entry at its offset: 0 for the first of a journal, then without gaps."""
+
+    offset: int
+    received_at_us: int
+    topic: str
+    payload: bytes
+    retained: bool
+    verdict: str
+    redelivered: bool = False
