@@ -161,9 +161,13 @@ class RecordStore:
         """Return `jobs/`."""
         return self._path(JOBS)
 
+    def has_layout(self) -> bool:
+        """Tell whether the directories exist."""
+        return os.path.isdir(self._path(_FOLDERS[-1]))
+
     def make_layout(self) -> None:
         """Create the directories, mode 0700; existing ones are left as they are."""
-        if os.path.isdir(self._path(_FOLDERS[-1])):
+        if self.has_layout():
             return
         try:
             self._make_home(os.path.abspath(self.home))
@@ -280,14 +284,15 @@ class LockedRecord:
         log = store.audit(new.job_id)
         if line is not None:
             log.append(line)
-        changed = _state(new) != _state(before)
-        if changed:
+        indexed = _indexed(new) != _indexed(before) or _due_earlier(new, before)
+        if indexed:
             # Before and again after: a reader of the index in between would use up the first mark.
             store.touch(new.job_id)
         replace_durably(store.record_path(new.job_id), encode_record(new), files=store.files)
         self.record = new
-        if changed:
+        if indexed:
             store.touch(new.job_id)
+        if _state(new) != _state(before):
             log.write_status(new)
         return new
 
@@ -297,6 +302,19 @@ class LockedRecord:
 
 def _state(record: JobRecord) -> tuple[str, int]:
     return str(record.status), record.attempt
+
+
+def _indexed(record: JobRecord) -> tuple[object, ...]:
+    """Return what the pending index holds of a record, but for the time of its next limit."""
+    return (*_state(record), record.agent_session, record.priority, record.timeouts)
+
+
+def _due_earlier(new: JobRecord, before: JobRecord) -> bool:
+    """Tell whether a lease was given or cut; one that was extended is found by the reaper in time."""
+    if new.lease is None:
+        return False
+    # Equal forms of one clock: ISO 8601 UTC compares as text.
+    return before.lease is None or new.lease.expires_at < before.lease.expires_at
 
 
 def _read(path: str, job_id: str) -> JobRecord:

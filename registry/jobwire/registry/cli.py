@@ -1,0 +1,245 @@
+"""`jobwire registry ...`: the arguments of each command. What they do stands in `actions`."""
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+from jobwire.core.fold import DEFAULT_LEASE_SECONDS
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import Priority
+from jobwire.registry import actions
+
+# argparse offers no public name for what add_subparsers returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
+_PRIORITIES = [str(name) for name in Priority]
+_STATUSES = [str(name) for name in Status]
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `registry` and its commands to the umbrella."""
+    parser = subparsers.add_parser(
+        "registry",
+        help="register, pick, watch over and finish jobs on disk",
+        description="The durable record of every job, below --home.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_register(commands)
+    _add_pick(commands)
+    _add_lease_commands(commands)
+    _add_reading(commands)
+    _add_changing(commands)
+    _add_upkeep(commands)
+
+
+def _command(
+    commands: Subparsers,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example:\n  {example}"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_register(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "register",
+        actions.register,
+        "create a pending job (or name the one that exists under its key)",
+        "jobwire registry register --title 'build docs' --instructions-file task.md --idempotency-key d-42",
+    )
+    parser.add_argument("--title", default="", help="one line for people")
+    parser.add_argument("--instructions", default="", metavar="TEXT", help="what to do")
+    parser.add_argument("--instructions-file", metavar="FILE", help="what to do, from a file; - is stdin")
+    parser.add_argument("--agent-session", metavar="NAME", help="only a worker of this name may pick it")
+    parser.add_argument("--priority", choices=_PRIORITIES, default=str(Priority.NORMAL))
+    _add_timeouts(parser)
+    parser.add_argument(
+        "--broker",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting for this job alone (broker, port, tls, ...); may be repeated",
+    )
+    _add_max_attempts(parser)
+    parser.add_argument(
+        "--idempotency-key", metavar="KEY", help="registering again under it makes no second job"
+    )
+    parser.add_argument(
+        "--unique-session", action="store_true", help="return the session's unfinished job if it has one"
+    )
+
+
+def _add_pick(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "pick",
+        actions.pick,
+        "claim the oldest pending job of the highest priority",
+        "jobwire registry pick --agent-session builder --wait 60 --json",
+    )
+    parser.add_argument(
+        "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
+    )
+    parser.add_argument("--any-session", action="store_true", help="take jobs addressed to anybody")
+    parser.add_argument("--owner", metavar="NAME", help="the lease's holder (default: host:pid)")
+    _add_lease(parser)
+    parser.add_argument(
+        "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait that long for a job"
+    )
+
+
+def _add_lease_commands(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "renew",
+        actions.renew,
+        "extend the lease of a picked job (each event does it too)",
+        "jobwire registry renew 1a2b3c4d --for-attempt 1 --lease 600",
+    )
+    _add_holder(parser)
+    _add_lease(parser)
+    parser = _command(
+        commands,
+        "release",
+        actions.release,
+        "give a picked job back: pending again as the next attempt",
+        "jobwire registry release 1a2b3c4d --for-attempt 1 --reason 'no compiler here'",
+    )
+    _add_holder(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
+
+
+def _add_reading(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "show",
+        actions.show,
+        "print one job, without its secrets",
+        "jobwire registry show 1a2b3c4d --history 20",
+    )
+    _add_job(parser)
+    parser.add_argument(
+        "--history", type=count, default=0, metavar="N", help="with its last N events and changes"
+    )
+    parser = _command(
+        commands,
+        "list",
+        actions.list_jobs,
+        "list jobs, newest first (--json: one line a job)",
+        "jobwire registry list --status running --status pending --limit 20",
+    )
+    parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
+    parser.add_argument("--agent-session", metavar="NAME", help="jobs addressed to this name")
+    parser.add_argument("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
+
+
+def _add_changing(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "cancel",
+        actions.cancel,
+        "cancel a job; its worker learns of it when it speaks",
+        "jobwire registry cancel 1a2b3c4d --reason 'not needed any more'",
+    )
+    _add_job(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
+    parser = _command(
+        commands,
+        "update",
+        actions.update,
+        "change a job, if it still is as expected (compare and set)",
+        "jobwire registry update 1a2b3c4d --priority high --expect-status pending --expect-seq 0",
+    )
+    _add_job(parser)
+    parser.add_argument("--title", help="one line for people")
+    parser.add_argument("--priority", choices=_PRIORITIES)
+    parser.add_argument("--agent-session", metavar="NAME", help="address it to this name")
+    _add_timeouts(parser)
+    _add_max_attempts(parser)
+    parser.add_argument(
+        "--status",
+        choices=[str(Status.PENDING), str(Status.ERROR), str(Status.CANCELLED)],
+        help="pending starts the next attempt; the other states belong to pick and to events",
+    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
+    parser.add_argument("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
+    parser.add_argument("--expect-seq", type=count, metavar="N", help="refuse (exit 20) unless last_seq is N")
+    parser.add_argument(
+        "--expect-attempt", type=count, metavar="N", help="refuse (exit 20) in another attempt"
+    )
+
+
+def _add_upkeep(commands: Subparsers) -> None:
+    _command(
+        commands,
+        "reap",
+        actions.reap,
+        "move on what ran out of time: leases, pending and wall timeouts",
+        "jobwire registry reap --json",
+    )
+    _command(
+        commands,
+        "reindex",
+        actions.reindex,
+        "make the pending index again from all records",
+        "jobwire registry reindex",
+    )
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+
+
+def _add_holder(parser: argparse.ArgumentParser) -> None:
+    _add_job(parser)
+    parser.add_argument("--owner", metavar="NAME", help="the lease's holder, as at pick")
+    parser.add_argument(
+        "--for-attempt", type=count, metavar="N", help="the attempt instead of the owner (JOBWIRE_ATTEMPT)"
+    )
+
+
+def _add_lease(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lease",
+        type=duration,
+        default=DEFAULT_LEASE_SECONDS,
+        metavar="SECONDS",
+        help=f"believed for so long without a sign of life (default: {DEFAULT_LEASE_SECONDS:g})",
+    )
+
+
+def _add_timeouts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--idle-timeout", type=duration, metavar="SECONDS", help="longest silence")
+    parser.add_argument("--wall-timeout", type=duration, metavar="SECONDS", help="longest run")
+    parser.add_argument(
+        "--pending-timeout", type=duration, metavar="SECONDS", help="longest wait for a worker"
+    )
+
+
+def _add_max_attempts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-attempts", type=count, metavar="N", help="error when attempt N loses its lease"
+    )
+
+
+def duration(text: str) -> float:
+    """Return a number of seconds from 0 on; argparse reports what is none."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text}")
+    return value
+
+
+def count(text: str) -> int:
+    """Return a number from 0 on; argparse reports what is none."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"not a count: {text}")
+    return value

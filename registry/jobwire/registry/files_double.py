@@ -1,0 +1,142 @@
+"""Doubles of the file system port: stop at any call, or lose what was not flushed.
+
+`StoppingFiles` counts the calls and acts before the one it was told: raise, or kill the process.
+`PowerCutFiles` knows which bytes and names a disk would hold if the power went now, and writes that
+state into another directory. Both work on real files, because reading does not go through the port.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from jobwire.registry.files import FileSystem, SystemFiles
+
+
+class Crash(BaseException):  # noqa: N818 - not an error to be handled: nothing may run after it
+    """Stands for the death of the process: no handler of Exception sees it."""
+
+
+class StoppingFiles:
+    """Passes calls on and records them; before call number `stop_at` (from 0) it calls `act`.
+
+    `torn` writes the first half of the data when the stopped call is a write.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_at: int | None = None,
+        act: Callable[[], None] | None = None,
+        torn: bool = False,
+        inner: FileSystem | None = None,
+    ) -> None:
+        self.calls: list[str] = []
+        self._stop_at = stop_at
+        self._act = act if act is not None else _crash
+        self._torn = torn
+        self._inner: FileSystem = inner if inner is not None else SystemFiles()
+        self._names: dict[int, str] = {}
+
+    def make_directory(self, path: str) -> None:
+        """Pass on."""
+        self._count("make_directory", path)
+        self._inner.make_directory(path)
+
+    def create(self, path: str, mode: int) -> int:
+        """Pass on."""
+        self._count("create", path)
+        return self._named(self._inner.create(path, mode), path)
+
+    def open_append(self, path: str, mode: int) -> int:
+        """Pass on."""
+        self._count("open_append", path)
+        return self._named(self._inner.open_append(path, mode), path)
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Pass on, or tear."""
+        if self._torn and len(self.calls) == self._stop_at:
+            self._inner.write(descriptor, data[: len(data) // 2])
+        self._count("write", self._names[descriptor])
+        self._inner.write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        """Pass on."""
+        self._count("sync", self._names[descriptor])
+        self._inner.sync(descriptor)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Pass on."""
+        self._count("truncate", self._names[descriptor])
+        self._inner.truncate(descriptor, length)
+
+    def close(self, descriptor: int) -> None:
+        """Pass on, uncounted: a kill closes as well."""
+        self._inner.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        """Pass on."""
+        self._count("rename", target)
+        self._inner.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Pass on."""
+        self._count("unlink", path)
+        self._inner.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Pass on."""
+        self._count("sync_directory", path)
+        self._inner.sync_directory(path)
+
+    def _count(self, call: str, path: str) -> None:
+        number = len(self.calls)
+        self.calls.append(f"{call} {Path(path).name}")
+        if number == self._stop_at:
+            self._act()
+
+    def _named(self, descriptor: int, path: str) -> int:
+        self._names[descriptor] = path
+        return descriptor
+
+
+def _crash() -> None:
+    raise Crash
+
+
+class PowerCutFiles(SystemFiles):
+    """The system's files, with the pessimistic memory of a disk: only what was flushed is there.
+
+    A file's bytes are those of its last `sync`, a directory's names those of its last
+    `sync_directory`; a directory itself is there once its parent was flushed.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, bytes] = {}
+        self._names: dict[str, dict[str, int | None]] = {}
+
+    def sync(self, descriptor: int) -> None:
+        """Flush, and remember the bytes."""
+        super().sync(descriptor)
+        status = os.fstat(descriptor)
+        with open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - a descriptor has no other path
+            self._bytes[status.st_ino] = file.read()
+
+    def sync_directory(self, path: str) -> None:
+        """Flush, and remember the names."""
+        super().sync_directory(path)
+        names: dict[str, int | None] = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                names[entry.name] = None if entry.is_dir() else entry.inode()
+        self._names[str(Path(path).resolve())] = names
+
+    def materialise(self, source: Path, target: Path) -> None:
+        """Write into `target` what a disk would hold of `source` after a power cut."""
+        target.mkdir(mode=0o700, exist_ok=True)
+        for name, inode in self._names.get(str(source.resolve()), {}).items():
+            if inode is None:
+                self.materialise(source / name, target / name)
+            elif inode in self._bytes:
+                (target / name).write_bytes(self._bytes[inode])
+            else:
+                (target / name).write_bytes(b"")

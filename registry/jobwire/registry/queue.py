@@ -1,0 +1,388 @@
+"""The queue: register, pick, renew, release, cancel, update, list.
+
+Every operation that chooses among jobs holds the queue's lock, every change the record's as well (in
+that order). Nothing here needs a running process.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from jobwire.core import fold
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import (
+    ConflictError,
+    JobwireError,
+    NotFoundError,
+    NoWorkError,
+    StoppedError,
+)
+from jobwire.core.fold import LeaseGrant
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord, Priority, Timeouts
+from jobwire.core.signature import new_token
+from jobwire.registry import locks
+from jobwire.registry.pending import POSITION, PendingIndex, Warn
+from jobwire.registry.quarantine import QuarantinedRecordError
+from jobwire.registry.reaper import Reaped, reap_due
+from jobwire.registry.spec import JobSpec, check_spec
+from jobwire.registry.store import TOUCHED, RecordStore
+
+# A rebuild of the index over 100,000 records takes seconds, and everybody waits for it.
+QUEUE_DEADLINE_SECONDS = 30.0
+# Overdue jobs looked at by one pick: enough that no registry process is needed, few enough to stay quick.
+_REAPED_BY_PICK = 20
+_POLL_SECONDS = 0.05
+_LOOK_AGAIN_SECONDS = 1.0
+
+
+class Registered(NamedTuple):
+    """The job, and whether this call made it (False: it existed under the key or for the session)."""
+
+    record: JobRecord
+    created: bool
+
+
+class Change(NamedTuple):
+    """What `update` sets; None leaves a field as it is."""
+
+    title: str | None = None
+    priority: Priority | None = None
+    agent_session: str | None = None
+    max_attempts: int | None = None
+    idle_seconds: float | None = None
+    wall_seconds: float | None = None
+    pending_seconds: float | None = None
+
+
+class Expectation(NamedTuple):
+    """What a compare-and-set expects of the record; None does not care."""
+
+    status: Status | None = None
+    seq: int | None = None
+    attempt: int | None = None
+
+
+class JobQueue:
+    """The operations on all jobs of one store. Safe for any number of processes and threads.
+
+    All of them may raise LockTimeoutError and StorageError besides what they name.
+    """
+
+    def __init__(
+        self, store: RecordStore, *, warn: Warn, token_source: Callable[[], str] = new_token
+    ) -> None:
+        self.store = store
+        self._warn = warn
+        self._new_token = token_source
+        self._index = PendingIndex(store, warn=warn)
+
+    def register(self, spec: JobSpec) -> Registered:
+        """Create a pending job, or return the one that its key or its session already has.
+
+        Raises InvalidInputError naming the field of `spec` that is not acceptable.
+        """
+        check_spec(spec)
+        self.store.make_layout()
+        with self._queue() as index:
+            existing = self._existing(spec, index)
+            if existing is not None:
+                return Registered(existing, created=False)
+            record = self._compose(spec, index)
+            self.store.create(record)
+            return Registered(record, created=True)
+
+    def pick(
+        self,
+        grant: LeaseGrant,
+        *,
+        agent_session: str | None = None,
+        any_session: bool = False,
+        wait_seconds: float = 0.0,
+    ) -> JobRecord:
+        """Claim the oldest job of the highest priority that matches, for exactly one caller.
+
+        A session matches jobs addressed to it or to nobody; None those addressed to nobody, or all
+        with `any_session`. Blocks up to `wait_seconds`, then raises NoWorkError.
+        """
+        clock = self.store.clock
+        give_up = clock.monotonic() + wait_seconds
+        self.store.make_layout()
+        while True:
+            seen = self._changes()
+            with self._queue() as index:
+                reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=_REAPED_BY_PICK)
+                record = self._claim_next(grant, agent_session, index, any_session=any_session)
+                elsewhere = index.waiting_elsewhere() if record is None else 0
+            if record is not None:
+                return record
+            if not self._wait_for_change(seen, give_up):
+                raise _no_work(agent_session, elsewhere)
+
+    def renew(
+        self, job_id: str, *, seconds: float, owner: str | None = None, attempt: int | None = None
+    ) -> JobRecord:
+        """Extend the lease of its holder, named by owner or by attempt; raises StoppedError for others."""
+        with self.store.locked(job_id) as locked:
+            grant = LeaseGrant(_holder(locked.record, owner, attempt), seconds)
+            renewed = fold.renew(locked.record, grant, self.store.clock.now())
+            return locked.replace(renewed, cause=f"renewed by {grant.owner}")
+
+    def release(
+        self, job_id: str, *, owner: str | None = None, attempt: int | None = None, reason: str = ""
+    ) -> JobRecord:
+        """Give the job back: pending as the next attempt, or error after the last one allowed.
+
+        Raises StoppedError for anybody but the lease's holder.
+        """
+        with self.store.locked(job_id) as locked:
+            holder = _holder(locked.record, owner, attempt)
+            now = self.store.clock.now()
+            fold.renew(locked.record, LeaseGrant(holder), now)
+            cause = f"released by {holder}" + (f": {reason}" if reason else "")
+            after = fold.next_attempt(locked.record, self._new_token(), now, cause)
+            return locked.replace(after, cause=after.detail)
+
+    def cancel(self, job_id: str, *, reason: str = "") -> tuple[JobRecord, bool]:
+        """Cancel, durably; return the record and whether this call did it.
+
+        Raises ConflictError where the job ended otherwise.
+        """
+        cause = reason or "cancelled"
+        with self.store.locked(job_id) as locked:
+            before = locked.record
+            after = fold.cancel(before, self.store.clock.now(), cause)
+            return locked.replace(after, cause=cause), after is not before
+
+    def update(
+        self,
+        job_id: str,
+        change: Change,
+        *,
+        status: Status | None = None,
+        reason: str = "",
+        expect: Expectation = Expectation(),  # noqa: B008 - immutable
+    ) -> JobRecord:
+        """Compare and set: change fields, and the status where `status` is given.
+
+        `status` may be cancelled, error or pending (next attempt); the other two belong to workers.
+        Raises InvalidInputError for a field that registration would refuse, ConflictError with the
+        present state in `facts["present"]` where it is not as expected, TransitionError where the
+        lifecycle forbids it.
+        """
+        _check_change(change)
+        with self.store.locked(job_id) as locked:
+            _check_expected(locked.record, expect)
+            now = self.store.clock.now()
+            after = _changed(locked.record, change, now)
+            if status is not None:
+                after = self._moved(after, status, now, reason or f"set to {status} by update")
+            return locked.replace(after, cause=reason or "update")
+
+    def reap(self) -> list[Reaped]:
+        """Move on every job whose lease or timeout ran out, and return them."""
+        self.store.make_layout()
+        with self._queue() as index:
+            return reap_due(self.store, index, new_token=self._new_token, warn=self._warn)
+
+    def list(
+        self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50
+    ) -> list[JobRecord]:
+        """Return up to `limit` matching records, newest first; unreadable ones are reported and left out."""
+        wanted = frozenset(statuses)
+        found: list[JobRecord] = []
+        if limit <= 0 or not self.store.has_layout():
+            return found
+        for record in self._scan(wanted, agent_session):
+            if (not wanted or record.status in wanted) and agent_session in {None, record.agent_session}:
+                found.append(record)
+                if len(found) == limit:
+                    break
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of jobs by status."""
+        if not self.store.has_layout():
+            return {}
+        with self._queue() as index:
+            return index.counts()
+
+    def reindex(self) -> int:
+        """Make the index again from all records and return their number."""
+        self.store.make_layout()
+        with self._lock():
+            return self._index.rebuild()
+
+    @contextmanager
+    def index(self) -> Iterator[PendingIndex]:
+        """Hold the queue's lock for the block and yield the refreshed index."""
+        self.store.make_layout()
+        with self._queue() as index:
+            yield index
+
+    def close(self) -> None:
+        """Close the index; the next operation opens it again."""
+        self._index.close()
+
+    @contextmanager
+    def _queue(self) -> Iterator[PendingIndex]:
+        with self._lock():
+            self._index.refresh()
+            yield self._index
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with locks.held(
+            self.store.lock_path("queue"),
+            clock=self.store.clock,
+            deadline_seconds=QUEUE_DEADLINE_SECONDS,
+            what="the queue",
+        ):
+            yield
+
+    def _changes(self) -> int:
+        """Return what differs after a record was marked: the directory's time stamp."""
+        return os.stat(self.store.queue_path(TOUCHED)).st_mtime_ns  # noqa: PTH116 - a polled call
+
+    def _wait_for_change(self, seen: int, give_up: float) -> bool:
+        """Block until there may be something to pick; False at `give_up` (monotonic seconds).
+
+        Looks at one time stamp and takes no lock, so many may wait. A lease that runs out leaves no
+        mark: hence the end of the wait after a while.
+        """
+        clock = self.store.clock
+        until = min(give_up, clock.monotonic() + _LOOK_AGAIN_SECONDS)
+        if clock.monotonic() >= give_up:
+            return False
+        while self._changes() == seen and (left := until - clock.monotonic()) > 0:
+            clock.sleep(min(_POLL_SECONDS, left))
+        return True
+
+    def _existing(self, spec: JobSpec, index: PendingIndex) -> JobRecord | None:
+        if spec.idempotency_key is not None:
+            job_id = index.by_key(spec.idempotency_key)
+            if job_id is not None:
+                return self.store.get(job_id)
+        if spec.unique_session and spec.agent_session is not None:
+            for job_id in index.open_of_session(spec.agent_session):
+                record = self.store.get(job_id)
+                if not record.terminal:
+                    return record
+        return None
+
+    def _compose(self, spec: JobSpec, index: PendingIndex) -> JobRecord:
+        now = self.store.clock.now()
+        stamp = utc_timestamp(now)
+        job_id = secrets.token_hex(4)
+        while self.store.exists(job_id):
+            job_id = secrets.token_hex(4)
+        return JobRecord(
+            job_id=job_id,
+            auth_token=self._new_token(),
+            created_at=stamp,
+            updated_at=stamp,
+            agent_session=spec.agent_session,
+            title=spec.title,
+            instructions=spec.instructions,
+            timeouts=spec.timeouts,
+            priority=spec.priority,
+            idempotency_key=spec.idempotency_key,
+            broker=dict(spec.broker),
+            max_attempts=spec.max_attempts,
+            extra={POSITION: index.next_position(now)},
+        )
+
+    def _claim_next(
+        self, grant: LeaseGrant, session: str | None, index: PendingIndex, *, any_session: bool
+    ) -> JobRecord | None:
+        while (job_id := index.next_pending(session, any_session=any_session)) is not None:
+            try:
+                with self.store.locked(job_id) as locked:
+                    if locked.record.status is Status.PENDING:
+                        claimed = fold.claim(locked.record, grant, self.store.clock.now())
+                        locked.replace(claimed, cause=f"picked by {grant.owner}")
+                        return locked.record
+                    # The row was behind the record, which is the truth.
+                    index.put(locked.record)
+            except (NotFoundError, QuarantinedRecordError) as error:
+                self._warn(str(error))
+                index.remove(job_id)
+        return None
+
+    def _moved(self, record: JobRecord, status: Status, now: float, cause: str) -> JobRecord:
+        if status is Status.CANCELLED:
+            return fold.cancel(record, now, cause)
+        if status is Status.ERROR:
+            return fold.fail(record, now, cause)
+        return fold.next_attempt(record, self._new_token(), now, cause)
+
+    def _scan(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
+        below: int | None = None
+        while True:
+            with self._queue() as index:
+                page = index.listing(statuses=sorted(statuses), session=session, below=below)
+            if not page:
+                return
+            below = page[-1][1]
+            for job_id, _ in page:
+                try:
+                    yield self.store.get(job_id)
+                except NotFoundError:
+                    continue  # purged since
+                except JobwireError as error:
+                    self._warn(str(error))
+
+
+def _holder(record: JobRecord, owner: str | None, attempt: int | None) -> str:
+    """Return the owner to act as: the one named, or whoever holds the attempt that was named."""
+    if attempt is not None and attempt != record.attempt:
+        raise StoppedError(
+            f"job {record.job_id} is in attempt {record.attempt}, not {attempt}", hint="stop working on it"
+        )
+    if owner is not None:
+        return owner
+    return record.lease.owner if record.lease else "nobody"
+
+
+def _check_expected(record: JobRecord, expect: Expectation) -> None:
+    wanted = {"status": expect.status, "last_seq": expect.seq, "attempt": expect.attempt}
+    present = {"status": record.status, "last_seq": record.last_seq, "attempt": record.attempt}
+    if any(value is not None and value != present[name] for name, value in wanted.items()):
+        raise ConflictError(
+            f"job {record.job_id} is not as expected: it is {record.status} at seq {record.last_seq}, "
+            f"attempt {record.attempt}, since {record.updated_at}",
+            hint="read the present state, decide again, and repeat with what it says",
+            present={**present, "status": str(record.status), "updated_at": record.updated_at},
+        )
+
+
+def _check_change(change: Change) -> None:
+    """Hold changes to the rules of registration."""
+    limits = Timeouts(change.idle_seconds, change.wall_seconds, change.pending_seconds)
+    check_spec(
+        JobSpec(
+            title=change.title or "",
+            agent_session=change.agent_session,
+            max_attempts=change.max_attempts,
+            timeouts=limits,
+        )
+    )
+
+
+def _changed(record: JobRecord, change: Change, now: float) -> JobRecord:
+    fields = {name: value for name, value in change._asdict().items() if value is not None}
+    limits = {name: fields.pop(name) for name in Timeouts._fields if name in fields}
+    fields["timeouts"] = record.timeouts._replace(**limits)
+    if all(getattr(record, name) == value for name, value in fields.items()):
+        return record
+    return record._replace(**fields, updated_at=utc_timestamp(now))
+
+
+def _no_work(session: str | None, elsewhere: int) -> NoWorkError:
+    where = f" for session {session}" if session is not None else ""
+    hint = "wait for one with --wait SECONDS"
+    if elsewhere:
+        hint = f"{elsewhere} pending job(s) are for named sessions: --agent-session NAME or --any-session"
+    return NoWorkError(f"no pending job{where}", hint=hint, addressed_elsewhere=elsewhere)

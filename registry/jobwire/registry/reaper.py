@@ -1,0 +1,78 @@
+"""Reaping: jobs that reached a limit are moved on, under the queue's lock."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.registry.deadlines import overdue
+from jobwire.registry.pending import PendingIndex, Warn
+from jobwire.registry.store import RecordStore
+
+_PAGE = 100
+_LOCK_SECONDS = 1.0
+_AGAIN_SECONDS = 5.0
+
+
+class Reaped(NamedTuple):
+    """One job that was moved on, from which state, and why."""
+
+    record: JobRecord
+    before: Status
+    cause: str
+
+
+def reap_due(
+    store: RecordStore,
+    index: PendingIndex,
+    *,
+    new_token: Callable[[], str],
+    warn: Warn,
+    limit: int | None = None,
+) -> list[Reaped]:
+    """Move on every job (up to `limit` of them looked at) whose lease or timeout ran out by now.
+
+    The caller holds the queue's lock and refreshed `index`. Its rows are lower bounds: a job that shows
+    a sign of life gets its new one instead.
+    """
+    now = store.clock.now()
+    reaped: list[Reaped] = []
+    looked_at = 0
+    while limit is None or looked_at < limit:
+        page = index.due(now, _PAGE if limit is None else min(_PAGE, limit - looked_at))
+        if not page:
+            break
+        looked_at += len(page)
+        for job_id in page:
+            done = _reap_one(store, index, job_id, now, new_token=new_token, warn=warn)
+            if done is not None:
+                reaped.append(done)
+    return reaped
+
+
+def _reap_one(
+    store: RecordStore,
+    index: PendingIndex,
+    job_id: str,
+    now: float,
+    *,
+    new_token: Callable[[], str],
+    warn: Warn,
+) -> Reaped | None:
+    try:
+        with store.locked(job_id, deadline_seconds=_LOCK_SECONDS) as locked:
+            before = locked.record
+            moved = overdue(before, now, new_token=new_token)
+            if moved is not None:
+                locked.replace(moved[0], cause=moved[1], source="reaper")
+    except NotFoundError:
+        index.remove(job_id)
+        return None
+    except JobwireError as error:
+        # One unreadable or locked job must not keep the others waiting.
+        warn(str(error))
+        index.postpone(job_id, now + _AGAIN_SECONDS)
+        return None
+    index.put(locked.record)
+    return Reaped(locked.record, before.status, moved[1]) if moved is not None else None
