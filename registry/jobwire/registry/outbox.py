@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from jobwire.core.event import EVENT_TYPES
 from jobwire.core.topics import JOB_ID_PATTERN
 from jobwire.registry.files import (
     FILE_MODE,
@@ -217,7 +218,9 @@ def decode_entry(line: bytes) -> Entry | None:
         entry = Entry(body["seq"], body["attempt"], body["event"], body["retain"], body["payload"].encode())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return entry if tuple(map(type, entry)) == _TYPES and entry.seq > 0 else None
+    if tuple(map(type, entry)) != _TYPES or entry.seq < 1 or entry.event not in EVENT_TYPES:
+        return None
+    return entry
 
 
 _TYPES = (int, int, str, bool, bytes)

@@ -60,10 +60,11 @@ def test_any_line_is_an_entry_or_none(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"seq":true,"attempt":1,"event":"x","retain":false,"payload":""}',
-        b'{"seq":0,"attempt":1,"event":"x","retain":false,"payload":""}',
-        b'{"seq":1,"attempt":1,"event":"x","retain":0,"payload":""}',
-        b'{"seq":1,"attempt":1,"event":"x","retain":false,"payload":7}',
+        b'{"seq":true,"attempt":1,"event":"error","retain":false,"payload":""}',
+        b'{"seq":1,"attempt":1,"event":"shout","retain":false,"payload":""}',
+        b'{"seq":0,"attempt":1,"event":"error","retain":false,"payload":""}',
+        b'{"seq":1,"attempt":1,"event":"error","retain":0,"payload":""}',
+        b'{"seq":1,"attempt":1,"event":"error","retain":false,"payload":7}',
         b"[" * 100_000,
     ],
 )

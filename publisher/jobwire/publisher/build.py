@@ -1,0 +1,63 @@
+"""Wiring: which desk, which route. The only place that picks the real adapters."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.settings import DEFAULT_HOME
+from jobwire.publisher.courier import EXPIRY_SECONDS, Route
+from jobwire.publisher.desk import Desk
+from jobwire.publisher.record_desk import RecordDesk
+from jobwire.registry.store import RecordStore
+from jobwire.transport import PahoTransport
+
+ENV_JOB = "JOBWIRE_JOB"
+ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
+ENV_TICKET = "JOBWIRE_TICKET"
+ENV_HOME = "JOBWIRE_HOME"
+
+
+def default_home(environ: Mapping[str, str]) -> str:
+    """Return JOBWIRE_HOME, or `.hermes` in the working directory."""
+    return environ.get(ENV_HOME) or DEFAULT_HOME
+
+
+def open_desk(
+    *, job_id: str | None, ticket: str | None, home: str, attempt: int | None, clock: Clock
+) -> Desk:
+    """Return the desk of a job: by its ticket where one is given, else in the registry at `home`.
+
+    Raises InvalidInputError where neither is named or the ticket is another job's, and as the desks do.
+    """
+    if ticket is not None:
+        from jobwire.publisher.ticket_desk import TicketDesk  # noqa: PLC0415 - only where there is a ticket
+
+        desk = TicketDesk(Path(ticket), clock=clock, attempt=attempt)
+        if job_id is not None and job_id != desk.job_id:
+            raise InvalidInputError(f"the ticket {ticket} is of job {desk.job_id}, not of {job_id}")
+        return desk
+    if job_id is None:
+        raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
+    return RecordDesk(RecordStore(home, clock=clock), job_id, attempt=attempt)
+
+
+def open_route(
+    desk: Desk,
+    *,
+    command_line: Mapping[str, object],
+    environ: Mapping[str, str],
+    clock: Clock,
+    expiry_seconds: int = EXPIRY_SECONDS,
+) -> Route:
+    """Return the way to the broker by the settings of `desk`; raises ConfigError. Does not connect."""
+    settings = desk.settings(command_line, environ)
+
+    def new_transport() -> PahoTransport:
+        # At most 23 characters, which every 3.1.1 broker must take (MQTT-3.1.3-5); unlike any other's,
+        # because a broker disconnects the older of two equal ones.
+        client_id = f"pub-{desk.job_id}-{os.urandom(4).hex()}"
+        return PahoTransport(settings, client_id=client_id, clean_session=True, clock=clock)
+
+    return Route(settings.address, settings.topic_root, new_transport, expiry_seconds)

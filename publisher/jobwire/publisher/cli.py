@@ -1,0 +1,164 @@
+"""The command `publish_event`, also known as `jobwire publish`."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.commands import CommandParser, run_command
+from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
+from jobwire.publisher.courier import Courier
+from jobwire.publisher.desk import Desk
+from jobwire.publisher.inputs import STDIN, read_data, read_detail
+from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options, attempt_of, broker_options
+from jobwire.publisher.publishing import Published, kept, publish
+from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
+from jobwire.registry.outbox import job_outboxes
+
+PROG = "publish_event"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `publish_event` and return its exit code."""
+    parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument(
+        "--home",
+        default=default_home(os.environ),
+        help="registry directory (default: $JOBWIRE_HOME or .hermes)",
+    )
+    add_options(parser)
+    args = parser.parse_args(argv)
+    return run_command(run, args, prog=PROG, as_json=args.json)
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire publish`: the same command under the umbrella."""
+    parser = subparsers.add_parser(
+        "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Publish one event or flush outboxes; raises JobwireError after what is known was printed."""
+    environ = dict(os.environ)
+    clock = SystemClock()
+    if args.event is None:
+        if not args.flush:
+            raise InvalidInputError("nothing to say", hint="give --event, or --flush to send what is waiting")
+        return _flush(args, environ, clock)
+    saying = _saying(args, environ)
+    desk = _desk(args, _job_id(args, environ), environ, clock)
+    courier = _courier(args, desk, environ, clock)
+    try:
+        published = publish(
+            desk,
+            courier,
+            saying,
+            attempts=args.attempts,
+            repeat=args.flush,
+            confirm_seconds=args.confirm,
+        )
+    finally:
+        courier.close()
+    _print(published.to_json())
+    if published.failure is not None:
+        raise published.failure
+    _warn_unconfirmed(published)
+    return int(ExitCode.OK)
+
+
+def _saying(args: argparse.Namespace, environ: Mapping[str, str]) -> Saying:
+    if args.detail == STDIN and args.data_json == STDIN:
+        raise InvalidInputError("--detail and --data-json cannot both read stdin")
+    saying = Saying(args.event, read_detail(args.detail), read_data(args.data, args.data_json))
+    check = redact_secrets if args.redact else refuse_secrets
+    return check(saying, environ)
+
+
+def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    job_id: str | None = args.job or environ.get(ENV_JOB) or None
+    return job_id
+
+
+def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock) -> Desk:
+    # A job named on the command line outranks a ticket that the environment happens to name.
+    ticket = args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
+    return open_desk(
+        job_id=args.job if ticket else job_id,
+        ticket=ticket,
+        home=args.home,
+        attempt=attempt_of(args, environ),
+        clock=clock,
+    )
+
+
+def _courier(args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock) -> Courier:
+    route = open_route(
+        desk, command_line=broker_options(args), environ=environ, clock=clock, expiry_seconds=args.expiry
+    )
+    return Courier(desk, route, clock=clock)
+
+
+def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
+    """Send what is unconfirmed, one line a job; the first failure is raised after all were tried."""
+    failure: JobwireError | None = None
+    for desk in _desks(args, environ, clock):
+        problem = _flush_one(args, desk, environ, clock)
+        failure = failure or problem
+    if failure is not None:
+        raise failure
+    return int(ExitCode.OK)
+
+
+def _desks(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> Iterator[Desk]:
+    job_id = _job_id(args, environ)
+    if job_id or args.ticket or environ.get(ENV_TICKET):
+        yield _desk(args, job_id, environ, clock)
+        return
+    for waiting in job_outboxes(Path(args.home, "outbox")):
+        yield open_desk(job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock)
+
+
+def _flush_one(
+    args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock
+) -> JobwireError | None:
+    try:
+        seq = desk.recover().last_seq
+        last = desk.outbox.last()
+        courier = _courier(args, desk, environ, clock)
+    except JobwireError as error:
+        return error
+    try:
+        delivery = courier.flush(attempts=args.attempts)
+    finally:
+        courier.close()
+    _print(
+        {
+            "job_id": desk.job_id,
+            "seq": seq,
+            "event": last.event if last else None,
+            "delivered": delivery.delivered,
+            "sent": delivery.sent,
+        }
+    )
+    return kept(delivery.failure, desk)
+
+
+def _print(body: Mapping[str, object]) -> None:
+    print(json.dumps(body), flush=True)
+
+
+def _warn_unconfirmed(published: Published) -> None:
+    if published.confirmed is False:
+        print(
+            f"{PROG}: warning: the registry process did not confirm seq {published.seq} in time; it is kept"
+            " and sent again until it does",
+            file=sys.stderr,
+        )

@@ -1,0 +1,265 @@
+"""Brings a job's outbox to the broker: in order, at least once, by one sender at a time.
+
+Flat combining: whoever holds the send lock sends every entry that is due, also of other processes; one
+that waited finds its own already sent, or learns that the broker was away just now.
+
+    take (desk) ── send lock ──► connect ► publish each, QoS 1 ► PUBACK ► sent mark ► trim
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jobwire.core.backoff import retry_delay
+from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError, RefusedError, StoppedError, TransportError, UnreachableError
+from jobwire.core.ports import Message, Transport
+from jobwire.core.topics import Topics
+from jobwire.publisher.desk import Desk
+from jobwire.publisher.speaking import STOP_HINT
+from jobwire.registry.locks import LockTimeoutError
+from jobwire.registry.outbox import Entry, SentMark, Standing, due_entries
+
+CONNACK_SECONDS = 10.0
+PUBACK_SECONDS = 5.0
+# Retained terminal events leave an MQTT 5 broker after a week (SPEC section 1).
+EXPIRY_SECONDS = 7 * 86400
+# A sender that is done goes on for others no longer than this: its own command must end.
+_COURTESY_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_HEARD_AT_ONCE = 64
+
+
+def _random() -> float:
+    import random  # noqa: PLC0415 - only a second try needs it
+
+    return random.random()  # noqa: S311 - spreads load, keeps no secret
+
+
+class Route(NamedTuple):
+    """How to reach the broker: its address for messages to people, the topics, and a way to connect."""
+
+    address: str
+    topic_root: str
+    new_transport: Callable[[], Transport]
+    expiry_seconds: int = EXPIRY_SECONDS
+
+
+class Delivery(NamedTuple):
+    """What became of the entries up to a seq.
+
+    `delivered`: the broker acknowledged them. `confirmed`: the registry process has them on its disk;
+    None where that was not waited for. `failure` is raised by whoever reports this.
+    """
+
+    delivered: bool
+    confirmed: bool | None = None
+    failure: JobwireError | None = None
+    sent: int = 0
+
+
+class Courier:
+    """Sends one job's outbox over one connection, which it keeps until `close`.
+
+    Not thread-safe; processes and other couriers are kept apart by the send lock.
+    """
+
+    def __init__(
+        self, desk: Desk, route: Route, *, clock: Clock, jitter: Callable[[], float] = _random
+    ) -> None:
+        self._desk = desk
+        self._route = route
+        self._clock = clock
+        self._jitter = jitter
+        self._topic = Topics(route.topic_root).events(desk.job_id)
+        self._filters = desk.filters(route.topic_root)
+        self._transport: Transport | None = None
+        self._sent = 0
+        self._acked = 0
+
+    def deliver(self, seq: int, *, attempts: int, repeat: bool = False) -> Delivery:
+        """Send everything due, at least up to `seq`, in up to `attempts` tries.
+
+        Blocks up to 15 s a try plus the delays between them. Never raises a JobwireError: whatever
+        failed is in the answer, and the entries stay in the outbox.
+        """
+        started = self._clock.monotonic()
+        self._sent = 0
+        # Long enough for another process to go through all of its own tries.
+        patience = attempts * (CONNACK_SECONDS + PUBACK_SECONDS + 8.0)
+        try:
+            with self._desk.sending(deadline_seconds=patience):
+                if not self._sent_meanwhile(seq, started, repeat=repeat):
+                    self._try(seq, attempts=attempts, repeat=repeat)
+            self._desk.check_stopped()
+        except LockTimeoutError as error:
+            failure: JobwireError = UnreachableError(error.message, hint=error.hint, **error.facts)
+            return Delivery(delivered=False, failure=failure)
+        except JobwireError as error:
+            return Delivery(self._delivered(seq), failure=error, sent=self._sent)
+        if self._delivered(seq):
+            return Delivery(delivered=True, sent=self._sent)
+        # Nothing is due and yet it was not sent: its key is not the job's any more.
+        failure = StoppedError(f"job {self._desk.job_id} was claimed again meanwhile", hint=STOP_HINT)
+        return Delivery(delivered=False, failure=failure, sent=self._sent)
+
+    def flush(self, *, attempts: int) -> Delivery:
+        """Send again everything that is unconfirmed; without such entries nobody is asked. As `deliver`."""
+        try:
+            due = self._due(self._desk.standing(), SentMark(), repeat=True)
+        except JobwireError as error:
+            return Delivery(delivered=False, failure=error)
+        if not due:
+            return Delivery(delivered=True)
+        return self.deliver(due[-1].seq, attempts=attempts, repeat=True)
+
+    def confirm(self, seq: int, seconds: float) -> bool:
+        """Wait up to `seconds` until the registry process has `seq` on its disk; tell whether it has.
+
+        What it confirmed is trimmed. Raises StoppedError or ConflictError as the registry says.
+        """
+        give_up = self._clock.monotonic() + seconds
+        try:
+            while (self._desk.standing().confirmed_seq or 0) < seq:
+                left = give_up - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                if self._filters:
+                    self._connected()
+                self._listen(min(left, _POLL_SECONDS))
+                self._desk.check_stopped()
+        except TransportError:
+            # The event is delivered and kept; that its confirmation cannot be heard changes neither.
+            self.close()
+            return False
+        self._desk.trim(seq)
+        return True
+
+    def close(self) -> None:
+        """Disconnect; idempotent."""
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            transport.close()
+
+    def _delivered(self, seq: int) -> bool:
+        # The mark tells of other processes; it may be lost, so what was acknowledged here counts too.
+        if max(self._acked, self._desk.outbox.sent_mark().acked_seq) >= seq:
+            return True
+        return (self._desk.standing().confirmed_seq or 0) >= seq
+
+    def _sent_meanwhile(self, seq: int, started: float, *, repeat: bool) -> bool:
+        """Tell whether another process did the work while this one waited for the lock."""
+        mark = self._desk.outbox.sent_mark()
+        now = self._clock.monotonic()
+        # CLOCK_MONOTONIC is one for all processes; a mark from before a reboot may lie in the future.
+        if mark.address == self._route.address and started < mark.failed_at <= now:
+            raise UnreachableError(
+                f"no broker answered at {mark.address}: another process has just tried",
+                hint="check that the broker runs and that address and port are right",
+            )
+        return mark.acked_seq >= seq and not repeat
+
+    def _try(self, seq: int, *, attempts: int, repeat: bool) -> None:
+        for attempt in range(1, attempts + 1):
+            try:
+                self._send(seq, repeat=repeat)
+            except UnreachableError:
+                self.close()
+                if attempt == attempts:
+                    self._note_failure()
+                    raise
+                self._clock.sleep(retry_delay(attempt, self._jitter()))
+            except BaseException:
+                self.close()
+                raise
+            else:
+                return
+
+    def _send(self, seq: int, *, repeat: bool) -> None:
+        """Connect where needed and send in rounds, until nothing new has come."""
+        transport = self._connected()
+        done_by: float | None = None
+        while True:
+            standing = self._desk.standing()
+            mark = self._desk.outbox.sent_mark()
+            due = self._due(standing, mark, repeat=repeat)
+            if not due:
+                break
+            self._publish(transport, due, mark)
+            repeat = False
+            now = self._clock.monotonic()
+            done_by = done_by if done_by is not None else now + _COURTESY_SECONDS
+            if due[-1].seq >= seq and now >= done_by:
+                break
+        self._trim()
+
+    def _due(self, standing: Standing, mark: SentMark, *, repeat: bool) -> list[Entry]:
+        after = standing.confirmed_seq or 0
+        entries = self._desk.outbox.entries(after=after)
+        return due_entries(entries, mark, standing, now=self._clock.now(), repeat=repeat)
+
+    def _publish(self, transport: Transport, due: list[Entry], mark: SentMark) -> None:
+        """Send `due` one after the other; the mark tells how far it came, also after a failure."""
+        repeats = mark.repeats + 1 if due[0].seq <= mark.acked_seq else 0
+        acked = mark.acked_seq
+        try:
+            for entry in due:
+                self._desk.check_stopped()
+                transport.publish(
+                    self._topic,
+                    entry.payload,
+                    retain=entry.retain,
+                    deadline_seconds=PUBACK_SECONDS,
+                    expiry_seconds=self._route.expiry_seconds if entry.retain else None,
+                )
+                acked = self._acked = max(acked, entry.seq)
+                self._sent += 1
+                self._listen(0.0)
+        finally:
+            self._desk.outbox.mark_sent(SentMark(acked, self._clock.now(), repeats))
+
+    def _trim(self) -> None:
+        standing = self._desk.standing()
+        acked = self._desk.outbox.sent_mark().acked_seq
+        through = acked if standing.confirmed_seq is None else standing.confirmed_seq
+        if through > 0 and self._desk.outbox.length() > 0:
+            self._desk.trim(through)
+
+    def _connected(self) -> Transport:
+        if self._transport is None:
+            transport = self._route.new_transport()
+            transport.subscribe(self._filters)
+            try:
+                self._connect(transport)
+            except BaseException:
+                transport.close()
+                raise
+            self._transport = transport
+        self._listen(0.0)
+        return self._transport
+
+    def _connect(self, transport: Transport) -> None:
+        try:
+            transport.connect(CONNACK_SECONDS)
+        except RefusedError as error:
+            # A role account may not read states: then PUBACK is all there is. The transport has
+            # forgotten the filter.
+            if not error.facts.get("filters"):
+                raise
+            transport.connect(CONNACK_SECONDS)
+
+    def _listen(self, seconds: float) -> None:
+        """Let the desk hear what the registry says; without its topics, let `seconds` pass."""
+        if not self._filters or self._transport is None:
+            if seconds:
+                self._clock.sleep(seconds)
+            return
+        for item in self._transport.receive_many(_HEARD_AT_ONCE, seconds):
+            if isinstance(item, Message):
+                self._desk.hear(item)
+                self._transport.acknowledge(item)
+
+    def _note_failure(self) -> None:
+        mark = self._desk.outbox.sent_mark()
+        self._desk.outbox.mark_sent(
+            mark._replace(failed_at=self._clock.monotonic(), address=self._route.address)
+        )

@@ -1,0 +1,69 @@
+"""The port between a job's memory and its sender: who numbers, signs and keeps the events of one job.
+
+Two desks exist: `RecordDesk`, where the registry's directory is on this disk, and `TicketDesk`,
+where all there is of the job is a ticket file.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from jobwire.core.ports import Message
+from jobwire.core.settings import BrokerSettings
+from jobwire.publisher.saying import Saying
+from jobwire.registry.outbox import Entry, Outbox, Standing
+
+
+class Desk(Protocol):
+    """One job as its worker sees it. Methods may be called from any thread and any process."""
+
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """Return where the job's events wait."""
+        ...
+
+    def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
+        """Return the broker settings for this job; raises ConfigError."""
+        ...
+
+    def take(self, saying: Saying) -> Entry:
+        """Give one event its number and signature and keep it durably: from then on it is the job's.
+
+        Raises StoppedError (cancelled, or another attempt holds the job), ConflictError (finished),
+        TransitionError (does not fit here), NotFoundError, InvalidInputError, StorageError: then
+        nothing was kept.
+        """
+        ...
+
+    def recover(self) -> Standing:
+        """Finish what a crash left half-done; raises StoppedError where the job is another attempt's."""
+        ...
+
+    def standing(self) -> Standing:
+        """Return how far the job is, read afresh."""
+        ...
+
+    def trim(self, through_seq: int) -> None:
+        """Drop the outbox's entries up to `through_seq`, under the job's lock."""
+        ...
+
+    def sending(self, *, deadline_seconds: float) -> AbstractContextManager[None]:
+        """Hold the job's send lock for the block; raises LockTimeoutError."""
+        ...
+
+    def filters(self, topic_root: str) -> list[str]:
+        """Return the topics from which the registry's word is heard; none where the record tells it."""
+        ...
+
+    def hear(self, message: Message) -> None:
+        """Take in a message of those topics; what is not the registry's word is ignored."""
+        ...
+
+    def check_stopped(self) -> None:
+        """Raise StoppedError or ConflictError if the registry's word, heard so far, ends this worker."""
+        ...

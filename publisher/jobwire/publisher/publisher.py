@@ -1,0 +1,178 @@
+"""For workers written in Python: one object that speaks for a job and keeps its connection."""
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
+from jobwire.core.event import TERMINAL_EVENTS, EventType
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
+from jobwire.publisher.courier import Courier
+from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, publish
+from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
+
+_log = logging.getLogger("jobwire.publisher")
+# After a failed delivery events only go into the outbox for this long: a worker must not wait for an
+# absent broker at each of its steps.
+_RETRY_AFTER_SECONDS = 5.0
+
+
+class Publisher:
+    """Says what happens to one job; thread-safe.
+
+        with Publisher(job_id) as job:
+            job.started()
+            job.progress("12 of 30 files", percent=40)
+            job.completed(files=30)
+
+    Every method keeps its event durably before it sends it, and blocks for at most `attempts` tries
+    (about 15 s each where a broker accepts connections but does not answer). Where the broker is away
+    the answer says `delivered=False` and the next event, or the end of the `with` block, sends it.
+
+    Raises StoppedError when the job was cancelled or claimed again: stop working. Also ConflictError
+    (finished), TransitionError, InvalidInputError (a secret or a path in `detail`, unless `redact`),
+    RefusedError (the event is kept), StorageError (it is not).
+
+    An exception that leaves the block before a terminal event was said becomes an `error` event with
+    its class name. Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT,
+    JOBWIRE_TICKET, JOBWIRE_HOME). `broker` holds settings as command line options do.
+    """
+
+    def __init__(
+        self,
+        job_id: str | None = None,
+        *,
+        home: Path | str | None = None,
+        ticket: Path | str | None = None,
+        attempt: int | None = None,
+        broker: Mapping[str, object] | None = None,
+        redact: bool = False,
+        attempts: int = DEFAULT_ATTEMPTS,
+        confirm_seconds: float | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        self._clock = clock or SystemClock()
+        if ticket is None and job_id is None:
+            ticket = self._environ.get(ENV_TICKET) or None
+        self._desk = open_desk(
+            job_id=job_id or (None if ticket else self._environ.get(ENV_JOB)),
+            ticket=None if ticket is None else str(ticket),
+            home=str(home or default_home(self._environ)),
+            attempt=attempt,
+            clock=self._clock,
+        )
+        self._broker = dict(broker or {})
+        self._check = redact_secrets if redact else refuse_secrets
+        self._attempts = attempts
+        self._confirm_seconds = confirm_seconds
+        self._guard = threading.Lock()
+        self._courier: Courier | None = None
+        self._quiet_until = 0.0
+        self._ended = False
+
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        return self._desk.job_id
+
+    def started(self, detail: str = "", **data: object) -> Published:
+        """Say that work on this attempt begins; the first event of an attempt."""
+        return self.say(EventType.STARTED, detail, data)
+
+    def progress(self, detail: str = "", **data: object) -> Published:
+        """Say how far the work is."""
+        return self.say(EventType.PROGRESS, detail, data)
+
+    def permission_required(self, detail: str = "", **data: object) -> Published:
+        """Say that somebody must decide before the work goes on; the next event takes it back."""
+        return self.say(EventType.PERMISSION_REQUIRED, detail, data)
+
+    def completed(self, detail: str = "", **data: object) -> Published:
+        """Say that the work is done. Terminal."""
+        return self.say(EventType.COMPLETED, detail, data)
+
+    def error(self, detail: str = "", **data: object) -> Published:
+        """Say that the work failed. Terminal."""
+        return self.say(EventType.ERROR, detail, data)
+
+    def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
+        """Publish any event; what the named methods do, with data whose keys need not be names."""
+        saying = self._check(Saying(str(event), detail, data or {}), self._environ)
+        with self._guard:
+            published = self._publish(saying)
+            if published.failure is not None:
+                self._reported(published.failure)
+            elif published.delivered:
+                self._quiet_until = 0.0
+            return published
+
+    def flush(self) -> bool:
+        """Send what is waiting, now; tell whether all of it was delivered. Raises as the events do."""
+        with self._guard:
+            delivery = self._connected().flush(attempts=self._attempts)
+            if delivery.failure is not None:
+                self._reported(delivery.failure)
+            return delivery.delivered
+
+    def close(self) -> None:
+        """Disconnect; what is not delivered stays in the outbox. Idempotent."""
+        with self._guard:
+            if self._courier is not None:
+                self._courier.close()
+                self._courier = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is not None and not self._ended and not issubclass(kind, (StoppedError, GeneratorExit)):
+                self.error(f"ended by {kind.__name__}")
+            elif self._quiet_until:
+                self.flush()
+        except JobwireError as failure:
+            if kind is None:
+                raise
+            # The caller's own exception is the news.
+            _log.warning("%s", failure)
+        finally:
+            self.close()
+
+    def _publish(self, saying: Saying) -> Published:
+        terminal = saying.event in TERMINAL_EVENTS
+        if self._clock.monotonic() < self._quiet_until and not terminal:
+            entry = self._desk.take(saying)
+            return Published(self._desk.job_id, entry.seq, entry.event, delivered=False)
+        published = publish(
+            self._desk,
+            self._connected(),
+            saying,
+            attempts=self._attempts,
+            confirm_seconds=self._confirm_seconds,
+        )
+        self._ended = self._ended or terminal
+        return published
+
+    def _reported(self, failure: JobwireError) -> None:
+        """Raise what the worker must know; an absent broker is its own business."""
+        if not isinstance(failure, UnreachableError):
+            raise failure
+        self._quiet_until = self._clock.monotonic() + _RETRY_AFTER_SECONDS
+        _log.warning("%s", failure)
+
+    def _connected(self) -> Courier:
+        if self._courier is None:
+            route = open_route(
+                self._desk, command_line=self._broker, environ=self._environ, clock=self._clock
+            )
+            self._courier = Courier(self._desk, route, clock=self._clock)
+        return self._courier

@@ -1,0 +1,84 @@
+"""Publishing one event: keep it, send it, wait for the registry's word where that is due."""
+
+from typing import NamedTuple
+
+from jobwire.core.errors import JobwireError, RefusedError, TransportError
+from jobwire.publisher.courier import Courier
+from jobwire.publisher.desk import Desk
+from jobwire.publisher.saying import Saying
+
+DEFAULT_ATTEMPTS = 3
+# How long a terminal event waits for the registry process, where there is one.
+CONFIRM_SECONDS = 10.0
+
+
+class Published(NamedTuple):
+    """One event that is the job's now, and how far it came.
+
+    `confirmed` is None where no confirmation was waited for. `failure` says why it was not delivered,
+    or why the worker must stop although it was.
+    """
+
+    job_id: str
+    seq: int
+    event: str
+    delivered: bool
+    confirmed: bool | None = None
+    failure: JobwireError | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the object that `publish_event` prints."""
+        body: dict[str, object] = {
+            "job_id": self.job_id,
+            "seq": self.seq,
+            "event": self.event,
+            "delivered": self.delivered,
+        }
+        return body if self.confirmed is None else {**body, "confirmed": self.confirmed}
+
+
+def publish(
+    desk: Desk,
+    courier: Courier,
+    saying: Saying,
+    *,
+    attempts: int = DEFAULT_ATTEMPTS,
+    repeat: bool = False,
+    confirm_seconds: float | None = None,
+) -> Published:
+    """Keep `saying` as the job's next event and send what is due.
+
+    `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
+    terminal event where there is such a process, else not at all. Raises what `Desk.take` raises: then
+    nothing was kept. What fails later is in the answer.
+    """
+    entry = desk.take(saying)
+    delivery = courier.deliver(entry.seq, attempts=attempts, repeat=repeat)
+    confirmed: bool | None = None
+    failure = delivery.failure
+    if delivery.delivered and failure is None:
+        try:
+            confirmed = _confirm(desk, courier, entry.seq, confirm_seconds, terminal=entry.retain)
+        except JobwireError as error:
+            failure = error
+    return Published(desk.job_id, entry.seq, entry.event, delivery.delivered, confirmed, kept(failure, desk))
+
+
+def _confirm(desk: Desk, courier: Courier, seq: int, seconds: float | None, *, terminal: bool) -> bool | None:
+    if seconds is None:
+        if not terminal or desk.standing().confirmed_seq is None:
+            return None
+        seconds = CONFIRM_SECONDS
+    return courier.confirm(seq, seconds) if seconds > 0 else None
+
+
+def kept(failure: JobwireError | None, desk: Desk) -> JobwireError | None:
+    """Return `failure` with what happens next to the events that are still in the outbox."""
+    if isinstance(failure, TransportError):
+        # A refusal has its own remedy, which comes first.
+        first = f"{failure.hint}; " if failure.hint and isinstance(failure, RefusedError) else ""
+        failure.hint = (
+            f"{first}the event is kept in {desk.outbox.path}: the job's next publish_event sends it first,"
+            " `publish_event --flush` sends it now"
+        )
+    return failure

@@ -1,0 +1,132 @@
+"""The desk of a job whose record is on this disk: no process of the registry is needed."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jobwire.core.errors import InvalidInputError, StorageError, TransitionError
+from jobwire.core.event import Event
+from jobwire.core.ports import Message
+from jobwire.core.settings import BrokerSettings
+from jobwire.publisher.saying import Saying
+from jobwire.publisher.speaking import check_attempt, check_open, event_in, speak
+from jobwire.registry import locks
+from jobwire.registry.outbox import Entry, Outbox, Standing, send_lock_name
+from jobwire.registry.store import LockedRecord, RecordStore
+from jobwire.transport import load_settings
+
+ROLE = "claude-worker"
+SOURCE = "publisher"
+# Written by `jobwire registry serve` while it looks after this home.
+SERVE_FILE = "serve.json"
+
+
+class RecordDesk:
+    """See `Desk`. `attempt` pins the attempt that this worker was started for; None speaks for any.
+
+    Order of locks: send lock before record lock.
+    """
+
+    def __init__(self, store: RecordStore, job_id: str, *, attempt: int | None) -> None:
+        self.job_id = job_id
+        self._store = store
+        self._serve_file = Path(store.home, SERVE_FILE)
+        self._attempt = attempt
+        self.outbox = Outbox(store.outbox_path(job_id), files=store.files)
+
+    def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
+        """See `Desk.settings`."""
+        return load_settings(
+            home=Path(self._store.home),
+            role=ROLE,
+            command_line=command_line,
+            record=self._store.get(self.job_id).broker,
+            environ=environ,
+        )
+
+    def take(self, saying: Saying) -> Entry:
+        """See `Desk.take`: outbox, then history and record, each flushed, under the record's lock."""
+        with self._store.locked(self.job_id) as locked:
+            self._finish_half_done(locked)
+            record = locked.record
+            check_attempt(record, self._attempt)
+            check_open(record)
+            event, entry = speak(record, saying, seq=record.last_seq + 1, now=self._store.clock.now())
+            before = self.outbox.length()
+            self.outbox.append(entry)
+            self._apply(locked, event, entry, before)
+            return entry
+
+    def recover(self) -> Standing:
+        """See `Desk.recover`."""
+        with self._store.locked(self.job_id) as locked:
+            self._finish_half_done(locked)
+            check_attempt(locked.record, self._attempt)
+        return self.standing()
+
+    def standing(self) -> Standing:
+        """See `Desk.standing`."""
+        record = self._store.get(self.job_id)
+        confirmed = record.confirmed_seq if self._serve_file.exists() else None
+        return Standing(record.attempt, record.last_seq, confirmed)
+
+    def trim(self, through_seq: int) -> None:
+        """See `Desk.trim`."""
+        with self._store.locked(self.job_id):
+            self.outbox.trim(through_seq)
+
+    @contextlib.contextmanager
+    def sending(self, *, deadline_seconds: float) -> Iterator[None]:
+        """See `Desk.sending`."""
+        with locks.held(
+            self._store.lock_path(send_lock_name(self.job_id)),
+            clock=self._store.clock,
+            deadline_seconds=deadline_seconds,
+            what=f"the sending of job {self.job_id}",
+        ):
+            yield
+
+    def filters(self, topic_root: str) -> list[str]:  # noqa: ARG002 - the record tells it
+        """See `Desk.filters`."""
+        return []
+
+    def hear(self, message: Message) -> None:
+        """See `Desk.hear`."""
+
+    def check_stopped(self) -> None:
+        """See `Desk.check_stopped`: `take` has looked, under the lock."""
+
+    def _apply(self, locked: LockedRecord, event: Event, entry: Entry, before: int) -> None:
+        """Bring the record up to the outbox; where the disk refuses, take the entry back."""
+        try:
+            locked.apply(event, entry.payload, source=SOURCE)
+        except StorageError:
+            # Only status.json may have failed, which repeats the record: then the event is in.
+            if self._store.get(self.job_id).last_seq >= entry.seq:
+                return
+            self.outbox.cut(before)
+            raise
+
+    def _finish_half_done(self, locked: LockedRecord) -> None:
+        """Apply what a crash left in the outbox but not in the record; drop what does not fit any more.
+
+        Nothing of it was sent: sending stops at the record's last seq.
+        """
+        last = self.outbox.last()
+        if last is None or last.seq <= locked.record.last_seq:
+            return
+        for entry in self.outbox.entries(after=locked.record.last_seq):
+            if not self._applied(locked, entry):
+                kept = [item for item in self.outbox.entries() if item.seq <= locked.record.last_seq]
+                self.outbox.rewrite(kept)
+                return
+
+    def _applied(self, locked: LockedRecord, entry: Entry) -> bool:
+        # The job may have been cancelled or claimed again since; its numbers go to the next attempt.
+        if entry.attempt != locked.record.attempt:
+            return False
+        try:
+            locked.apply(event_in(entry), entry.payload, source=SOURCE)
+        except (TransitionError, InvalidInputError):
+            return False
+        return True

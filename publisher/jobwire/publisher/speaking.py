@@ -1,0 +1,68 @@
+"""The rules of speaking: who may, and in which form the words are kept."""
+
+import json
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
+from jobwire.core.event import Event, compose, encode_signed
+from jobwire.core.fold import apply_event
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.core.signature import SIGNATURE_FIELD
+from jobwire.publisher.saying import Saying
+from jobwire.registry.outbox import Entry
+
+STOP_HINT = "stop working on it; nothing it says is accepted any more"
+
+
+def check_attempt(record: JobRecord, attempt: int | None) -> None:
+    """Raise StoppedError where the job is held by another attempt than `attempt` (None: whichever)."""
+    if attempt is not None and attempt != record.attempt:
+        raise StoppedError(
+            f"job {record.job_id} was claimed again: this is attempt {attempt}, now it is {record.attempt}",
+            hint=STOP_HINT,
+            job_id=record.job_id,
+            attempt=record.attempt,
+        )
+
+
+def check_open(record: JobRecord) -> None:
+    """Raise StoppedError where the job is cancelled, ConflictError where it ended otherwise."""
+    if record.status is Status.CANCELLED:
+        raise StoppedError(f"job {record.job_id} is cancelled", hint=STOP_HINT, job_id=record.job_id)
+    if record.terminal:
+        raise ConflictError(
+            f"job {record.job_id} is already {record.status}",
+            hint="a job ends once; register a new one for further work",
+            job_id=record.job_id,
+            status=str(record.status),
+        )
+
+
+def speak(record: JobRecord, saying: Saying, *, seq: int, now: float) -> tuple[Event, Entry]:
+    """Return the signed event that follows `record`; `now` is epoch seconds. Pure.
+
+    Raises TransitionError where it does not fit the record, InvalidInputError where it is no event.
+    """
+    event = compose(
+        seq=seq,
+        job_id=record.job_id,
+        event=saying.event,
+        timestamp=utc_timestamp(now),
+        detail=saying.detail,
+        data=saying.data,
+    )
+    payload = encode_signed(event, record.auth_token)
+    apply_event(record, event, now)
+    return event, Entry(seq, record.attempt, event.event, event.terminal, payload)
+
+
+def event_in(entry: Entry) -> Event:
+    """Return the event that an outbox entry carries; raises InvalidInputError for a damaged one."""
+    try:
+        body = json.loads(entry.payload)
+        data = {key: value for key, value in body["data"].items() if key != SIGNATURE_FIELD}
+        event = Event(entry.seq, body["job_id"], entry.event, body["timestamp"], body["detail"], data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"outbox entry {entry.seq} is damaged", seq=entry.seq) from error
+    return event

@@ -1,0 +1,173 @@
+"""The desk of a job on another host: a ticket file, and the outbox and locks beside it."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jobwire.core.clock import Clock, utc_timestamp
+from jobwire.core.errors import ConflictError, StoppedError
+from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
+from jobwire.core.ports import Message
+from jobwire.core.record import JobRecord
+from jobwire.core.settings import BrokerSettings
+from jobwire.core.snapshot import Snapshot, decode_snapshot
+from jobwire.core.topics import Topics
+from jobwire.publisher.saying import Saying
+from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
+from jobwire.publisher.ticket_files import broker_layer, read_ticket
+from jobwire.registry import locks
+from jobwire.registry.files import FileSystem, SystemFiles
+from jobwire.registry.outbox import Entry, Outbox, Standing
+from jobwire.transport import load_settings
+
+ROLE = "claude-worker"
+_log = logging.getLogger("jobwire.publisher")
+
+
+class TicketDesk:
+    """See `Desk`. The registry's word comes from the signed, retained `state` topic.
+
+    Without a record, seq and state of the job are the last entry of the outbox beside the ticket: one
+    ticket file is one worker's; a copy of it in use elsewhere would take the same numbers.
+    """
+
+    def __init__(
+        self, path: Path, *, clock: Clock, files: FileSystem | None = None, attempt: int | None = None
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._files = files or SystemFiles()
+        self._ticket = read_ticket(path)
+        self._snapshot: Snapshot | None = None
+        self.outbox = Outbox(f"{path}.outbox", files=self._files, keep_last=True)
+        self.job_id = self._ticket.job_id
+        if attempt is not None:
+            check_attempt(self._record(None), attempt)
+
+    def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
+        """See `Desk.settings`: a jobwire.toml beside the ticket fills in what the ticket leaves open."""
+        return load_settings(
+            home=self._path.parent,
+            role=ROLE,
+            command_line=command_line,
+            record=broker_layer(self._ticket, self._path, self._files),
+            environ=environ,
+        )
+
+    def take(self, saying: Saying) -> Entry:
+        """See `Desk.take`."""
+        self.check_stopped()
+        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+            record = self._record(self._own_last())
+            check_open(record)
+            _, entry = speak(record, saying, seq=record.last_seq + 1, now=self._clock.now())
+            self.outbox.append(entry)
+            return entry
+
+    def recover(self) -> Standing:
+        """See `Desk.recover`: there is no second place to bring up."""
+        return self.standing()
+
+    def standing(self) -> Standing:
+        """See `Desk.standing`: confirmed is what the registry's state says.
+
+        A certificate may read the job's state, so without a state nothing is confirmed; a role account
+        may not, so there PUBACK is all there is until a state was heard.
+        """
+        confirmed = 0 if {"certfile", "certfile_pem"} & set(self._ticket.broker) else None
+        if self._snapshot is not None:
+            confirmed = self._snapshot.last_seq
+        return Standing(self._ticket.attempt, self.outbox.last_seq, confirmed)
+
+    def trim(self, through_seq: int) -> None:
+        """See `Desk.trim`."""
+        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+            self.outbox.trim(through_seq)
+
+    def sending(self, *, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
+        """See `Desk.sending`."""
+        return self._lock("send.lock", deadline_seconds)
+
+    def filters(self, topic_root: str) -> list[str]:
+        """See `Desk.filters`."""
+        return [Topics(topic_root).state(self.job_id)]
+
+    def hear(self, message: Message) -> None:
+        """See `Desk.hear`: what is not signed for this ticket's holder is ignored."""
+        heard = decode_snapshot(message.payload, job_id=self.job_id, token=self._ticket.auth_token)
+        if heard is None:
+            return
+        # A retained state that was kept back by somebody must not undo what is known.
+        if self._snapshot is None or _place(heard) >= _place(self._snapshot):
+            self._snapshot = heard
+
+    def check_stopped(self) -> None:
+        """See `Desk.check_stopped`."""
+        heard = self._snapshot
+        if heard is None:
+            return
+        if heard.superseded or heard.attempt > self._ticket.attempt:
+            raise StoppedError(
+                f"job {self.job_id} was claimed again: this is attempt {self._ticket.attempt},"
+                f" now it is {heard.attempt}",
+                hint=STOP_HINT,
+                job_id=self.job_id,
+                attempt=heard.attempt,
+            )
+        if heard.status is Status.CANCELLED:
+            raise StoppedError(f"job {self.job_id} is cancelled", hint=STOP_HINT, job_id=self.job_id)
+        if heard.status in TERMINAL_STATUSES and self.outbox.last_seq > heard.last_seq:
+            raise ConflictError(
+                f"job {self.job_id} is already {heard.status}",
+                hint="a job ends once; register a new one for further work",
+                job_id=self.job_id,
+                status=str(heard.status),
+            )
+
+    def _own_last(self) -> Entry | None:
+        """Return the newest entry of this ticket; an earlier ticket's outbox is emptied."""
+        last = self.outbox.last()
+        if last is None:
+            return None
+        if event_in(last).job_id == self.job_id:
+            if last.attempt == self._ticket.attempt:
+                return last
+            if last.attempt > self._ticket.attempt:
+                # An old ticket was put back in the place of a newer one.
+                check_attempt(self._record(None)._replace(attempt=last.attempt), self._ticket.attempt)
+        unsent = [entry.seq for entry in self.outbox.entries(after=self.outbox.sent_mark().acked_seq)]
+        if unsent:
+            _log.warning(
+                "%s held %d unsent events of another ticket: they are dropped", self.outbox.path, len(unsent)
+            )
+        self.outbox.remove()
+        return None
+
+    def _record(self, last: Entry | None) -> JobRecord:
+        """Return what is known of the job in the form that the lifecycle's rules take."""
+        stamp = utc_timestamp(self._clock.now())
+        return JobRecord(
+            job_id=self.job_id,
+            auth_token=self._ticket.auth_token,
+            created_at=stamp,
+            updated_at=stamp,
+            status=EVENT_TRANSITIONS[Status.RUNNING, last.event] if last else Status.RUNNING,
+            attempt=self._ticket.attempt,
+            attempt_seq=self._ticket.attempt_seq,
+            last_seq=max(self._ticket.last_seq, last.seq if last else 0),
+        )
+
+    @contextlib.contextmanager
+    def _lock(self, suffix: str, deadline_seconds: float) -> Iterator[None]:
+        with locks.held(
+            f"{self._path}.{suffix}",
+            clock=self._clock,
+            deadline_seconds=deadline_seconds,
+            what=f"the ticket {self._path}",
+        ):
+            yield
+
+
+def _place(snapshot: Snapshot) -> tuple[int, int, str]:
+    return snapshot.attempt, snapshot.last_seq, snapshot.updated_at
