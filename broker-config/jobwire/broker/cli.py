@@ -292,6 +292,14 @@ def _add_small(commands: "_Commands") -> None:
     )
     reload.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
     reload.set_defaults(run=run_reload)
+    table = _leaf(
+        commands,
+        "access-table",
+        "show who may do what",
+        "jobwire broker access-table --markdown > docs/security.md",
+    )
+    table.add_argument("--markdown", action="store_true", help="print the page docs/security.md")
+    table.set_defaults(run=run_access_table)
 
 
 def run_reload(args: argparse.Namespace) -> int:
@@ -299,6 +307,22 @@ def run_reload(args: argparse.Namespace) -> int:
     files = Files.of_deployment(Path(args.dir)) if args.dir else Files.of_home(BrokerPaths(Path(args.home)))
     pid = send_reload(files.pid)
     print(json.dumps({"reloaded": pid}) if args.json else f"broker {pid} reads its files again")
+    return ExitCode.OK
+
+
+def run_access_table(args: argparse.Namespace) -> int:
+    """Print the table of identities and actions."""
+    from jobwire.broker.access_table import as_markdown, as_rows  # noqa: PLC0415 - not for others
+
+    if args.json:
+        print(json.dumps(as_rows(), indent=2))
+    elif args.markdown:
+        print(as_markdown(), end="")
+    else:
+        for row in as_rows():
+            name, *cells = row.items()
+            allowed = ", ".join(action for action, said in cells if said == "allowed")
+            print(f"{name[1]}: {allowed or 'nothing'}")
     return ExitCode.OK
 
 

@@ -84,11 +84,18 @@ def prepare_home(
 
 
 def write_access_list(path: Path, topic_root: str) -> None:
-    """Write the role accounts' acl unless the operator has made the file their own."""
+    """Write the acl of roles and jobs where there is none, or an untouched one for another topic root.
+
+    A file that somebody changed is theirs: it is never rewritten.
+    """
     text = render_template("acl", {"TOPIC_ROOT": topic_root})
     if path.exists():
         present = read_text(path, "access list")
-        if present == text or not any(line.startswith(_GENERATED) for line in present.splitlines()):
+        root = next(
+            (line.removeprefix(_GENERATED) for line in present.splitlines() if line.startswith(_GENERATED)),
+            None,
+        )
+        if root in {None, topic_root} or present != render_template("acl", {"TOPIC_ROOT": root or ""}):
             return
     write_private(path, text)
 

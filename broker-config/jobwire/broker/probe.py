@@ -130,7 +130,10 @@ class RawClient:
         will: Will | None = None,
         level: int = LEVEL_3_1_1,
     ) -> Self:
-        """Send CONNECT; raises ConnectRefusedError with the code, ConnectionClosedError without an answer."""
+        """Send CONNECT; raises ConnectRefusedError with the code, ConnectionClosedError without an answer.
+
+        The socket is closed when it raises.
+        """
         self.level = level
         flags = 0x02 if clean else 0
         body = text(client_id)
@@ -145,13 +148,20 @@ class RawClient:
             body += text(password)
         head = text("MQTT") + bytes([level, flags]) + keep_alive.to_bytes(2, "big")
         self.send(CONNECT, 0, head + self._properties + body)
+        try:
+            self.session_present = self._connack()
+        except BaseException:
+            self.drop()
+            raise
+        return self
+
+    def _connack(self) -> bool:
         answer = self.read()
         if answer.kind != CONNACK:
             raise ConnectionClosedError(f"packet type {answer.kind} instead of CONNACK")
         if answer.body[1]:
             raise ConnectRefusedError(answer.body[1])
-        self.session_present = bool(answer.body[0] & 1)
-        return self
+        return bool(answer.body[0] & 1)
 
     def send(self, kind: int, flags: int = 0, body: bytes = b"") -> None:
         """Send one packet; raises ConnectionClosedError."""

@@ -1,0 +1,135 @@
+"""Who may do what: the one table behind the tests of both brokers and docs/security.md.
+
+A cell says what happens in the end: a refused publish reaches nobody, a refused subscription brings
+nothing. How a broker says no (CONNACK, SUBACK 0x80, silence) differs and is not part of the promise.
+"""
+
+import enum
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Action(enum.Enum):
+    """What is tried; job A is the identity's own job, job B another's."""
+
+    CONNECT = "connect"
+    PUBLISH_OWN = "publish own"
+    PUBLISH_OTHERS = "publish other's"
+    PUBLISH_STATE = "publish state"
+    PUBLISH_RETAINED = "publish retained"
+    WILL_TO_OTHERS = "Will to other's"
+    SUBSCRIBE_OWN = "subscribe own"
+    SUBSCRIBE_EVENTS = "subscribe events"
+    SUBSCRIBE_ALL = "subscribe `#`"
+    SUBSCRIBE_SYS = "subscribe `$SYS/#`"
+    RECEIVE_RETAINED = "receive retained"
+
+
+MEANING = {
+    Action.CONNECT: "CONNACK 0",
+    Action.PUBLISH_OWN: "an event to `<root>/A/events` reaches a subscriber",
+    Action.PUBLISH_OTHERS: "an event to `<root>/B/events` reaches a subscriber",
+    Action.PUBLISH_STATE: "a message to `<root>/A/state` reaches a subscriber",
+    Action.PUBLISH_RETAINED: "an event to `<root>/A/events` with the retain flag is kept for later",
+    Action.WILL_TO_OTHERS: "a Will to `<root>/B/events` reaches a subscriber after the client vanished",
+    Action.SUBSCRIBE_OWN: "a message to `<root>/A/state` arrives",
+    Action.SUBSCRIBE_EVENTS: "with the filter `<root>/+/events` an event of job B arrives",
+    Action.SUBSCRIBE_ALL: "with the filter `#` a message outside of the topic root arrives",
+    Action.SUBSCRIBE_SYS: "the broker's own figures arrive",
+    Action.RECEIVE_RETAINED: "the retained state of job A arrives on subscription",
+}
+
+_READ = frozenset({Action.SUBSCRIBE_OWN, Action.SUBSCRIBE_EVENTS, Action.RECEIVE_RETAINED})
+_WRITE_EVENTS = frozenset(
+    {Action.PUBLISH_OWN, Action.PUBLISH_OTHERS, Action.PUBLISH_RETAINED, Action.WILL_TO_OTHERS}
+)
+_OWN_JOB = frozenset(
+    {Action.PUBLISH_OWN, Action.PUBLISH_RETAINED, Action.SUBSCRIBE_OWN, Action.RECEIVE_RETAINED}
+)
+_CONNECT = frozenset({Action.CONNECT})
+_NOTHING: frozenset[Action] = frozenset()
+
+
+class Identity(enum.Enum):
+    """Who tries it."""
+
+    ANONYMOUS = "anonymous"
+    WRONG_PASSWORD = "wrong password"  # noqa: S105 - a row's name
+    HERMES = "hermes"
+    CLAUDE_WORKER = "claude-worker"
+    REGISTRY = "registry"
+    METRICS = "metrics"
+    DASHBOARD = "dashboard"
+    JOB_A = "job A's certificate"
+    JOB_A_AS_B = "job A's certificate, job B's client id"
+    EXPIRED = "expired certificate"
+    REVOKED = "revoked certificate"
+    FOREIGN_CA = "certificate of a foreign CA"
+    SELF_SIGNED = "self-signed certificate"
+
+
+ALLOWED: dict[Identity, frozenset[Action]] = {
+    Identity.ANONYMOUS: _NOTHING,
+    Identity.WRONG_PASSWORD: _NOTHING,
+    Identity.HERMES: _CONNECT | _READ,
+    Identity.CLAUDE_WORKER: _CONNECT | _WRITE_EVENTS,
+    Identity.REGISTRY: _CONNECT | _READ | _WRITE_EVENTS | {Action.PUBLISH_STATE},
+    Identity.METRICS: _CONNECT | _READ,
+    Identity.DASHBOARD: _CONNECT | _READ,
+    Identity.JOB_A: _CONNECT | _OWN_JOB,
+    Identity.JOB_A_AS_B: _CONNECT | _OWN_JOB,
+    Identity.EXPIRED: _NOTHING,
+    Identity.REVOKED: _NOTHING,
+    Identity.FOREIGN_CA: _NOTHING,
+    Identity.SELF_SIGNED: _NOTHING,
+}
+
+
+class Cell(NamedTuple):
+    """One cell of the table."""
+
+    identity: Identity
+    action: Action
+
+    @property
+    def allowed(self) -> bool:
+        """Tell what the table says."""
+        return self.action in ALLOWED[self.identity]
+
+    def __str__(self) -> str:
+        return f"{self.identity.value}-{self.action.value}"
+
+
+CELLS = tuple(Cell(identity, action) for identity in Identity for action in Action)
+
+
+def as_rows() -> list[dict[str, str]]:
+    """Return the table as one mapping a row, for JSON."""
+    return [
+        {"identity": identity.value}
+        | {action.value: "allowed" if Cell(identity, action).allowed else "refused" for action in Action}
+        for identity in Identity
+    ]
+
+
+def as_markdown() -> str:
+    """Return the text of docs/security.md."""
+    source = files("jobwire.broker").joinpath("templates", "security.md").read_text(encoding="utf-8")
+    return source.replace("@TABLE@", _table()).replace("@MEANING@", _meaning())
+
+
+def _table() -> str:
+    head = ["identity", *(action.value for action in Action)]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row in as_rows():
+        name, *cells = row.values()
+        lines.append(_line([name, *("**allowed**" if cell == "allowed" else "refused" for cell in cells)]))
+    return "\n".join(lines)
+
+
+def _meaning() -> str:
+    return "\n".join(f"- *{action.value}*: {MEANING[action]}" for action in Action)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
