@@ -147,8 +147,8 @@ class RawClient:
             flags |= 0x40
             body += text(password)
         head = text("MQTT") + bytes([level, flags]) + keep_alive.to_bytes(2, "big")
-        self.send(CONNECT, 0, head + self._properties + body)
         try:
+            self.send(CONNECT, 0, head + self._properties + body)
             self.session_present = self._connack()
         except BaseException:
             self.drop()

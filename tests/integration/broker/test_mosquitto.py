@@ -1,0 +1,252 @@
+"""Mosquitto under the rendered configuration: rotation, revocation, reload, rollover, and what is checked."""
+
+import os
+import shutil
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+
+from jobwire.broker.check import check_deployment
+from jobwire.broker.configuration import Listening
+from jobwire.broker.passwd import PasswordFile
+from jobwire.broker.render import Deployment, render_deployment
+from jobwire.certs import CertificateAuthority, Level
+from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
+from jobwire.core.topics import DEFAULT_ROOT, Topics
+from jobwire.testing import ManualClock, MosquittoServer, require, wait_for
+from jobwire.testing.raw_mqtt import (
+    LEVEL_5,
+    ConnectionClosedError,
+    ConnectRefusedError,
+    RawClient,
+    client_context,
+)
+
+A = "aaaaaaaa"
+EVENTS = Topics().events(A)
+DAY = 86_400.0
+WARN_SECONDS = 30 * DAY
+NOT_AUTHORIZED = 0x87
+
+
+def client(server: MosquittoServer, role: str, client_id: str = "", *, level: int = 4) -> RawClient:
+    """Return a connected client of a role."""
+    connection = RawClient(server.host, server.port, client_context(server.ca_certs))
+    password = (server.home / "passwords" / role).read_text().strip()
+    return connection.connect(client_id, username=role, password=password, level=level)
+
+
+def job(server: MosquittoServer, certfile: Path, keyfile: Path) -> RawClient:
+    """Return a client that is connected with a certificate."""
+    context = client_context(server.ca_certs, certfile, keyfile)
+    return RawClient(server.host, server.mtls_port, context).connect("any")
+
+
+def serial(connection: RawClient) -> object:
+    """Return the serial of the server's certificate."""
+    assert isinstance(connection.socket, ssl.SSLSocket)
+    certificate = connection.socket.getpeercert()
+    assert certificate is not None
+    return certificate["serialNumber"]
+
+
+@pytest.fixture
+def rendered(tmp_path: Path) -> Path:
+    """Render a deployment for this host."""
+    require("mosquitto")
+    render_deployment(tmp_path / "home", tmp_path / "out", deployment(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+def deployment(out: Path, *names: str) -> Deployment:
+    """Return a deployment with cheap hashes."""
+    return Deployment(
+        server_names=names or ("localhost", "127.0.0.1"),
+        listening=Listening("0.0.0.0", 8883, 8884),  # noqa: S104 - a server's
+        topic_root=DEFAULT_ROOT,
+        user="mosquitto",
+        installed_at=out,
+        iterations=1_000,
+    )
+
+
+def problems(directory: Path) -> list[tuple[Level, str]]:
+    """Return level and subject of each finding."""
+    return [(found.level, found.subject) for found in check_deployment(directory, warn_seconds=WARN_SECONDS)]
+
+
+def test_a_renewed_server_certificate_disturbs_nobody(fresh_mosquitto: MosquittoServer) -> None:
+    """After SIGHUP new handshakes see the new certificate, and running subscribers go on."""
+    with client(fresh_mosquitto, "hermes") as running:
+        running.subscribe(EVENTS)
+        CertificateAuthority(fresh_mosquitto.home / "certs").renew_server(new_key=True)
+        fresh_mosquitto.reload()
+
+        def renewed() -> bool:
+            with client(fresh_mosquitto, "claude-worker") as fresh:
+                return serial(fresh) != serial(running)
+
+        wait_for(renewed, what="the new certificate")
+        with client(fresh_mosquitto, "claude-worker") as worker:
+            worker.publish(EVENTS, b"still here")
+        assert running.next_message().payload == b"still here"
+
+
+def test_a_changed_password_counts_after_reload(fresh_mosquitto: MosquittoServer) -> None:
+    """After SIGHUP the old password is refused and the new one accepted."""
+    users = PasswordFile.load(fresh_mosquitto.home / "broker" / "passwd")
+    users.set("hermes", "another", iterations=101)
+    users.save()
+    fresh_mosquitto.reload()
+
+    def refused() -> bool:
+        try:
+            client(fresh_mosquitto, "hermes").drop()
+        except ConnectRefusedError:
+            return True
+        return False
+
+    wait_for(refused, what="the old password's refusal")
+    connection = RawClient(
+        fresh_mosquitto.host, fresh_mosquitto.port, client_context(fresh_mosquitto.ca_certs)
+    )
+    with connection.connect(username="hermes", password="another"):
+        pass
+
+
+def test_a_revoked_certificate_is_refused_after_restart(fresh_mosquitto: MosquittoServer) -> None:
+    """A revoked job certificate is refused once the broker has loaded the list; others work."""
+    authority = CertificateAuthority(fresh_mosquitto.home / "certs")
+    revoked, other = authority.issue_job(A), authority.issue_job("bbbbbbbb")
+    job(fresh_mosquitto, revoked.certfile, revoked.keyfile).drop()
+    authority.revoke(A)
+    fresh_mosquitto.restart()
+    with pytest.raises(ConnectionClosedError):
+        job(fresh_mosquitto, revoked.certfile, revoked.keyfile)
+    job(fresh_mosquitto, other.certfile, other.keyfile).drop()
+
+
+def test_the_authority_can_be_replaced(fresh_mosquitto: MosquittoServer) -> None:
+    """A rollover lets old and new certificates in while it runs, and only new ones at its end."""
+    authority = CertificateAuthority(fresh_mosquitto.home / "certs")
+    before = authority.issue_job(A)
+    kept = [Path(shutil.copy(path, fresh_mosquitto.home)) for path in (before.certfile, before.keyfile)]
+    authority.begin_rollover()
+    fresh_mosquitto.restart()
+    job(fresh_mosquitto, kept[0], kept[1]).drop()
+    authority.switch_rollover()
+    fresh_mosquitto.restart()
+    job(fresh_mosquitto, kept[0], kept[1]).drop()
+    after = authority.issue_job(A, force=True)
+    job(fresh_mosquitto, after.certfile, after.keyfile).drop()
+    authority.finish_rollover(force=True)
+    fresh_mosquitto.restart()
+    job(fresh_mosquitto, after.certfile, after.keyfile).drop()
+    with pytest.raises(ConnectionClosedError):
+        job(fresh_mosquitto, kept[0], kept[1])
+
+
+def test_version_5_hears_of_the_refusal(fresh_mosquitto: MosquittoServer) -> None:
+    """A version 5 publish without the right is answered with reason 0x87."""
+    with client(fresh_mosquitto, "hermes", level=LEVEL_5) as reader:
+        assert reader.publish(EVENTS, b"x") == NOT_AUTHORIZED
+    with client(fresh_mosquitto, "claude-worker", level=LEVEL_5) as worker:
+        assert worker.publish(EVENTS, b"x") in {0, 0x10}
+
+
+def test_passwords_do_not_protect_a_session(fresh_mosquitto: MosquittoServer) -> None:
+    """The documented difference: here a password account can take another's client id."""
+    with client(fresh_mosquitto, "hermes", "victim") as victim:
+        client(fresh_mosquitto, "claude-worker", "victim").drop()
+        assert victim.closed_by_broker()
+
+
+def test_a_rendered_folder_is_fit(rendered: Path) -> None:
+    """What render writes passes the check: Mosquitto starts on it and refuses whom it must."""
+    assert problems(rendered) == []
+    assert not (rendered / "certs" / "ca.key").exists()
+    assert not (rendered / "passwords").exists()
+    assert (rendered / "passwd").stat().st_mode & 0o777 == 0o600
+
+
+def test_render_does_not_overwrite(rendered: Path, tmp_path: Path) -> None:
+    """A folder that holds something is left alone unless forced; added users survive a forced rendering."""
+    with pytest.raises(ConflictError, match="not empty"):
+        render_deployment(tmp_path / "home", rendered, deployment(rendered))
+    users = PasswordFile.load(rendered / "passwd")
+    users.set("alice", "x", iterations=1_000)
+    users.save()
+    render_deployment(tmp_path / "home", rendered, deployment(rendered), force=True)
+    assert "alice" in PasswordFile.load(rendered / "passwd").names
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "finding"),
+    [
+        ("mosquitto.conf", "allow_anonymous true", (Level.ERROR, "mosquitto.conf")),
+        ("mosquitto.conf", "per_listener_settings true", (Level.ERROR, "mosquitto.conf")),
+        ("mosquitto.conf", "no_such_setting 1", (Level.ERROR, "mosquitto")),
+        ("acl", "topics read x", (Level.ERROR, "acl")),
+        ("passwd", "hermes:plain", (Level.ERROR, "passwd")),
+    ],
+)
+def test_check_finds_bad_lines(rendered: Path, name: str, line: str, finding: tuple[Level, str]) -> None:
+    """A bad line in any file is an error that names the file."""
+    path = rendered / name
+    path.write_text(path.read_text() + line + "\n")
+    assert finding in problems(rendered)
+
+
+def test_check_finds_loose_permissions(rendered: Path) -> None:
+    """Passwords and keys that others can read are errors."""
+    (rendered / "passwd").chmod(0o640)
+    (rendered / "certs" / "server.key").chmod(0o644)
+    found = problems(rendered)
+    assert (Level.ERROR, "passwd") in found
+    assert (Level.ERROR, "server.key") in found
+
+
+def test_check_finds_storage_that_cannot_be_written(rendered: Path) -> None:
+    """A persistence folder that cannot be written is an error: Mosquitto would keep nothing, silently."""
+    (rendered / "data").rmdir()
+    (rendered / "data").write_text("a file, not a folder")
+    assert (Level.ERROR, "data") in problems(rendered)
+
+
+def test_check_warns_before_an_expiry(rendered: Path, tmp_path: Path) -> None:
+    """A server certificate near its end is a warning, one past it an error."""
+    authority = CertificateAuthority(tmp_path / "home" / "certs")
+    for lifetime, backdate, level in (
+        (3 * DAY, 2.5 * DAY, Level.WARNING),
+        (60.0, 7_200.0, Level.ERROR),
+    ):
+        authority.renew_server(lifetime_seconds=lifetime, backdate_seconds=backdate)
+        shutil.copy(tmp_path / "home" / "certs" / "server.pem", rendered / "certs" / "server.pem")
+        assert (level, "server jobwire broker") in problems(rendered)
+
+
+def test_check_warns_before_the_revocation_list_runs_out(rendered: Path, tmp_path: Path) -> None:
+    """A revocation list near its nextUpdate is reported: past it everybody is refused."""
+    clock = ManualClock(now=time.time() - 2.5 * DAY)
+    CertificateAuthority(tmp_path / "home" / "certs", clock=clock).refresh_crl(lifetime_seconds=3 * DAY)
+    shutil.copy(tmp_path / "home" / "certs" / "crl.pem", rendered / "certs" / "crl.pem")
+    assert (Level.WARNING, "crl.pem") in problems(rendered)
+
+
+@pytest.mark.parametrize("path", ["/a\nallow_anonymous true", "/a\tb\x01"])
+def test_paths_cannot_add_lines(tmp_path: Path, path: str) -> None:
+    """A path with a line break is refused before anything is written."""
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match="control character"):
+        render_deployment(tmp_path / "home", out, deployment(Path(path)))
+    assert not out.exists()
+
+
+def test_the_same_port_twice_is_refused(tmp_path: Path) -> None:
+    """Passwords and certificates need listeners of their own."""
+    wrong = deployment(tmp_path / "out")._replace(listening=Listening("127.0.0.1", 8883, 8883))
+    with pytest.raises(InvalidInputError, match="different ports"):
+        render_deployment(tmp_path / "home", tmp_path / "out", wrong)
+    assert not os.path.lexists(tmp_path / "out")
