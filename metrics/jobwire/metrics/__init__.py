@@ -1,1 +1,1 @@
-"""Spark Structured Streaming over the journal."""
+"""Spark Structured Streaming over the journal: figures about the fleet, exactly once."""
