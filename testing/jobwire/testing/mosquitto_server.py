@@ -2,20 +2,22 @@
 
 from pathlib import Path
 
-from jobwire.broker import prepare_home
+from jobwire.broker import BrokerPaths, prepare_home
+from jobwire.broker.configuration import Listening
+from jobwire.broker.mosquitto import configure
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
-from jobwire.testing.process import BrokerProcess
+from jobwire.testing.process import BrokerProcess, free_port
 from jobwire.testing.requirements import find_program
 
 _ITERATIONS = 101
 
 
 class MosquittoServer(BrokerProcess):
-    """`mosquitto` on a free loopback port: MQTT 5 and 3.1.1 over TLS 1.3, with passwd and acl.
+    """`mosquitto` on free loopback ports: MQTT 5 and 3.1.1 over TLS 1.3, with passwd and acl.
 
-    `protocol` goes into the settings file, so it is what clients speak. `extra_lines` are appended to
-    the configuration.
+    Passwords are for `port`, client certificates for `mtls_port`. `protocol` goes into the settings
+    file, so it is what clients speak. `extra_lines` are appended to the configuration.
     """
 
     program = "mosquitto"
@@ -30,13 +32,10 @@ class MosquittoServer(BrokerProcess):
         extra_lines: tuple[str, ...] = (),
     ) -> None:
         super().__init__(home, topic_root=topic_root, port=port)
+        self.mtls_port = free_port()
+        self.configuration = BrokerPaths(self.home).configuration
         self._protocol = protocol
         self._extra_lines = extra_lines
-
-    @property
-    def configuration(self) -> Path:
-        """Return the configuration file in use."""
-        return self.home / "broker" / "mosquitto.conf"
 
     def settings(self, role: str, *, protocol: str | None = None) -> BrokerSettings:
         """Return the settings of `role`, for another MQTT version if `protocol` says so."""
@@ -51,24 +50,14 @@ class MosquittoServer(BrokerProcess):
             topic_root=self.topic_root,
             protocol=self._protocol,
             iterations=_ITERATIONS,
+            mtls_port=self.mtls_port,
         )
-        home = self.home
-        lines = (
-            f"listener {self.port} {self.host}",
-            f"cafile {home}/certs/ca.pem",
-            f"certfile {home}/certs/server.pem",
-            f"keyfile {home}/certs/server.key",
-            "tls_version tlsv1.3",
-            "allow_anonymous false",
-            f"password_file {home}/broker/passwd",
-            f"acl_file {home}/broker/acl",
-            "set_tcp_nodelay true",
-            "persistence true",
-            f"persistence_location {home}/broker/data/",
-            "user root",
-            *self._extra_lines,
+        self.configuration = configure(
+            BrokerPaths(self.home), Listening(self.host, self.port, self.mtls_port)
         )
-        self.configuration.write_text("\n".join(lines) + "\n")
+        if self._extra_lines:
+            text = self.configuration.read_text()
+            self.configuration.write_text("\n".join((text, *self._extra_lines, "")))
 
     def command(self) -> list[str]:
         """Return the command line."""

@@ -1,6 +1,7 @@
 """A real broker in a child process: started, awaited, restarted, killed and always cleaned up."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from jobwire.certs import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
-from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import load_settings
 
@@ -44,6 +46,7 @@ class BrokerProcess:
         self.home = home if home is not None else Path(str(self._temporary))
         self.host = _HOST
         self.port = port or free_port()
+        self.mtls_port = self.port
         self.topic_root = topic_root
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,6 +68,23 @@ class BrokerProcess:
     def settings(self, role: str) -> BrokerSettings:
         """Return the settings of `role`, read from the home directory as every command reads them."""
         return load_settings(home=self.home, role=role, command_line={}, record={}, environ={})
+
+    def certificate_settings(self, name: str) -> BrokerSettings:
+        """Return settings for a client with a new certificate instead of a password.
+
+        `name` is a user or role, or a job id, whose certificate is confined to its own topics.
+        """
+        authority = CertificateAuthority(self.home / "certs")
+        is_job = re.fullmatch(JOB_ID_PATTERN, name)
+        issued = (authority.issue_job if is_job else authority.issue)(name, force=True)
+        return self.settings("hermes")._replace(
+            port=self.mtls_port,
+            username=None,
+            password=None,
+            password_file=None,
+            certfile=str(issued.certfile),
+            keyfile=str(issued.keyfile),
+        )
 
     def prepare(self) -> None:
         """Write what the broker needs under `home`; called once, before the first start."""
@@ -92,7 +112,8 @@ class BrokerProcess:
         if self._process is not None and self._process.poll() is not None:
             raise RuntimeError(f"{self.program} ended with {self._process.returncode}: {self.log_tail()}")
         try:
-            socket.create_connection((self.host, self.port), timeout=1).close()
+            for port in {self.port, self.mtls_port}:
+                socket.create_connection((self.host, port), timeout=1).close()
         except OSError:
             return False
         return True

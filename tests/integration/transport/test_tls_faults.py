@@ -180,6 +180,32 @@ def test_refused_client_certificate(make_transport: MakeTransport, pki: Pki, tmp
     assert str(issued.certfile) in error.hint
 
 
+def test_a_job_certificate_publishes_for_its_own_job(
+    make_transport: MakeTransport, broker: BrokerProcess
+) -> None:
+    """With a job's certificate and no password both brokers let the job in, under its own identity."""
+    settings = broker.certificate_settings("0badcafe")
+    transport = make_transport(settings, client_id="0badcafe")
+    transport.connect(10)
+    topic = f"{settings.topic_root}/0badcafe/events"
+    transport.publish(topic, b"1", retain=False, deadline_seconds=10)
+
+
+def test_a_foreign_client_certificate_is_refused_by_brokers(
+    make_transport: MakeTransport, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Both brokers refuse a certificate of a CA they do not know, and we call it that."""
+    foreign = CertificateAuthority(tmp_path / "foreign")
+    foreign.init()
+    issued = foreign.issue("hermes")
+    settings = broker.certificate_settings("hermes")._replace(
+        certfile=str(issued.certfile), keyfile=str(issued.keyfile)
+    )
+    error = failure(make_transport(settings))
+    assert isinstance(error, RefusedError)
+    assert error.facts["cause"] == "client_certificate"
+
+
 def test_accepted_client_certificate_is_renewed_on_reconnect(make_transport: MakeTransport, pki: Pki) -> None:
     """A certificate file that is replaced is used from the next reconnect on, in the same process."""
     issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400)
