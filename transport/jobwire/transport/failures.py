@@ -75,7 +75,7 @@ def closed_early(settings: BrokerSettings) -> UnreachableError:
 
 def lost_before_connack(settings: BrokerSettings, failure: OSError | None) -> TransportError:
     """Return what an end of the connection between CONNECT and CONNACK means."""
-    alert = failure.reason if isinstance(failure, ssl.SSLError) and failure.reason else ""
+    alert = _reason(failure)
     if "ALERT" in alert or settings.certfile is not None:
         # TLS 1.3: the client is "connected" before the server has judged its certificate (RFC 8446, 4.4.2.4).
         return RefusedError(
@@ -175,7 +175,7 @@ def _unverified(error: ssl.SSLCertVerificationError, settings: BrokerSettings) -
 
 
 def _handshake_failed(error: ssl.SSLError, settings: BrokerSettings) -> TransportError:
-    reason = error.reason or ""
+    reason = _reason(error)
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)) or "UNEXPECTED_EOF" in reason:
         return closed_early(settings)
     if "PROTOCOL_VERSION" in reason or "UNSUPPORTED_PROTOCOL" in reason:
@@ -190,6 +190,11 @@ def _handshake_failed(error: ssl.SSLError, settings: BrokerSettings) -> Transpor
     return RefusedError(
         f"{settings.address} {what}", hint=hint, cause=cause, address=settings.address, reason=reason
     )
+
+
+def _reason(error: OSError | None) -> str:
+    """Return OpenSSL's name for what happened; not every SSLError has one."""
+    return str(getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
 
 
 def _words(reason: str) -> str:

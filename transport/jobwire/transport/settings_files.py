@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import KEYS, BrokerSettings, Secret, from_environment, resolve_broker
-from jobwire.transport.tls import check_private
+from jobwire.transport.private_files import check_private
 
 SETTINGS_FILE = "jobwire.toml"
 _PATHS = ("ca_certs", "certfile", "keyfile", "password_file")

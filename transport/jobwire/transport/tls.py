@@ -1,13 +1,10 @@
 """The one builder of TLS contexts: version 1.3 at least, certificate and host name always verified."""
 
-import os
 import ssl
-import stat
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import BrokerSettings
-
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+from jobwire.transport.private_files import check_private
 
 
 def build_context(settings: BrokerSettings) -> ssl.SSLContext:
@@ -45,25 +42,6 @@ def load_certificate(context: ssl.SSLContext, settings: BrokerSettings) -> None:
             certfile=settings.certfile,
             keyfile=settings.keyfile,
         ) from error
-
-
-def check_private(path: str, what: str) -> None:
-    """Raise ConfigError unless `path` is a file that only its owner may use."""
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - pathlib would be one more import at start-up
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the {what} {path}: {error.strerror}",
-            hint="check the path in jobwire.toml or the environment",
-            path=path,
-        ) from error
-    if mode & _OTHERS:
-        raise ConfigError(
-            f"the {what} {path} is open to other users (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {path}",
-            path=path,
-            mode=stat.S_IMODE(mode),
-        )
 
 
 def _load_authority(context: ssl.SSLContext, path: str) -> None:
