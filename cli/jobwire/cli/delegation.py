@@ -77,6 +77,7 @@ class Delegation:
             directory=str(directory),
             environment=worker_environment(home, self.job_id, self.record.attempt, environ),
             owner=self._owner,
+            title=self.record.title,
         )
         path = write_order(self._store, order)
         try:

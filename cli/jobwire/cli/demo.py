@@ -16,9 +16,8 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.commands import INTERRUPTED
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.record import Timeouts
 from jobwire.registry.store import RecordStore
-from jobwire.subscriber import EventLine, Line, Mode, watch_jobs
+from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings
 
 _MARKER = "made-by-jobwire-demo"
@@ -136,10 +135,8 @@ class Demo:
             jobs=[delegation.job_id for delegation in delegations.values()],
             home=self._home,
             settings=settings,
-            timeouts=Timeouts(wall_seconds=_WALL_SECONDS),
-            mode=Mode(),
+            timeouts={"wall_seconds": _WALL_SECONDS},
             on_line=on_line,
-            stop=threading.Event(),
         )
 
     def _delegate(self, job: Job) -> Delegation:

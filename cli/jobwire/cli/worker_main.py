@@ -45,7 +45,7 @@ def _work(order: Order, stopped: threading.Event) -> int:
         worker = Worker(
             command=Command(order.command), reporter=reporter, lifeline=lifeline, output=log, clock=clock
         )
-        return worker.work("", stopped).status
+        return worker.work(order.title, stopped).status
 
 
 if __name__ == "__main__":

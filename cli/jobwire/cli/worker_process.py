@@ -33,6 +33,7 @@ class Order(NamedTuple):
     directory: str
     environment: dict[str, str]
     owner: str
+    title: str
 
 
 def order_path(store: RecordStore, job_id: str) -> Path:

@@ -1,0 +1,63 @@
+"""`jobwire demo`: what a newcomer sees first."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from jobwire.testing import wait_for
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def demo(directory: Path, *words: str) -> list[str]:
+    """Return the demo's command line."""
+    place = ["--directory", str(directory), "--source", str(ROOT / "core")]
+    return [sys.executable, "-m", "jobwire.cli.main", "demo", *place, *words]
+
+
+def of_session(directory: Path) -> list[int]:
+    """Return the processes that mention the demo's directory and are not this test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if str(directory).encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
+    """All three jobs end as they should, exit code 0, and no process stays behind."""
+    directory = tmp_path / "demo"
+    answer = subprocess.run(demo(directory), capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert answer.stdout.count("as it should") == 3
+    assert "permission_required" in answer.stdout
+    assert of_session(directory) == []
+
+
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    """Interrupted in the middle, the demo ends what it started."""
+    directory = tmp_path / "demo"
+    process = subprocess.Popen(
+        demo(directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for(lambda: list(directory.glob(".hermes/jobs/*.json")), deadline_seconds=60, what="jobs to appear")
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert of_session(directory) == []
+
+
+def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
+    """The demo never deletes what it did not make."""
+    (tmp_path / "precious").touch()
+    answer = subprocess.run(demo(tmp_path, "--json"), capture_output=True, text=True, timeout=30, check=False)
+    assert answer.returncode == 30
+    assert json.loads(answer.stderr)["exit_code"] == 30
+    assert (tmp_path / "precious").exists()
