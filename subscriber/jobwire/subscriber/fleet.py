@@ -49,6 +49,14 @@ class Fleet:
         self._open.pop(verdict.job_id, None)
 
     @property
+    def count(self) -> int:
+        """Return how many watches have no verdict yet."""
+        return len(self._open)
+
+    def titles(self) -> dict[str, str]:
+        """Return the titles by job id."""
+        return {watch.job_id: watch.title for watch in self._watches.values()}
+
     def done(self) -> bool:
         """Tell whether the watch as a whole is over."""
         if self._mode.any_one and self._verdicts:

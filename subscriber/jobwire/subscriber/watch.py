@@ -85,6 +85,8 @@ class JobWatch:
         self._behind_since: float | None = None
         self._given_up_seq = 0
         self._ending: _Ending | None = None
+        # Digests of events that the history brought and the wire may still bring.
+        self._recovered: set[bytes] = set()
 
     @classmethod
     def of_record(
@@ -94,15 +96,21 @@ class JobWatch:
         limits: Timeouts,
         now: float,
         strict_idle: bool = False,
+        from_start: bool = False,
         grace_seconds: float = GRACE_SECONDS,
     ) -> "JobWatch":
-        """Return the watch over a job whose record was read after subscribing."""
+        """Return the watch over a job by its record.
+
+        Events up to its `last_seq` are the past, unless `from_start`: then the job appeared while we
+        listened, and its events are wanted from the first one on.
+        """
+        last_seq = 0 if from_start else record.last_seq
         view = JobView(
             token=record.auth_token,
             # A finished job's last event is still wanted: for the view it has not happened yet.
             status=Status.RUNNING if record.terminal else record.status,
             attempt=record.attempt,
-            last_seq=max(0, record.last_seq - 1) if ended_by_event(record) else record.last_seq,
+            last_seq=max(0, last_seq - 1) if ended_by_event(record) else last_seq,
             attempt_seq=record.attempt_seq,
             joined_late=True,
         )
@@ -115,8 +123,8 @@ class JobWatch:
             title=record.title,
             grace_seconds=grace_seconds,
         )
-        watch._registry_seq = record.last_seq  # noqa: SLF001 - an alternative constructor
-        watch._pause(now, wanted=record.attention)  # noqa: SLF001 - an alternative constructor
+        watch._registry_seq = record.last_seq
+        watch._pause(now, wanted=record.attention)
         return watch
 
     # Inputs.
@@ -127,6 +135,9 @@ class JobWatch:
             return [] if isinstance(verdict, Accepted) else [self._refusal(verdict)]
         if isinstance(verdict, Accepted):
             return self._accepted(verdict, now)
+        if verdict.digest in self._recovered and verdict.reason is Reason.DUPLICATE:
+            self._recovered.discard(verdict.digest)
+            return []  # the history was faster than the wire: ordinary, and nothing to report
         lines: list[Line] = [self._refusal(verdict)]
         if verdict.reason is Reason.LATE and verdict.event is not None:
             self.view.remember(verdict.event.seq, verdict.digest)
@@ -180,6 +191,7 @@ class JobWatch:
                 self.view.remember(event.seq, digest)
             else:
                 continue
+            self._recovered.add(digest)
             lines.append(self._show(EventLine(event, recovered=True)))
             if event.terminal:
                 lines.append(self._ended_by(event, now))
@@ -212,11 +224,20 @@ class JobWatch:
         soonest = min(self._timers())[0]
         return soonest if self._behind_since is None else min(soonest, self._behind_since + self._grace)
 
-    def wants_history(self, now: float) -> bool:
-        """Tell whether events did not come within the grace: `on_history` should bring them."""
+    def wants_history(self, now: float, *, at_once: bool = False) -> bool:
+        """Tell whether `on_history` should bring events that did not come within the grace.
+
+        `at_once`: a session has just begun, so what the registry has and we have not will not come.
+        """
         if self.verdict is not None or self._behind_since is None:
             return False
-        return now >= self._behind_since + self._grace
+        return at_once or now >= self._behind_since + self._grace
+
+    @property
+    def wanted_seqs(self) -> tuple[int, int]:
+        """Return the first and the last seq that `on_history` could bring."""
+        first = min(self.view.missing, default=self.view.last_seq + 1)
+        return first, max(self._registry_seq, self.view.last_seq)
 
     # The rules.
 
@@ -255,7 +276,7 @@ class JobWatch:
         )
 
     def _follow_status(self, status: Status, now: float) -> None:
-        """The job has started, by whatever word: from here on the idle timer runs, not the pending one."""
+        """Note that the job has started, by whatever word: from here on idle counts, and pending no more."""
         if status is Status.PENDING:
             return
         if self.view.status is Status.PENDING:
@@ -265,7 +286,7 @@ class JobWatch:
             self._heard = now
 
     def _follow_registry(self, last_seq: int, *, attention: bool, now: float) -> None:
-        """What the registry has accepted is a sign of life, also while no broker carries it."""
+        """Take what the registry has accepted as a sign of life, also while no broker carries it."""
         if last_seq >= self.view.last_seq:
             self._pause(now, wanted=attention)
         if last_seq > self._registry_seq:

@@ -28,9 +28,9 @@ def test_all() -> None:
     """By default the watch waits for every job."""
     both = fleet(Mode())
     both.settle(verdict(ONE, Outcome.ERROR))
-    assert not both.done
+    assert not both.done()
     both.settle(verdict(TWO, Outcome.COMPLETED))
-    assert both.done
+    assert both.done()
     assert both.verdicts().exit_code == 1
     assert both.verdicts().undecided == ()
 
@@ -40,7 +40,7 @@ def test_any() -> None:
     both = fleet(Mode(any_one=True))
     assert both.deadline == 5.0
     both.settle(verdict(TWO, Outcome.COMPLETED))
-    assert both.done
+    assert both.done()
     assert both.verdicts() == ({TWO: verdict(TWO, Outcome.COMPLETED)}, (ONE,), 0, False)
 
 
@@ -48,9 +48,9 @@ def test_fail_fast() -> None:
     """Fail-fast ends at the first that is not success, not before."""
     both = fleet(Mode(fail_fast=True))
     both.settle(verdict(ONE, Outcome.COMPLETED))
-    assert not both.done
+    assert not both.done()
     both.settle(verdict(TWO, Outcome.CANCELLED))
-    assert both.done
+    assert both.done()
     assert both.verdicts().exit_code == 3
 
 
@@ -59,7 +59,7 @@ def test_follow_never_ends() -> None:
     both = fleet(Mode(follow=True))
     both.settle(verdict(ONE, Outcome.COMPLETED))
     both.settle(verdict(TWO, Outcome.COMPLETED))
-    assert not both.done
+    assert not both.done()
     assert both.verdicts(interrupted=True).exit_code == 130
 
 

@@ -1,0 +1,181 @@
+"""The command `job_subscriber`, also known as `jobwire watch`."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobwire.core.commands import CommandParser, run_command
+from jobwire.core.errors import NoWorkError
+from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
+from jobwire.core.ticket import Ticket
+from jobwire.registry.files import SystemFiles
+from jobwire.registry.store import RecordStore
+from jobwire.registry.ticket_files import broker_layer, read_ticket
+from jobwire.subscriber.formats import summary
+from jobwire.subscriber.options import (
+    DESCRIPTION,
+    EXAMPLES,
+    add_options,
+    broker_options,
+    mode_of,
+    timeout_options,
+)
+from jobwire.subscriber.outcome import Verdicts
+from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
+from jobwire.subscriber.session import Session
+from jobwire.subscriber.subscriber import ROLE, open_session, settings_for
+from jobwire.transport import load_settings
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `job_subscriber` and return its exit code."""
+    parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        default=os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME,
+        help="registry directory (default: $JOBWIRE_HOME or .hermes)",
+    )
+    add_options(parser)
+    args = parser.parse_args(argv)
+    return run_command(run, args, prog=PROG, as_json=args.json)
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire watch`: the same command under the umbrella."""
+    parser = subparsers.add_parser(
+        "watch", help="watch jobs to their verdict", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch to the end and return the verdicts' exit code; Ctrl-C and SIGTERM give 130."""
+    mode = mode_of(args)
+    timeouts = timeout_options(args)
+    tickets = [(read_ticket(Path(name)), Path(name)) for name in args.ticket]
+    stop = threading.Event()
+    as_json = args.json or args.format == "json" or (args.format is None and not sys.stdout.isatty())
+    printer = line_printer(sys.stdout, as_json=as_json)
+    session = open_session(
+        settings=_settings(args, tickets, os.environ),
+        jobs=args.job,
+        home=args.home if args.job or args.all else None,
+        tickets=[ticket for ticket, _ in tickets],
+        all_jobs=args.all,
+        timeouts=timeouts,
+        mode=mode,
+        strict_idle=args.strict_idle,
+        stop=stop,
+        warn=lambda text: print(f"{PROG}: {text}", file=sys.stderr),
+    )
+    with _stopped_by_signals(stop):
+        try:
+            verdicts = _watch(session, printer)
+        finally:
+            printer.finish()
+    if not as_json:
+        _sum_up(verdicts, session)
+    if args.all and not mode.follow and not (verdicts.by_job or verdicts.undecided):
+        raise NoWorkError(f"no unfinished job in {args.home}", hint="--follow waits for jobs to appear")
+    _report(verdicts)
+    return verdicts.exit_code
+
+
+def _watch(session: Session, printer: LinePrinter) -> Verdicts:
+    batches = session.batches()
+    try:
+        for batch in batches:
+            printer.batch(batch)
+    finally:
+        batches.close()
+    return session.verdicts()
+
+
+def _settings(
+    args: argparse.Namespace, tickets: Sequence[tuple[Ticket, Path]], environ: Mapping[str, str]
+) -> BrokerSettings:
+    """Return the one broker of all jobs; a job's own overrides count where it is named."""
+    command_line = broker_options(args)
+    home = Path(args.home)
+    store = RecordStore(home)
+    found = [
+        (
+            job_id,
+            load_settings(
+                home=home,
+                role=ROLE,
+                command_line=command_line,
+                record=store.get(job_id).broker,
+                environ=environ,
+            ),
+        )
+        for job_id in args.job
+    ]
+    found += [
+        (
+            ticket.job_id,
+            load_settings(
+                # A jobwire.toml beside the ticket fills in what the ticket leaves open.
+                home=path.parent,
+                role=ROLE,
+                command_line=command_line,
+                record=_ticket_layer(ticket, path, command_line),
+                environ=environ,
+            ),
+        )
+        for ticket, path in tickets
+    ]
+    if args.all:
+        default = load_settings(home=home, role=ROLE, command_line=command_line, record={}, environ=environ)
+        found.append(("of this home", default))
+    return settings_for(found)
+
+
+def _ticket_layer(ticket: Ticket, path: Path, command_line: Mapping[str, object]) -> dict[str, object]:
+    """Return the ticket's settings, without its worker's certificate where we come as somebody else."""
+    layer = broker_layer(ticket, path, SystemFiles())
+    if command_line.get("username") or command_line.get("certfile"):
+        return {key: value for key, value in layer.items() if key not in {"certfile", "keyfile"}}
+    return layer
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the watch cleanly for the block; a second one ends it at once."""
+
+    def on_signal(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _sum_up(verdicts: Verdicts, session: Session) -> None:
+    if len(verdicts.by_job) + len(verdicts.undecided) > 1 and sys.stdout.isatty():
+        print()
+        for line in summary(verdicts, session.titles, style_of(sys.stdout, os.environ)):
+            print(line)
+
+
+def _report(verdicts: Verdicts) -> None:
+    """Say on stderr why the exit code is not 0, for whoever sees nothing but that."""
+    if verdicts.interrupted:
+        print(f"{PROG}: interrupted; the jobs go on", file=sys.stderr)
+    for verdict in verdicts.by_job.values():
+        if verdict.exit_code:
+            words = str(verdict.outcome).replace("_", " ")
+            reason = verdict.reason.removeprefix(f"{words}: ")
+            print(f"{PROG}: job {verdict.job_id}: {words}{f': {reason}' if reason else ''}", file=sys.stderr)

@@ -1,0 +1,138 @@
+"""The options of `job_subscriber`."""
+
+import argparse
+import math
+
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.settings import PROTOCOLS
+from jobwire.subscriber.fleet import Mode
+
+DESCRIPTION = """\
+Watch jobs in the foreground: print each genuine event once and exit as the job ended.
+
+Subscribes to the jobs' signed events, verifies them, and reads their records. Survives a broker that is
+down or restarted for as long as the timeouts allow; stdout has events and verdicts, stderr the rest."""
+
+EXAMPLES = """\
+examples:
+  job_subscriber --job 0a1b2c3d
+  job_subscriber --job 0a1b2c3d --job 4e5f6a7b --fail-fast --idle-timeout 300
+  job_subscriber --all --format json | jq -r 'select(.verdict) | [.job_id, .verdict] | @tsv'
+  job_subscriber --ticket job.ticket --username hermes --password-file hermes.password
+
+timeouts count on the monotonic clock from the start of the watch; default: those of the job's record.
+Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's."""
+
+_SETTING_OPTIONS = (
+    "broker",
+    "port",
+    "ca_certs",
+    "certfile",
+    "keyfile",
+    "username",
+    "password_file",
+    "topic_root",
+    "protocol",
+)
+_MAX_PORT = 65535
+_TIMEOUTS = ("idle", "wall", "pending")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add every option but --home."""
+    _add_jobs(parser)
+    _add_timeouts(parser)
+    _add_output(parser)
+    _add_broker(parser)
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("which jobs").add_argument
+    add("--job", metavar="ID", action="append", default=[], help="a job of this registry; repeatable")
+    add("--ticket", metavar="FILE", action="append", default=[],
+        help="the ticket of a job of another host's registry; repeatable")  # fmt: skip
+    add("--all", action="store_true", help="every unfinished job of this registry, and those that appear")
+    add("--any", action="store_true", help="end with the first verdict instead of the last")
+    add("--fail-fast", action="store_true", help="end with the first verdict that is not success")
+    add("--follow", action="store_true", help="with --all: stay for new jobs when all have ended")
+
+
+def _add_timeouts(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("timeouts, in seconds or `none`").add_argument
+    add("--idle-timeout", metavar="S", type=_limit, help="end after S seconds without an accepted event")
+    add("--wall-timeout", metavar="S", type=_limit, help="end after S seconds in any case")
+    add("--pending-timeout", metavar="S", type=_limit, help="end if the job has not started after S seconds;"
+        " until it has, idle does not count")  # fmt: skip
+    add("--strict-idle", action="store_true", help="count idle also while the job asks for permission")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("output").add_argument
+    add("--format", choices=("json", "line"),
+        help="JSON lines or readable lines (default: readable on a terminal)")  # fmt: skip
+    add("--json", action="store_true", help="same as --format json; errors as one JSON object on stderr")
+
+
+def _add_broker(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("broker", "each goes before its MQTT_* variable and jobwire.toml")
+    add = group.add_argument
+    add("--broker", metavar="HOST", help="host name or address")
+    add("--port", metavar="N", type=_port)
+    add("--tls", action=argparse.BooleanOptionalAction, default=None, help="--no-tls sends in the clear")
+    add("--ca-certs", metavar="FILE", help="the CA that the broker's certificate comes from")
+    add("--certfile", metavar="FILE", help="client certificate")
+    add("--keyfile", metavar="FILE", help="its key")
+    add("--username", metavar="NAME")
+    add("--password-file", metavar="FILE", help="file with the password: never in argv, where all can see it")
+    add("--topic-root", metavar="TOPIC")
+    add("--protocol", choices=PROTOCOLS)
+
+
+def broker_options(args: argparse.Namespace) -> dict[str, object]:
+    """Return the settings layer of the command line."""
+    layer: dict[str, object] = {key: getattr(args, key) for key in _SETTING_OPTIONS}
+    if args.tls is not None:
+        layer["tls"] = "on" if args.tls else "off"
+    return layer
+
+
+def timeout_options(args: argparse.Namespace) -> dict[str, float | None]:
+    """Return the limits named on the command line, by field name; None is no limit."""
+    given = {name: getattr(args, f"{name}_timeout") for name in _TIMEOUTS}
+    return {
+        f"{name}_seconds": None if math.isinf(value) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def mode_of(args: argparse.Namespace) -> Mode:
+    """Return when the watch ends; raises InvalidInputError for options that contradict each other."""
+    if not (args.job or args.ticket or args.all):
+        raise InvalidInputError("no job is named", hint="give --job ID, --ticket FILE or --all")
+    if args.follow and not args.all:
+        raise InvalidInputError("--follow needs --all", hint="jobs named one by one do not appear")
+    if args.follow and args.any:
+        raise InvalidInputError("--follow and --any contradict each other")
+    if args.format == "line" and args.json:
+        raise InvalidInputError("--json and --format line contradict each other")
+    return Mode(any_one=args.any, fail_fast=args.fail_fast, follow=args.follow)
+
+
+def _limit(text: str) -> float:
+    """Return seconds; infinity for `none`."""
+    if text == "none":
+        return math.inf
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, nor none")
+    return value
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MAX_PORT:
+        raise argparse.ArgumentTypeError("use a number from 1 to 65535")
+    return int(text)

@@ -1,0 +1,93 @@
+"""Lines to streams: events and verdicts to one, notes and refusals to another."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.subscriber.formats import LineFormat, Style, json_line
+from jobwire.subscriber.outcome import EventLine, Line, Note, Refusal, Verdict
+from jobwire.subscriber.refusals import RefusalLog
+from jobwire.subscriber.text import safe
+
+PROG = "job_subscriber"
+
+
+class LinePrinter:
+    """Prints lines as they come; `log` gets what is not data. Call `finish` at the end.
+
+    One write and one flush a batch: a reader on the other end of a pipe sees each batch at once.
+    """
+
+    def __init__(self, stream: TextIO, *, as_json: bool, log: TextIO, clock: Clock | None = None) -> None:
+        self._stream = stream
+        self._log = log
+        self._clock = clock or SystemClock()
+        self._format = json_line if as_json else LineFormat(style=self._style, clock_text=self._clock_text)
+        self._refusals = RefusalLog(write=self._warn, clock=self._clock)
+
+    def __call__(self, line: Line) -> None:
+        """Print one line."""
+        self.batch((line,))
+
+    def batch(self, lines: Iterable[Line]) -> None:
+        """Print lines together."""
+        texts: list[str] = []
+        for line in lines:
+            if isinstance(line, (EventLine, Verdict)):
+                texts.append(self._format(line))
+                texts.append("\n")
+            else:
+                self._aside(line)
+        if texts:
+            self._stream.write("".join(texts))
+            self._stream.flush()
+
+    def finish(self) -> None:
+        """Name what was summed up of a flood."""
+        self._refusals.flush()
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Return how many messages were refused, by reason."""
+        return self._refusals.counts
+
+    def _aside(self, line: Note | Refusal) -> None:
+        if isinstance(line, Refusal):
+            self._refusals.add(line)
+        else:
+            self._warn(f"job {line.job_id}: {line.text}" if line.job_id else line.text)
+
+    def _warn(self, text: str) -> None:
+        self._log.write(f"{PROG}: {safe(text)}\n")
+        self._log.flush()
+
+    def _style(self) -> Style:
+        return style_of(self._stream, os.environ)
+
+    def _clock_text(self) -> str:
+        return time.strftime("%H:%M:%S", time.localtime(self._clock.now()))
+
+
+def line_printer(stream: TextIO, *, as_json: bool, log: TextIO | None = None) -> LinePrinter:
+    """Return a callable for `watch_jobs(on_line=...)`; `log` is stderr by default."""
+    return LinePrinter(stream, as_json=as_json, log=sys.stderr if log is None else log)
+
+
+def style_of(stream: TextIO, environ: Mapping[str, str]) -> Style:
+    """Return what `stream` can show: colours and a width on a terminal only (NO_COLOR, TERM=dumb)."""
+    encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
+    if not stream.isatty():
+        return Style(colour=False, columns=None, unicode=encoding == "utf8")
+    colour = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return Style(colour=colour, columns=_columns(stream), unicode=encoding == "utf8")
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns

@@ -1,0 +1,202 @@
+"""Watching jobs from Python: a function with a callback, and a class to iterate."""
+
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.event import Event
+from jobwire.core.ports import Transport
+from jobwire.core.settings import BrokerSettings
+from jobwire.core.ticket import Ticket
+from jobwire.core.topics import Topics, check_job_id
+from jobwire.registry.store import RecordStore
+from jobwire.subscriber.connection import Connection, Factory
+from jobwire.subscriber.fleet import Fleet, Mode
+from jobwire.subscriber.outcome import EventLine, Line, Verdict, Verdicts
+from jobwire.subscriber.records import LocalJobs
+from jobwire.subscriber.session import Session, TimeoutOverrides, run
+
+# How long a broker keeps what arrives while we are cut off, and our session if we are killed.
+SESSION_EXPIRY_SECONDS = 3600
+ROLE = "hermes"
+
+
+def new_client_id() -> str:
+    """Return a client id of our own: two watchers of one job must not take each other's session.
+
+    It stays the same while the watch lives, so its persistent session survives reconnects. 23
+    characters, because a server may refuse longer ones (MQTT 3.1.1, 3.1.3.1).
+    """
+    return f"jw-sub-{secrets.token_hex(8)}"
+
+
+def paho_factory(settings: BrokerSettings, client_id: str) -> Factory:
+    """Return a maker of transports to the broker of `settings`, all under `client_id`."""
+
+    def make(clean: bool) -> Transport:
+        from jobwire.transport import PahoTransport  # noqa: PLC0415 - a finished job needs no broker
+
+        return PahoTransport(
+            settings,
+            client_id=client_id,
+            clean_session=clean,
+            session_expiry_seconds=SESSION_EXPIRY_SECONDS,
+        )
+
+    return make
+
+
+def open_session(
+    *,
+    settings: BrokerSettings,
+    jobs: Sequence[str] = (),
+    home: Path | str | None = None,
+    tickets: Sequence[Ticket] = (),
+    all_jobs: bool = False,
+    timeouts: TimeoutOverrides | None = None,
+    mode: Mode = Mode(),  # noqa: B008 - immutable
+    strict_idle: bool = False,
+    stop: threading.Event | None = None,
+    clock: Clock | None = None,
+    factory: Factory | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Session:
+    """Wire a session together; nothing is read or connected before it runs.
+
+    `home` is needed for `jobs` and `all_jobs`. Raises InvalidInputError.
+    """
+    clock = clock or SystemClock()
+    ids = list(dict.fromkeys(check_job_id(job_id) for job_id in jobs))
+    if not (ids or tickets or all_jobs):
+        raise InvalidInputError("no job to watch", hint="name a job, a ticket, or all")
+    twice = {ticket.job_id for ticket in tickets} & set(ids)
+    if twice or len({ticket.job_id for ticket in tickets}) < len(tickets):
+        raise InvalidInputError(f"a job is named twice: {', '.join(sorted(twice)) or 'by two tickets'}")
+    if home is None and (ids or all_jobs):
+        raise InvalidInputError("jobs without a ticket need the registry's directory", hint="give its home")
+    topics = Topics(settings.topic_root)
+    watched = [*ids, *(ticket.job_id for ticket in tickets)]
+    if all_jobs:
+        watched = ["+", *(ticket.job_id for ticket in tickets)]
+    return Session(
+        connection=Connection(
+            factory=factory or paho_factory(settings, new_client_id()),
+            event_filters=[topics.events(job_id) for job_id in watched],
+            state_filters=[topics.state(job_id) for job_id in watched],
+            # A worker's certificate may read its job's state and no events.
+            events_required=home is not None,
+        ),
+        topics=topics,
+        records=None if home is None else LocalJobs(RecordStore(os.fspath(home), clock=clock), warn=warn),
+        fleet=Fleet(mode),
+        clock=clock,
+        stop=stop or threading.Event(),
+        jobs=ids,
+        tickets=tickets,
+        all_jobs=all_jobs,
+        timeouts=timeouts,
+        strict_idle=strict_idle,
+    )
+
+
+def watch_jobs(
+    *,
+    jobs: Sequence[str],
+    home: Path | str,
+    settings: BrokerSettings,
+    timeouts: TimeoutOverrides | None = None,
+    mode: Mode = Mode(),  # noqa: B008 - immutable
+    on_line: Callable[[Line], None],
+    stop: threading.Event | None = None,
+    strict_idle: bool = False,
+) -> Verdicts:
+    """Watch `jobs` to the end and return their verdicts; blocks.
+
+    `timeouts` goes before the records' limits: a `core.record.Timeouts` replaces all of them, a mapping
+    of its field names some; seconds, None is no limit. `on_line` is called in this thread with every
+    EventLine, Verdict, Note and Refusal, in order. Setting `stop` from another thread ends it within half
+    a second, `interrupted`. Raises NotFoundError, StorageError, RefusedError, ConfigError; a broker that is
+    down is waited for.
+    """
+    return run(
+        open_session(
+            jobs=jobs,
+            home=home,
+            settings=settings,
+            timeouts=timeouts,
+            mode=mode,
+            strict_idle=strict_idle,
+            stop=stop,
+        ),
+        on_line,
+    )
+
+
+class Subscriber:
+    """Iterates over the events of one job; `verdict` is there when the iteration is over.
+
+        with Subscriber(job_id, home=".hermes", settings=settings) as events:
+            for event in events:
+                ...
+        print(events.verdict.outcome)
+
+    Iterating blocks until an event comes or a timeout ends it, and raises as `watch_jobs`. Leaving
+    the block early disconnects; then `verdict` stays None.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        home: Path | str,
+        settings: BrokerSettings,
+        timeouts: TimeoutOverrides | None = None,
+        strict_idle: bool = False,
+        on_line: Callable[[Line], None] = lambda _: None,
+    ) -> None:
+        self._session = open_session(
+            jobs=[job_id], home=home, settings=settings, timeouts=timeouts, strict_idle=strict_idle
+        )
+        self._on_line = on_line
+        self._batches = self._session.batches()
+        self.verdict: Verdict | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield each event once."""
+        for batch in self._batches:
+            for line in batch:
+                self._on_line(line)
+                if isinstance(line, EventLine):
+                    yield line.event
+                elif isinstance(line, Verdict):
+                    self.verdict = line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect and clear the broker's session; idempotent."""
+        self._batches.close()
+
+
+def settings_for(records: Sequence[tuple[str, BrokerSettings]]) -> BrokerSettings:
+    """Return the one broker that all jobs share; raises ConfigError where they name several."""
+    job_id, first = records[0]
+    for other_id, other in records[1:]:
+        if other != first:
+            raise ConfigError(
+                f"jobs {job_id} and {other_id} use different brokers: {first.address} and {other.address}",
+                hint="watch them with one command each",
+            )
+    return first
