@@ -12,7 +12,7 @@ from pathlib import Path
 from jobwire.registry.files import FileSystem, SystemFiles
 
 
-class Crash(BaseException):  # noqa: N818 - not an error to be handled: nothing may run after it
+class Crash(BaseException):
     """Stands for the death of the process: no handler of Exception sees it."""
 
 
@@ -36,6 +36,7 @@ class StoppingFiles:
         self._torn = torn
         self._inner: FileSystem = inner if inner is not None else SystemFiles()
         self._names: dict[int, str] = {}
+        self._dead = False
 
     def make_directory(self, path: str) -> None:
         """Pass on."""
@@ -54,7 +55,7 @@ class StoppingFiles:
 
     def write(self, descriptor: int, data: bytes) -> None:
         """Pass on, or tear."""
-        if self._torn and len(self.calls) == self._stop_at:
+        if not self._dead and self._torn and len(self.calls) == self._stop_at:
             self._inner.write(descriptor, data[: len(data) // 2])
         self._count("write", self._names[descriptor])
         self._inner.write(descriptor, data)
@@ -89,10 +90,16 @@ class StoppingFiles:
         self._inner.sync_directory(path)
 
     def _count(self, call: str, path: str) -> None:
+        if self._dead:
+            raise Crash  # the clean-up of a dead process does not run either
         number = len(self.calls)
         self.calls.append(f"{call} {Path(path).name}")
         if number == self._stop_at:
-            self._act()
+            try:
+                self._act()
+            except Crash:
+                self._dead = True
+                raise
 
     def _named(self, descriptor: int, path: str) -> int:
         self._names[descriptor] = path

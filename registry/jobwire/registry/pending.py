@@ -93,12 +93,15 @@ class PendingIndex:
         or any job with `any_session`.
         """
         if any_session:
-            query = "SELECT rank, position, job_id FROM jobs WHERE status = 'pending' ORDER BY rank, position"
-            rows = self._rows(f"{query} LIMIT 1", ())
+            query = (
+                "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick_any "
+                "WHERE status = 'pending' ORDER BY rank, position LIMIT 1"
+            )
+            rows = self._rows(query, ())
         else:
             query = (
-                "SELECT rank, position, job_id FROM jobs WHERE status = 'pending' AND session IS ? "
-                "ORDER BY rank, position LIMIT 1"
+                "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick "
+                "WHERE status = 'pending' AND session IS ? ORDER BY rank, position LIMIT 1"
             )
             rows = [row for wanted in {session, None} for row in self._rows(query, (wanted,))]
         return str(min(rows)[2]) if rows else None
@@ -111,7 +114,8 @@ class PendingIndex:
     def open_of_session(self, session: str) -> list[str]:
         """Return the unfinished jobs addressed to `session`, oldest first."""
         query = (
-            "SELECT job_id FROM jobs WHERE session = ? AND status IN ('pending', 'running') ORDER BY position"
+            "SELECT job_id FROM jobs INDEXED BY jobs_open "
+            "WHERE session = ? AND status IN ('pending', 'running') ORDER BY position"
         )
         return [row[0] for row in self._rows(query, (session,))]
 

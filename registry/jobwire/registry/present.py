@@ -18,12 +18,9 @@ def printable(text: str) -> str:
     Texts come from workers: escape sequences and invisible direction marks must not reach a screen.
     """
     return "".join(
-        " " if char in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" if _acts(char) else char for char in text
+        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for char in text
     )
-
-
-def _acts(char: str) -> bool:
-    return unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def display_width(text: str) -> int:

@@ -1,0 +1,120 @@
+"""The durable write: its order of calls, and what a failure at each of them leaves."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.errors import StorageError
+from jobwire.registry.files import (
+    SystemFiles,
+    append_durably,
+    replace_atomically,
+    replace_durably,
+    replace_many_durably,
+)
+from jobwire.registry.files_double import StoppingFiles
+
+SEQUENCE = ["create .r.json.tmp", "write .r.json.tmp", "sync .r.json.tmp", "rename r.json"]
+
+
+def _fail(number: int = errno.ENOSPC) -> None:
+    raise OSError(number, "No space left on device")
+
+
+def test_order_of_calls(tmp_path: Path) -> None:
+    """Bytes are flushed before the rename, the directory after it."""
+    files = StoppingFiles()
+    replace_durably(tmp_path / "r.json", b"new", files=files)
+    assert files.calls == [*SEQUENCE, f"sync_directory {tmp_path.name}"]
+    assert (tmp_path / "r.json").read_bytes() == b"new"
+    assert (tmp_path / "r.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("stop_at", range(len(SEQUENCE)))
+def test_failure_before_the_rename(tmp_path: Path, stop_at: int) -> None:
+    """Whatever fails up to the rename, the old bytes stay, no temporary file does, and the error says why."""
+    path = tmp_path / "r.json"
+    path.write_bytes(b"old")
+    with pytest.raises(StorageError) as caught:
+        replace_durably(path, b"new", files=StoppingFiles(stop_at=stop_at, act=_fail, torn=True))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    assert caught.value.facts["disk_full"] is True
+    assert "free disk space" in caught.value.hint
+    assert str(path) in caught.value.message
+
+
+def test_read_only_hint(tmp_path: Path) -> None:
+    """A read-only file system is named as such, with the remedy."""
+    files = StoppingFiles(stop_at=0, act=lambda: _fail(errno.EROFS))
+    with pytest.raises(StorageError, match=r"r[.]json") as caught:
+        replace_durably(tmp_path / "r.json", b"new", files=files)
+    assert "writable" in caught.value.hint
+    assert caught.value.facts["disk_full"] is False
+
+
+def test_stale_temporary_is_replaced(tmp_path: Path) -> None:
+    """What a crash left under the temporary name does not stop the next writer."""
+    (tmp_path / ".r.json.tmp").write_bytes(b"stale")
+    replace_durably(tmp_path / "r.json", b"new", files=SystemFiles())
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_planted_link_is_not_followed(tmp_path: Path) -> None:
+    """A symbolic link under the temporary name is removed, its target left alone."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / ".r.json.tmp").symlink_to(victim)
+    replace_durably(tmp_path / "r.json", b"new", files=SystemFiles())
+    assert victim.read_bytes() == b"precious"
+
+
+def test_many_share_the_directory_flush(tmp_path: Path) -> None:
+    """Several files are all flushed before the first rename, and their directory once."""
+    files = StoppingFiles()
+    replace_many_durably([(tmp_path / name, b"x") for name in "abc"], files=files)
+    kinds = [call.split()[0] for call in files.calls]
+    assert kinds == ["create", "write"] * 3 + ["sync"] * 3 + ["rename"] * 3 + ["sync_directory"]
+
+
+def test_replace_atomically_does_not_flush(tmp_path: Path) -> None:
+    """What can be derived again costs no flush, and is still replaced in one step."""
+    files = StoppingFiles()
+    replace_atomically(tmp_path / "r.json", b"new", files=files)
+    assert files.calls == [SEQUENCE[0], SEQUENCE[1], SEQUENCE[3]]
+
+
+def test_append_flushes(tmp_path: Path) -> None:
+    """A line is flushed before the call returns; a new file's name as well."""
+    files = StoppingFiles()
+    append_durably(tmp_path / "log", b"one\n", files=files)
+    assert files.calls == ["open_append log", "write log", "sync log", f"sync_directory {tmp_path.name}"]
+    files = StoppingFiles()
+    append_durably(tmp_path / "log", b"two\n", files=files)
+    assert files.calls == ["open_append log", "write log", "sync log"]
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("torn", [b"{", b"x" * 5000, b'{"a": 1}'])
+def test_append_repairs_a_torn_line(tmp_path: Path, torn: bytes) -> None:
+    """What follows the last line break was never acknowledged and is cut."""
+    (tmp_path / "log").write_bytes(b"one\n" + torn)
+    append_durably(tmp_path / "log", b"two\n", files=SystemFiles())
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+
+
+def test_append_repairs_a_file_of_one_torn_line(tmp_path: Path) -> None:
+    """A file without any line break becomes empty first."""
+    (tmp_path / "log").write_bytes(b"x" * 9000)
+    append_durably(tmp_path / "log", b"one\n", files=SystemFiles())
+    assert (tmp_path / "log").read_bytes() == b"one\n"
+
+
+@pytest.mark.parametrize("stop_at", [1, 2])
+def test_failed_append_is_taken_back(tmp_path: Path, stop_at: int) -> None:
+    """A full disk leaves the log as it was."""
+    (tmp_path / "log").write_bytes(b"one\n")
+    with pytest.raises(StorageError):
+        append_durably(tmp_path / "log", b"two\n", files=StoppingFiles(stop_at=stop_at, act=_fail, torn=True))
+    assert (tmp_path / "log").read_bytes() == b"one\n"

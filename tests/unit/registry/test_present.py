@@ -1,0 +1,70 @@
+"""Records for people: nothing that a terminal obeys, nothing that wraps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobwire.core.record import JobRecord, Lease
+from jobwire.registry.present import age, display_width, facts, list_row, printable, shorten, table
+
+STAMP = "2026-01-01T00:00:00.000Z"
+NOW = 1_767_225_600.0
+
+
+@given(st.text())
+def test_printable_is_inert(text: str) -> None:
+    """No control character, escape or direction mark survives."""
+    assert printable(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0s"), (59, "59s"), (60, "1m00s"), (3_661, "1h01m"), (90_000, "1d01h"), (-5, "0s")],
+)
+def test_age(seconds: int, words: str) -> None:
+    """Ages are two units; the future is now."""
+    assert age(STAMP, NOW + seconds) == words
+
+
+def test_age_of_nothing() -> None:
+    """A missing or impossible time does not stop the table."""
+    assert (age(None, NOW), age("2026-02-30T00:00:00Z", NOW)) == ("-", "?")
+
+
+@given(st.text(), st.integers(1, 40))
+def test_shorten_fits(text: str, width: int) -> None:
+    """A shortened text takes no more columns than it may."""
+    assert display_width(shorten(text, width)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_table_fits_the_terminal(width: int) -> None:
+    """Columns are aligned and no line is wider than the terminal, wide characters included."""
+    rows = [("1a2b3c4d", "running !", "日本語 " * 30), ("ffffffff", "ok", "\x1b[31mred\nline")]
+    lines = table(("JOB", "STATUS", "TITLE"), rows, width).split("\n")
+    assert len(lines) == 3
+    assert all(display_width(line) <= width for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_facts_hide_secrets() -> None:
+    """The page about a job shows neither token nor password."""
+    record = JobRecord(
+        "1a2b3c4d",
+        "token" * 10,
+        STAMP,
+        STAMP,
+        title="\x1b]0;title\a",
+        instructions="first\nsecond",
+        lease=Lease("me", STAMP),
+        attention=True,
+        broker={"password": "hunter2"},
+        previous_tokens=("older" * 10,),
+    )
+    text = facts(record, NOW)
+    assert "tokentoken" not in text
+    assert "olderolder" not in text
+    assert "hunter2" not in text
+    assert "\x1b" not in text
+    assert "asks for permission" in text
+    assert "!" in list_row(record, NOW)[1]

@@ -1,0 +1,289 @@
+"""The queue's operations, one promise each."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    NoWorkError,
+    StoppedError,
+    TransitionError,
+)
+from jobwire.core.fold import LeaseGrant
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord, Priority, Timeouts
+from jobwire.registry import reaper
+from jobwire.registry.queue import Change, Expectation, JobQueue
+from jobwire.registry.spec import JobSpec
+from jobwire.registry.store import RecordStore
+from jobwire.testing import ManualClock
+
+ME = LeaseGrant("me", 60)
+
+
+def _add(queue: JobQueue, **fields: object) -> JobRecord:
+    return queue.register(JobSpec(**fields)).record  # type: ignore[arg-type]  # given by name below
+
+
+def test_register_writes_everything(queue: JobQueue, store: RecordStore) -> None:
+    """A registered job has its record, its history and its meta.json."""
+    record = _add(queue, title="t", instructions="do\nit", timeouts=Timeouts(1, 2, 3), max_attempts=4)
+    assert store.get(record.job_id) == record
+    assert record.status is Status.PENDING
+    assert len(record.auth_token) >= 43
+    meta = json.loads((Path(store.log_dir(record.job_id)) / "meta.json").read_text())
+    assert (meta["title"], meta["instructions"]) == ("t", "do\nit")
+
+
+def test_register_is_idempotent_by_key(queue: JobQueue) -> None:
+    """The same key names the same job, also when it is finished."""
+    first = queue.register(JobSpec(title="t", idempotency_key="k"))
+    again = queue.register(JobSpec(title="t", idempotency_key="k"))
+    queue.cancel(first.record.job_id)
+    after = queue.register(JobSpec(title="t", idempotency_key="k"))
+    assert (first.created, again.created, after.created) == (True, False, False)
+    assert first.record.job_id == again.record.job_id == after.record.job_id
+    assert after.record.status is Status.CANCELLED
+
+
+def test_unique_session(queue: JobQueue) -> None:
+    """A session that asks to be unique has one unfinished job at most."""
+    spec = JobSpec(agent_session="a", unique_session=True)
+    first = queue.register(spec)
+    assert not queue.register(spec).created
+    assert queue.register(JobSpec(agent_session="b", unique_session=True)).created
+    queue.pick(ME, agent_session="a")
+    assert not queue.register(spec).created
+    queue.cancel(first.record.job_id)
+    assert queue.register(spec).created
+
+
+def test_pick_order(queue: JobQueue) -> None:
+    """High before normal before low, and the oldest first within each."""
+    ids = [
+        _add(queue, priority=priority).job_id
+        for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.NORMAL, Priority.HIGH)
+    ]
+    assert [queue.pick(ME).job_id for _ in ids] == [ids[2], ids[4], ids[1], ids[3], ids[0]]
+    with pytest.raises(NoWorkError):
+        queue.pick(ME)
+
+
+def test_pick_order_with_the_clock_set_back(queue: JobQueue, clock: ManualClock) -> None:
+    """Jobs registered after the clock was set back still come after the earlier ones."""
+    first = _add(queue).job_id
+    clock.set_wall(clock.now() - 7200)
+    second = _add(queue).job_id
+    queue.reindex()
+    assert [queue.pick(ME).job_id for _ in range(2)] == [first, second]
+
+
+def test_pick_matches_the_session(queue: JobQueue) -> None:
+    """Addressed jobs go to their session, others to anybody; nobody takes what is addressed elsewhere."""
+    _add(queue, agent_session="a")
+    with pytest.raises(NoWorkError) as caught:
+        queue.pick(ME)
+    assert "--any-session" in caught.value.hint
+    with pytest.raises(NoWorkError):
+        queue.pick(ME, agent_session="b")
+    free = _add(queue)
+    assert queue.pick(ME, agent_session="a").agent_session == "a"
+    assert queue.pick(ME, agent_session="b").job_id == free.job_id
+    _add(queue, agent_session="c")
+    assert queue.pick(ME, any_session=True).agent_session == "c"
+
+
+def test_pick_claims(queue: JobQueue, store: RecordStore, clock: ManualClock) -> None:
+    """A picked job is running and leased to its owner."""
+    job_id = _add(queue).job_id
+    record = queue.pick(ME)
+    assert record == store.get(job_id)
+    assert record.status is Status.RUNNING
+    assert record.lease is not None
+    assert record.lease.owner == "me"
+
+
+def test_pick_waits(queue: JobQueue, clock: ManualClock) -> None:
+    """With --wait the answer `no work` comes after that time, measured on the monotonic clock."""
+    before = clock.monotonic()
+    with pytest.raises(NoWorkError):
+        queue.pick(ME, wait_seconds=5)
+    assert clock.monotonic() - before == pytest.approx(5)
+
+
+def test_pick_takes_up_a_lost_lease(queue: JobQueue, clock: ManualClock) -> None:
+    """A job whose worker fell silent is picked again as the next attempt under another token."""
+    _add(queue)
+    first = queue.pick(ME)
+    clock.advance(60)
+    second = queue.pick(LeaseGrant("you", 60))
+    assert second.job_id == first.job_id
+    assert second.attempt == 2
+    assert second.auth_token != first.auth_token
+
+
+def test_pick_leaves_a_stale_row(queue: JobQueue, store: RecordStore) -> None:
+    """A row that is behind its record does not give the job away twice."""
+    job_id = _add(queue).job_id
+    with queue.index() as index:
+        pending = store.get(job_id)
+    queue.pick(ME)
+    with queue.index() as index:
+        index.put(pending)
+    with pytest.raises(NoWorkError):
+        queue.pick(ME)
+
+
+def test_pick_passes_over_a_torn_record(queue: JobQueue, store: RecordStore, warnings: list[str]) -> None:
+    """A record that cannot be read is reported and the next job is picked."""
+    torn, good = _add(queue).job_id, _add(queue).job_id
+    with queue.index():
+        pass
+    Path(store.record_path(torn)).write_bytes(b"{")
+    assert queue.pick(ME).job_id == good
+    assert len(warnings) == 1
+    assert torn in warnings[0]
+
+
+def test_renew(queue: JobQueue, clock: ManualClock) -> None:
+    """The holder, by name or by attempt, extends its lease; nobody else does."""
+    job_id = _add(queue).job_id
+    queue.pick(ME)
+    clock.advance(50)
+    queue.renew(job_id, seconds=60, owner="me")
+    queue.renew(job_id, seconds=60, attempt=1)
+    clock.advance(50)
+    assert queue.reap() == []
+    for wrong in ({"owner": "you"}, {"attempt": 2}):
+        with pytest.raises(StoppedError):
+            queue.renew(job_id, seconds=60, **wrong)
+
+
+def test_shortened_lease_is_found(queue: JobQueue, clock: ManualClock) -> None:
+    """A lease that its holder cut short ends at the new time."""
+    job_id = _add(queue).job_id
+    queue.pick(ME)
+    queue.renew(job_id, seconds=5, owner="me")
+    clock.advance(5)
+    assert [item.record.job_id for item in queue.reap()] == [job_id]
+
+
+def test_release(queue: JobQueue) -> None:
+    """A released job is pending again under a new token; the old holder is out."""
+    job_id = _add(queue).job_id
+    first = queue.pick(ME)
+    with pytest.raises(StoppedError):
+        queue.release(job_id, owner="you")
+    again = queue.release(job_id, owner="me", reason="no compiler")
+    assert (again.status, again.attempt) == (Status.PENDING, 2)
+    assert "no compiler" in again.detail
+    assert again.auth_token != first.auth_token
+    with pytest.raises(StoppedError):
+        queue.release(job_id, owner="me")
+
+
+def test_cancel_is_idempotent(queue: JobQueue, store: RecordStore) -> None:
+    """Cancelling twice changes nothing the second time."""
+    job_id = _add(queue).job_id
+    assert queue.cancel(job_id, reason="no need")[1]
+    record, changed = queue.cancel(job_id)
+    assert not changed
+    assert record.detail == "no need"
+    assert len(list(store.audit(job_id).lines())) == 2
+
+
+def test_cancel_of_a_finished_job(queue: JobQueue) -> None:
+    """A job that ended otherwise is not cancelled any more."""
+    job_id = _add(queue).job_id
+    queue.pick(ME)
+    queue.update(job_id, Change(), status=Status.ERROR)
+    with pytest.raises(ConflictError, match="error"):
+        queue.cancel(job_id)
+
+
+def test_update_fields(queue: JobQueue) -> None:
+    """Fields change, unnamed ones stay, and a new priority takes effect."""
+    first, second = _add(queue, title="one").job_id, _add(queue, title="two").job_id
+    record = queue.update(second, Change(priority=Priority.HIGH, wall_seconds=9))
+    assert (record.title, record.timeouts.wall_seconds) == ("two", 9)
+    assert queue.pick(ME).job_id == second
+    assert queue.pick(ME).job_id == first
+
+
+@pytest.mark.parametrize(
+    "expect", [Expectation(status=Status.RUNNING), Expectation(seq=3), Expectation(attempt=2)]
+)
+def test_update_refusal_carries_the_present_state(queue: JobQueue, expect: Expectation) -> None:
+    """A compare-and-set that finds another state changes nothing and says what it found."""
+    job_id = _add(queue).job_id
+    with pytest.raises(ConflictError) as caught:
+        queue.update(job_id, Change(title="new"), expect=expect)
+    present = caught.value.facts["present"]
+    assert isinstance(present, dict)
+    assert (present["status"], present["last_seq"], present["attempt"]) == ("pending", 0, 1)
+    assert queue.store.get(job_id).title == ""
+
+
+def test_update_status_follows_the_lifecycle(queue: JobQueue) -> None:
+    """An update may not do what the lifecycle forbids, nor set what registration refuses."""
+    job_id = _add(queue).job_id
+    with pytest.raises(TransitionError):
+        queue.update(job_id, Change(), status=Status.ERROR)
+    with pytest.raises(InvalidInputError):
+        queue.update(job_id, Change(title="a\nb"))
+    queue.pick(ME)
+    assert queue.update(job_id, Change(), status=Status.PENDING).attempt == 2
+
+
+def test_list(queue: JobQueue) -> None:
+    """Listing filters by status and session, newest first, up to a limit."""
+    ids = [_add(queue, agent_session="a" if number % 2 else "b").job_id for number in range(6)]
+    queue.cancel(ids[0])
+    assert [record.job_id for record in queue.list()] == ids[::-1]
+    assert [record.job_id for record in queue.list(limit=2)] == [ids[5], ids[4]]
+    assert [record.job_id for record in queue.list(statuses=[Status.CANCELLED])] == [ids[0]]
+    assert [record.job_id for record in queue.list(agent_session="a")] == [ids[5], ids[3], ids[1]]
+    assert queue.counts() == {"cancelled": 1, "pending": 5}
+
+
+def test_list_pages_over_stale_rows(queue: JobQueue, store: RecordStore) -> None:
+    """More rows than a page are listed."""
+    ids = [_add(queue).job_id for _ in range(3)]
+    with queue.index() as index:
+        for number in range(401):
+            index.put(store.get(ids[0])._replace(job_id=f"{number:08x}"))
+    assert len(queue.list(limit=1000)) == 3
+
+
+def test_empty_home(tmp_path: Path) -> None:
+    """Looking at a home that does not exist shows nothing and creates nothing."""
+    queue = JobQueue(RecordStore(tmp_path / "none"), warn=print)
+    assert queue.list() == []
+    assert queue.counts() == {}
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(NotFoundError):
+        queue.cancel("00000000")
+
+
+def test_reap_reports(queue: JobQueue, clock: ManualClock) -> None:
+    """Every job that ran out of time is moved on once and reported with its cause."""
+    waiting = _add(queue, timeouts=Timeouts(pending_seconds=5)).job_id
+    running = _add(queue, priority=Priority.HIGH, timeouts=Timeouts(wall_seconds=5)).job_id
+    queue.pick(ME)
+    clock.advance(5)
+    after = {item.record.job_id: item.record.status for item in queue.reap()}
+    assert after == {waiting: Status.CANCELLED, running: Status.ERROR}
+    assert queue.reap() == []
+
+
+def test_many_overdue_jobs(queue: JobQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More jobs than a page are reaped in one go."""
+    monkeypatch.setattr(reaper, "_PAGE", 3)
+    for _ in range(7):
+        _add(queue, timeouts=Timeouts(pending_seconds=5))
+    clock.advance(5)
+    assert len(queue.reap()) == 7
