@@ -14,6 +14,7 @@ from jobwire.broker.home import BrokerPaths, mtls_port, prepare_home, read_passw
 from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
 from jobwire.broker.serve import own_pid, ready_line, run_embedded, send_reload
 from jobwire.certs import Level
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.settings import TLS_PORT
@@ -327,4 +328,31 @@ def run_access_table(args: argparse.Namespace) -> int:
 
 
 def _add_doctor(commands: "_Commands") -> None:
-    del commands
+    doctor = _leaf(
+        commands,
+        "doctor",
+        "say in plain words what works and what does not between this host and the broker",
+        "jobwire doctor",
+    )
+    doctor.set_defaults(run=run_doctor)
+
+
+def run_doctor(args: argparse.Namespace) -> int:
+    """Examine everything; OK only if nothing is ill."""
+    from jobwire.broker.doctor import Doctor  # noqa: PLC0415 - not for others
+    from jobwire.broker.reports import verdict  # noqa: PLC0415 - as above
+
+    reports = []
+    doctor = Doctor(home=Path(args.home), environ=os.environ, clock=SystemClock())
+    for report in doctor.examine():
+        reports.append(report)
+        if not args.json:
+            print(f"{report.state:<8} {report.subject}: {report.message}")
+            if report.hint:
+                print(f"         {report.hint}", flush=True)
+    code = verdict(reports)
+    if args.json:
+        print(json.dumps({"ok": not code, "reports": [report._asdict() for report in reports]}))
+    elif not code:
+        print("all is well")
+    return code

@@ -1,5 +1,4 @@
 """amqtt as it comes: what the embedded broker is compared with, so that its tests prove something."""
-# ruff: noqa: TID251, SLF001 - this module exists to show what amqtt does without our subclass
 
 from pathlib import Path
 from typing import Any
