@@ -93,11 +93,9 @@ class Demo:
         self._clock = SystemClock()
         self._work = home.parent / "work"
         self._jobs = [
-            Job("survey", "hash and compress this source tree", source, ExitCode.OK),
-            Job(
-                "verify", "check 20 files against their checksums", self._folder("verify"), ExitCode.JOB_ERROR
-            ),
-            Job("tidy", "ask, then delete old logs", self._folder("tidy"), ExitCode.OK),
+            Job("survey", "compress a source tree", source, ExitCode.OK),
+            Job("verify", "check 20 files", self._folder("verify"), ExitCode.JOB_ERROR),
+            Job("tidy", "ask, then delete logs", self._folder("tidy"), ExitCode.OK),
         ]
 
     def run(self) -> int:

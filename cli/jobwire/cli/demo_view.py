@@ -3,6 +3,7 @@
 import sys
 from typing import NamedTuple, Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -11,7 +12,11 @@ from rich.text import Text
 from jobwire.core.clock import Clock
 from jobwire.subscriber import EventLine, Line, Verdict
 
-_BAR = 16
+_BAR = 10
+_WHAT = 22
+_STATE = 10
+# People read the short word.
+_WORDS = {"permission_required": "permission"}
 _STYLES = {
     "started": "cyan",
     "progress": "cyan",
@@ -64,26 +69,30 @@ class DemoView:
 
     def summary(self, expected: dict[str, int]) -> bool:
         """Print the summary; return True when every job ended as it should."""
-        table = Table(title="what happened", title_justify="left", expand=False)
-        for column, justify in (("job", "left"), ("what", "left"), ("ended", "left"), ("events", "right")):
-            table.add_column(column, justify=justify)  # type: ignore[arg-type]  # literals above
-        table.add_column("seconds", justify="right")
-        table.add_column("exit code", justify="right")
+        table = Table(
+            title="what happened", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+        )
+        for column in ("job", "what", "ended"):
+            table.add_column(column, no_wrap=True)
+        for column in ("events", "seconds", "exit code"):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("as it should", no_wrap=True)
         good = True
         for row in self.rows.values():
             right = row.exit_code == expected[row.job_id]
             good = good and right
-            shown = "none" if row.exit_code is None else str(row.exit_code)
-            code = Text(f"{shown} as it should" if right else f"{shown}, not {expected[row.job_id]}")
-            code.stylize("green" if right else "bold red")
-            ended = Text(row.event, style=_STYLES.get(row.event, ""))
-            table.add_row(row.job_id, row.title, ended, str(row.events), f"{row.seconds:.1f}", code)
+            answer = (
+                Text("yes", style="green") if right else Text(f"no: {expected[row.job_id]}", style="bold red")
+            )
+            code = "none" if row.exit_code is None else str(row.exit_code)
+            figures = (str(row.events), f"{row.seconds:.1f}", code)
+            table.add_row(row.job_id, row.title, _state(row.event), *figures, answer)
         self._console.print(table)
         return good
 
     def say(self, text: str) -> None:
         """Print one line about the demo itself."""
-        self._console.print(Text(text, style="dim"))
+        self._console.print(Text(text, style="dim"), soft_wrap=True)
 
     def _on_event(self, line: EventLine) -> None:
         event = line.event
@@ -91,7 +100,7 @@ class DemoView:
         row = self.rows[event.job_id]._replace(event=event.event, detail=event.detail)
         self.rows[event.job_id] = row._replace(
             events=row.events + 1,
-            percent=float(percent) if isinstance(percent, int | float) else row.percent,
+            percent=100.0 if event.event == "completed" else _number(percent, row.percent),
             seconds=self._clock.monotonic() - self._began,
         )
         if self._live is None:
@@ -99,17 +108,31 @@ class DemoView:
             self._console.print(Text(shown, style=_STYLES.get(event.event, "")), soft_wrap=True)
 
     def _table(self) -> Table:
-        table = Table(expand=True, title="three jobs, one view", title_justify="left")
+        table = Table(
+            expand=True,
+            title="three jobs, one view",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
         table.add_column("job", width=8, no_wrap=True)
-        table.add_column("what", ratio=2, no_wrap=True, overflow="ellipsis")
-        table.add_column("state", width=20, no_wrap=True)
+        table.add_column("what", width=_WHAT, no_wrap=True, overflow="ellipsis")
+        table.add_column("state", width=_STATE, no_wrap=True)
         table.add_column("progress", width=_BAR + 5, no_wrap=True)
-        table.add_column("last word", ratio=3, no_wrap=True, overflow="ellipsis")
+        table.add_column("last word", ratio=1, no_wrap=True, overflow="ellipsis")
         for row in self.rows.values():
-            state = Text(row.event, style=_STYLES.get(row.event, "dim"))
             # Text, never markup: what a job says must not become our formatting.
-            table.add_row(row.job_id, Text(row.title), state, _bar(row), Text(row.detail))
+            table.add_row(row.job_id, Text(row.title), _state(row.event), _bar(row), Text(row.detail))
         return table
+
+
+def _number(value: object, otherwise: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else otherwise
+
+
+def _state(event: str) -> Text:
+    return Text(_WORDS.get(event, event), style=_STYLES.get(event, "dim"))
 
 
 def _bar(row: Row) -> Text:

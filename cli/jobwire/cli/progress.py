@@ -81,5 +81,5 @@ class Throttle:
         return waiting
 
     def last_word(self) -> Report | None:
-        """Return what never went out; the terminal event may use its figures."""
+        """Return what was held back and never went out."""
         return self._waiting

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobwire.cli.delegation import Delegation, Plan
-from jobwire.cli.printing import LinePrinter
-from jobwire.core.clock import SystemClock
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
 from jobwire.registry.store import RecordStore
-from jobwire.subscriber import Verdict, Verdicts, watch_jobs
+from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.transport import load_settings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -75,13 +73,14 @@ def run(args: argparse.Namespace) -> int:
     say(f"job {job.job_id}: {job.record.title}")
     with cancelled_by_signals(job):
         job.start(tmux=args.tmux, environ=os.environ, directory=Path.cwd())
-        printer = LinePrinter(sys.stderr, as_json=args.json, clock=SystemClock())
+        printer = line_printer(sys.stderr, as_json=args.json)
         verdicts = watch_jobs(
             jobs=[job.job_id],
             home=home,
             settings=settings,
             on_line=(lambda _: None) if args.quiet else printer,
         )
+        printer.finish()
         return _finish(job, verdicts, say)
 
 

@@ -163,7 +163,9 @@ class Reporter:
         if self._over:
             return
         kind = "completed" if outcome.good else "error"
-        self.say(kind, outcome.detail, exit_status=outcome.status, duration_seconds=round(seconds, 3))
+        # A report that the throttle held back gives the last word its figure.
+        data = _figures(self._throttle.last_word())
+        self.say(kind, outcome.detail, **data, exit_status=outcome.status, duration_seconds=round(seconds, 3))
 
     def say(self, kind: str, detail: str, **data: object) -> None:
         """Say one thing; an undelivered event waits in the outbox, a stopped job stops the command."""
@@ -187,8 +189,7 @@ class Reporter:
                         return
                     self._wake.wait(timeout=1.0)
                     continue
-            data = {} if report.percent is None else {"percent": report.percent}
-            self.say(report.kind, report.detail, **data)
+            self.say(report.kind, report.detail, **_figures(report))
 
     @staticmethod
     def _complain(error: JobwireError) -> None:
@@ -274,6 +275,10 @@ class Worker:
             if stopped.is_set():
                 self._command.stop()
                 return
+
+
+def _figures(report: Report | None) -> dict[str, float]:
+    return {} if report is None or report.percent is None else {"percent": report.percent}
 
 
 def _pass_on(sink: IO[bytes], chunk: bytes) -> bool:
