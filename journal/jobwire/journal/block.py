@@ -208,8 +208,8 @@ def decode_rows(data: bytes, header: BlockHeader, position: int = 0) -> list[Sto
     place = sections(header)
     count = header.rows
     try:
-        topics = _names(data, position + place.topic_at, position + place.topics, header.topics)
-        verdicts = _names(data, position + place.verdict_at, position + place.verdicts, header.verdicts)
+        topics = decode_names(data, position + place.topic_at, position + place.topics, header.topics)
+        verdicts = decode_names(data, position + place.verdict_at, position + place.verdicts, header.verdicts)
         ends = struct.unpack_from(f"<{count + 1}i", data, position + place.payload_at)
         topic_no = struct.unpack_from(f"<{count}i", data, position + place.topic_no)
         if ends[0] != 0 or ends[-1] != header.payload_bytes:
@@ -234,6 +234,7 @@ def decode_rows(data: bytes, header: BlockHeader, position: int = 0) -> list[Sto
         raise BadBlockError(f"columns contradict each other: {error}") from error
 
 
-def _names(data: bytes, at: int, start: int, count: int) -> list[str]:
+def decode_names(data: bytes, at: int, start: int, count: int) -> list[str]:
+    """Return `count` names whose ends stand at `at` and whose bytes begin at `start`."""
     ends = struct.unpack_from(f"<{count + 1}i", data, at)
     return [data[start + a : start + b].decode() for a, b in pairwise(ends)]

@@ -201,7 +201,8 @@ class JournalWriter:
     def _identity_of(self, base: int) -> UUID:
         path = self.directory / segment_name(base)
         try:
-            return parse_segment_header(path.open("rb").read(SEGMENT_HEADER_BYTES)).identity
+            with path.open("rb") as file:
+                return parse_segment_header(file.read(SEGMENT_HEADER_BYTES)).identity
         except BadBlockError as error:
             raise corrupt(path.name, 0, error.reason) from error
 

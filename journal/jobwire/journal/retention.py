@@ -1,0 +1,143 @@
+"""Removing old segments, oldest first, never what a registered consumer still needs.
+
+A closed segment is due when it was closed longer ago than `keep_seconds`, or while the journal is
+larger than `keep_bytes`. A due segment goes if every registered consumer has committed past it. One
+that somebody still needs stays, whatever the limits say, and the report names who holds it; only
+`force` removes it, and says what was taken from whom. The last segment always stays.
+"""
+
+import logging
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from jobwire.core.clock import Clock
+from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
+from jobwire.journal.errors import storage_failure
+from jobwire.journal.files import Files, SystemFiles
+from jobwire.journal.lock import held
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
+
+KEEP_SECONDS = 7 * 86400.0
+KEEP_BYTES = 8 << 30
+_MICROSECONDS = 1_000_000
+_log = logging.getLogger(__name__)
+
+
+class Limits(NamedTuple):
+    """How much is kept after everybody has read it."""
+
+    keep_seconds: float = KEEP_SECONDS
+    keep_bytes: int = KEEP_BYTES
+
+
+class Pruned(NamedTuple):
+    """What a run removed (or would have), and what it could not.
+
+    `held_by` names the slowest consumer where it kept a due segment; `lost` tells the entries that
+    `force` took from each consumer.
+    """
+
+    segments: list[str]
+    bytes: int
+    first_offset: int
+    kept_bytes: int
+    held_by: str | None
+    lost: dict[str, int]
+
+
+class _Closed(NamedTuple):
+    base: int
+    end: int
+    bytes: int
+    closed_at_us: int
+
+
+class Retention:
+    """Prunes the journal in `directory`; beside a running writer and readers, one at a time."""
+
+    def __init__(
+        self, directory: Path, *, clock: Clock, limits: Limits | None = None, files: Files | None = None
+    ) -> None:
+        self._directory = directory
+        self._limits = limits if limits is not None else Limits()
+        self._clock = clock
+        self._files = files if files is not None else SystemFiles()
+
+    def prune(self, *, force: bool = False, dry_run: bool = False) -> Pruned:
+        """Remove what is due and return the report.
+
+        A kill leaves a shorter journal, never one with a hole: the oldest segment goes first, each
+        durably before the next. Raises JournalNotFound, JournalLocked, StorageError.
+        """
+        with JournalReader(self._directory) as reader:
+            lock = self._directory / RETENTION_LOCK
+            with held(lock, clock=self._clock, deadline_seconds=LOCK_SECONDS, what="prunes the journal"):
+                consumers = [c for c in self._consumers().all() if c.identity == reader.identity]
+                return self._prune(reader, consumers, force=force, dry_run=dry_run)
+
+    def _consumers(self) -> Consumers:
+        return Consumers(self._directory, clock=self._clock, files=self._files)
+
+    def _prune(
+        self, reader: JournalReader, consumers: list[Committed], *, force: bool, dry_run: bool
+    ) -> Pruned:
+        slowest = min(consumers, key=lambda known: known.offset, default=None)
+        closed = self._closed(reader)
+        left = self._bytes()
+        first = closed[0].base if closed else reader.first_offset
+        begin, removed, freed, held_by = first, [], 0, None
+        for segment in closed:
+            if not self._due(segment, left):
+                break
+            if slowest is not None and segment.end > slowest.offset and not force:
+                held_by = slowest.name
+                break
+            if not dry_run:
+                self._remove(segment.base)
+            removed.append(segment_name(segment.base))
+            freed, left, first = freed + segment.bytes, left - segment.bytes, segment.end
+        lost = {c.name: first - max(c.offset, begin) for c in consumers if c.offset < first}
+        report = Pruned(removed, freed, first, left, held_by, lost)
+        self._tell(report, dry_run=dry_run)
+        return report
+
+    def _closed(self, reader: JournalReader) -> list[_Closed]:
+        bases = list_segments(self._directory)
+        segments = []
+        for base, end in pairwise(bases):
+            with SegmentReader(self._directory, end, identity=UUID(reader.identity)) as following:
+                closed_at = following.header.created_at_us
+            size = (self._directory / segment_name(base)).stat().st_size
+            segments.append(_Closed(base, end, size, closed_at))
+        return segments
+
+    def _bytes(self) -> int:
+        return sum(
+            (self._directory / segment_name(base)).stat().st_size for base in list_segments(self._directory)
+        )
+
+    def _due(self, segment: _Closed, total_bytes: int) -> bool:
+        age_seconds = self._clock.now() - segment.closed_at_us / _MICROSECONDS
+        return age_seconds > self._limits.keep_seconds or total_bytes > self._limits.keep_bytes
+
+    def _remove(self, base: int) -> None:
+        path = self._directory / segment_name(base)
+        try:
+            self._files.unlink(self._directory / index_name(base))
+            self._files.unlink(path)
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            raise storage_failure("remove", path, error) from error
+
+    def _tell(self, report: Pruned, *, dry_run: bool) -> None:
+        if report.held_by is not None:
+            _log.warning(
+                "journal retention is held back by consumer %s: %d bytes kept beyond the limits",
+                report.held_by,
+                report.kept_bytes,
+            )
+        if report.lost and not dry_run:
+            _log.error("journal pruned by force; entries taken unread: %s", report.lost)

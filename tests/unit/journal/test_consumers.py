@@ -1,0 +1,143 @@
+"""Consumers and retention: nothing is removed that somebody registered still needs."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.errors import InvalidInputError, NotFoundError
+from jobwire.journal import Entry, JournalCorrupt, JournalReader, JournalRecreated, JournalWriter
+from jobwire.journal.consumers import Consumers
+from jobwire.journal.retention import Limits, Retention
+from jobwire.testing import ManualClock
+
+_DAY = 86400.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give the one clock of a test."""
+    return ManualClock()
+
+
+@pytest.fixture
+def directory(memory_path: Path, clock: ManualClock) -> Path:
+    """Give a journal of ten segments of two entries, closed an hour apart."""
+    with JournalWriter(memory_path / "j", clock=clock, segment_bytes=300) as writer:
+        for i in range(10):
+            writer.append([Entry(i, "t", b"x" * 60, False, "accepted")] * 2)
+            clock.advance(3600)
+    assert len(list((memory_path / "j").glob("*.seg"))) == 10
+    return memory_path / "j"
+
+
+def test_a_consumer_keeps_its_place(directory: Path, clock: ManualClock) -> None:
+    """Registering again changes nothing; a commit moves forward only."""
+    consumers = Consumers(directory, clock=clock)
+    assert consumers.lowest() is None
+    assert consumers.register("fold") == 0
+    assert consumers.commit("fold", 5) == 5
+    assert consumers.commit("fold", 3) == 5
+    assert consumers.register("fold", 0) == 5
+    assert consumers.register("metrics", 2) == 2
+    assert [(c.name, c.offset) for c in consumers.all()] == [("fold", 5), ("metrics", 2)]
+    lowest = consumers.lowest()
+    assert lowest is not None
+    assert lowest.name == "metrics"
+    assert consumers.rewind("fold", 1) == 1
+    assert Consumers(directory).committed("fold") == 1
+    assert consumers.remove("fold").offset == 1
+    with pytest.raises(NotFoundError):
+        consumers.committed("fold")
+
+
+def test_unusable_commits_are_refused(directory: Path) -> None:
+    """A place past the end, an unknown consumer and a name that is no file name are mistakes."""
+    consumers = Consumers(directory)
+    with pytest.raises(NotFoundError):
+        consumers.commit("fold", 1)
+    with pytest.raises(InvalidInputError):
+        consumers.register("../evil")
+    consumers.register("fold")
+    for offset in (21, 10**12):
+        with pytest.raises(InvalidInputError):
+            consumers.commit("fold", offset)
+    assert consumers.commit("fold", 20) == 20
+
+
+def test_a_place_in_another_journal_is_not_believed(directory: Path, clock: ManualClock) -> None:
+    """After the journal was recreated, a kept consumer file raises instead of skipping entries."""
+    consumers = Consumers(directory, clock=clock)
+    consumers.register("fold")
+    kept = (directory / "consumers" / "fold.json").read_bytes()
+    shutil.rmtree(directory)
+    with JournalWriter(directory, clock=clock) as writer:
+        writer.append([Entry(1, "t", b"", False, "accepted")] * 30)
+    (directory / "consumers").mkdir()
+    (directory / "consumers" / "fold.json").write_bytes(kept)
+    for use in (consumers.committed, consumers.register, lambda name: consumers.commit(name, 9)):
+        with pytest.raises(JournalRecreated):
+            use("fold")
+    assert consumers.rewind("fold", 0) == 0
+    assert consumers.committed("fold") == 0
+
+
+def test_an_unreadable_place_is_reported(directory: Path) -> None:
+    """A damaged file is an error with the file's name, not offset 0."""
+    consumers = Consumers(directory)
+    consumers.register("fold")
+    path = directory / "consumers" / "fold.json"
+    for content in (b"", b"{", b"[]", b'{"offset": "x"}'):
+        path.write_bytes(content)
+        with pytest.raises(JournalCorrupt) as error:
+            consumers.committed("fold")
+        assert error.value.facts["segment"] == str(path)
+
+
+def test_age_prunes_what_everybody_has_read(directory: Path, clock: ManualClock) -> None:
+    """Segments closed longer ago than the limit go, the others stay."""
+    report = Retention(directory, clock=clock, limits=Limits(keep_seconds=4.5 * 3600)).prune()
+    assert (len(report.segments), report.first_offset) == (5, 10)
+    with JournalReader(directory) as reader:
+        assert reader.first_offset == 10
+        assert reader.read(10)[0].offset == 10
+
+
+def test_size_prunes_the_oldest(directory: Path, clock: ManualClock) -> None:
+    """Above the size limit the oldest go until it holds; the last segment always stays."""
+    size = sum(p.stat().st_size for p in directory.glob("*.seg"))
+    report = Retention(directory, clock=clock, limits=Limits(_DAY, size // 2)).prune()
+    assert report.kept_bytes <= size // 2
+    assert report.bytes + report.kept_bytes == size
+    Retention(directory, clock=clock, limits=Limits(0, 0)).prune()
+    assert [p.name for p in directory.glob("*.seg")] == ["00000000000000000018.seg"]
+    assert len(list(directory.glob("*.idx"))) == 1
+
+
+def test_the_slowest_consumer_holds_retention_back(
+    directory: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the limits say, unread segments stay, and the log names who holds them."""
+    consumers = Consumers(directory, clock=clock)
+    consumers.register("fast", 20)
+    consumers.register("slow", 7)
+    retention = Retention(directory, clock=clock, limits=Limits(0, 0))
+    assert len(retention.prune(dry_run=True).segments) == 3
+    report = retention.prune()
+    assert (report.first_offset, report.held_by, report.lost) == (6, "slow", {})
+    assert "slow" in caplog.text
+    consumers.commit("slow", 20)
+    assert retention.prune().first_offset == 18
+
+
+def test_force_takes_unread_segments_and_says_from_whom(
+    directory: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Forced pruning is loud: an error in the log, and the number of entries each consumer loses."""
+    consumers = Consumers(directory, clock=clock)
+    consumers.register("fast", 20)
+    consumers.register("slow", 7)
+    report = Retention(directory, clock=clock, limits=Limits(0, 0)).prune(force=True)
+    assert (report.first_offset, report.lost) == (18, {"slow": 11})
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
