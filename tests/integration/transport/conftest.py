@@ -9,7 +9,7 @@ import pytest
 
 from jobwire.certs import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
-from jobwire.testing import ScriptedServer
+from jobwire.testing import ManualClock, ScriptedServer
 from jobwire.transport import PahoTransport
 
 _DAY = 86400.0
@@ -45,32 +45,13 @@ def plain_settings() -> Callable[..., BrokerSettings]:
     return plain
 
 
-class ShiftedClock:
-    """The system's clock, some seconds off."""
-
-    def __init__(self, offset_seconds: float) -> None:
-        self._offset = offset_seconds
-
-    def now(self) -> float:
-        """Return the shifted wall time."""
-        return time.time() + self._offset
-
-    def monotonic(self) -> float:
-        """Return monotonic time."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Block."""
-        time.sleep(seconds)
-
-
 class Pki:
     """One authority and the server contexts that its certificates give."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         # Three days old, so that certificates of its past can be made.
-        self.authority = CertificateAuthority(folder / "certs", clock=ShiftedClock(-3 * _DAY))
+        self.authority = CertificateAuthority(folder / "certs", clock=ManualClock(now=time.time() - 3 * _DAY))
         self.authority.init(["localhost", "127.0.0.1"])
         self.ca_certs = str(folder / "certs" / "ca.pem")
 

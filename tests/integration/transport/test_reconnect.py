@@ -1,10 +1,13 @@
 """A connection that breaks: what comes back, what is said, and what is never done."""
 
+import ssl
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 
+from jobwire.certs import CertificateAuthority
 from jobwire.core.errors import RefusedError, TransportError, UnreachableError
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted
 from jobwire.core.settings import BrokerSettings
@@ -15,6 +18,19 @@ from jobwire.transport import PahoTransport
 
 MakeTransport = Callable[..., PahoTransport]
 Plain = Callable[..., BrokerSettings]
+
+
+class Pki(Protocol):
+    """The `pki` fixture."""
+
+    authority: CertificateAuthority
+    ca_certs: str
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return a server context."""
+        ...
+
+
 _TOPIC = f"{DEFAULT_ROOT}/deadbeef/events"
 _BOTH_VERSIONS = pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 
@@ -227,6 +243,30 @@ def test_refused_for_good_while_reconnecting(make_transport: MakeTransport, plai
         with pytest.raises(RefusedError):
             transport.publish("a", b"", retain=False, deadline_seconds=10)
         assert server.connections == 2
+
+
+def test_a_refused_certificate_is_believed_the_third_time(make_transport: MakeTransport, pki: Pki) -> None:
+    """On a reconnect a close before CONNACK may be a restart; three in a row are a refusal."""
+
+    def hang_up(peer: Peer) -> None:
+        peer.expect(CONNECT)
+
+    issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400)
+    with ScriptedServer(accept_then_close, hang_up, context=pki.server_context()) as server:
+        settings = BrokerSettings(
+            host=server.host,
+            port=server.port,
+            ca_certs=pki.ca_certs,
+            certfile=str(issued.certfile),
+            keyfile=str(issued.keyfile),
+            protocol="3.1.1",
+        )
+        transport = make_transport(settings)
+        transport.connect(10)
+        with pytest.raises(RefusedError) as caught:
+            Collector(transport).wait(lambda _: False, "the refusal")
+        assert server.connections == 4
+    assert caught.value.facts["cause"] == "client_certificate"
 
 
 def test_unreachable_is_retried_with_backoff(make_transport: MakeTransport, plain_settings: Plain) -> None:

@@ -73,7 +73,7 @@ class NetworkThread:
         self._requests: deque[tuple[Ticket, Callable[[Link, Ticket], None]]] = deque()
         self._publishes: dict[int, tuple[Ticket, str]] = {}
         self._subscribes: dict[int, tuple[Ticket | None, list[str]]] = {}
-        self._callers_waiting = 0
+        self._callers_waiting: set[Ticket] = set()
         self._session_present = False
         self._held: list[Message] = []
         self._ready_at = 0.0
@@ -136,7 +136,7 @@ class NetworkThread:
     def _ask(self, send: Callable[[Link, Ticket], None], timeout_seconds: float) -> bool:
         ticket = Ticket()
         # While somebody waits for an answer reading goes on past a full inbox: the answer comes the same way.
-        self._callers_waiting += 1
+        self._callers_waiting.add(ticket)
         try:
             self._requests.append((ticket, send))
             self._waker.wake()
@@ -144,7 +144,7 @@ class NetworkThread:
                 ticket.settle(self._failure)
             return ticket.wait(timeout_seconds)
         finally:
-            self._callers_waiting -= 1
+            self._callers_waiting.discard(ticket)
 
     def acknowledge(self, tokens: Sequence[int]) -> None:
         """Queue acknowledgements."""

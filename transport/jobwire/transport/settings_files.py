@@ -1,11 +1,14 @@
 """Reads the settings hierarchy from its files: jobwire.toml, password files, the environment."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import KEYS, BrokerSettings, Secret, from_environment, resolve_broker
 from jobwire.transport.private_files import check_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path  # the caller has it, who needs no Path need not load it
 
 SETTINGS_FILE = "jobwire.toml"
 _PATHS = ("ca_certs", "certfile", "keyfile", "password_file")
@@ -17,7 +20,7 @@ Layer = tuple[str, dict[str, object]]
 
 def load_settings(
     *,
-    home: Path,
+    home: "Path",
     role: str,
     command_line: Mapping[str, object],
     record: Mapping[str, object],
@@ -46,7 +49,7 @@ def load_settings(
     return settings
 
 
-def _read_file(path: Path, role: str) -> tuple[dict[str, object], dict[str, object]]:
+def _read_file(path: "Path", role: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the tables `[broker]` and `[roles.ROLE]`, paths made absolute; empty if there is no file."""
     try:
         raw = path.read_bytes()
@@ -63,7 +66,7 @@ def _read_file(path: Path, role: str) -> tuple[dict[str, object], dict[str, obje
     return broker, account
 
 
-def _parse(path: Path, raw: bytes) -> dict[str, object]:
+def _parse(path: "Path", raw: bytes) -> dict[str, object]:
     import tomllib  # noqa: PLC0415 - many a command runs without a settings file
 
     try:
@@ -75,7 +78,7 @@ def _parse(path: Path, raw: bytes) -> dict[str, object]:
 
 
 def _table(
-    path: Path, document: Mapping[str, object], name: str, known: frozenset[str] | None, prefix: str = ""
+    path: "Path", document: Mapping[str, object], name: str, known: frozenset[str] | None, prefix: str = ""
 ) -> dict[str, object]:
     table = document.get(name, {})
     if not isinstance(table, dict):

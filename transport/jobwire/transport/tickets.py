@@ -6,20 +6,22 @@ from jobwire.core.errors import JobwireError
 
 
 class Ticket:
-    """Settled once, by the network thread; waited for once, by the caller."""
+    """Settled once, from any thread; waited for once, by the caller."""
 
-    __slots__ = ("_error", "_open")
+    __slots__ = ("_error", "_guard", "_open")
 
     def __init__(self) -> None:
         self._open = Lock()  # a bare lock: an Event costs a Condition, and this is made per message
         self._open.acquire()
+        self._guard = Lock()
         self._error: JobwireError | None = None
 
     def settle(self, error: JobwireError | None = None) -> None:
         """Let the waiting caller go on, with `error` raised there; later calls do nothing."""
-        if self._open.locked():
-            self._error = error
-            self._open.release()
+        with self._guard:
+            if self._open.locked():
+                self._error = error
+                self._open.release()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Return whether it was settled in time; raises the error it was settled with."""
