@@ -39,7 +39,8 @@ class PahoTransport:
     `clean_session` False keeps the session at the broker over restarts of either side, for
     `session_expiry_seconds` on MQTT 5. `queue_limit` bounds the messages received and not yet taken;
     beyond it the network thread stops reading. `backoff` maps the number of a failed attempt (from 1)
-    to seconds. `clock` must run by itself: real waits are measured with it. `observer` is called in the network thread with each SessionStarted and SessionLost.
+    to seconds. `clock` must run by itself: real waits are measured with it. `observer` is called in the
+    network thread with each SessionStarted and SessionLost.
     """
 
     def __init__(
