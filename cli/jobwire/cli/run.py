@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobwire.cli.delegation import Delegation, Plan
-from jobwire.core.errors import InvalidInputError
+from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.transport import load_settings
 
+_PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EXAMPLES = """\
@@ -46,6 +47,9 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "--wall-timeout", metavar="S", type=seconds, help="end it after S seconds in any case"
     )
     parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
+    parser.add_argument(
+        "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"
+    )
     parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
     parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
     parser.add_argument("command", metavar="-- COMMAND", nargs="+", help="the command and its arguments")
@@ -72,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
     say = _speaker(quiet=args.quiet, as_json=args.json)
     say(f"job {job.job_id}: {job.record.title}")
     with cancelled_by_signals(job):
-        job.start(tmux=args.tmux, environ=os.environ, directory=Path.cwd())
+        try:
+            environ = job_identity(home, job.job_id) if args.mtls else dict(os.environ)
+        except JobwireError:
+            job.cancel("no certificate could be issued for it")
+            raise
+        job.start(tmux=args.tmux, environ=environ, directory=Path.cwd())
         printer = line_printer(sys.stderr, as_json=args.json)
         verdicts = watch_jobs(
             jobs=[job.job_id],
@@ -82,6 +91,25 @@ def run(args: argparse.Namespace) -> int:
         )
         printer.finish()
         return _finish(job, verdicts, say)
+
+
+def job_identity(home: Path, job_id: str) -> dict[str, str]:
+    """Return the worker's environment with a new client certificate that the broker confines to `job_id`.
+
+    Raises NotFoundError or ConfigError where this home has no certificate authority.
+    """
+    from jobwire.broker.home import mtls_port  # noqa: PLC0415  only --mtls needs the broker's libraries
+    from jobwire.certs import CertificateAuthority  # noqa: PLC0415  as above
+
+    issued = CertificateAuthority(home / "certs").issue_job(job_id)
+    port = mtls_port(home)
+    inherited = {name: value for name, value in os.environ.items() if name not in _PASSWORD_VARIABLES}
+    return {
+        **inherited,
+        "MQTT_CERTFILE": str(issued.certfile.resolve()),
+        "MQTT_KEYFILE": str(issued.keyfile.resolve()),
+        **({"MQTT_PORT": str(port)} if port else {}),
+    }
 
 
 def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> int:

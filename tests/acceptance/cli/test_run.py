@@ -12,8 +12,9 @@ import pytest
 
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
+from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
-from jobwire.testing import EmbeddedServer, require, wait_for
+from jobwire.testing import BrokerProcess, EmbeddedServer, require, wait_for
 
 
 def command(home: Path, *words: str) -> list[str]:
@@ -198,6 +199,24 @@ def test_in_a_tmux_pane(embedded_broker: EmbeddedServer) -> None:
     assert record.status is Status.COMPLETED
     log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "output.log")
     assert log.read_text() == "in the pane\n"
+
+
+def test_with_a_certificate_for_the_job_alone(broker: BrokerProcess) -> None:
+    """--mtls: the worker authenticates as the job itself, on both brokers, and every event is delivered."""
+    answer = run(broker.home, "--mtls", "--", "echo", "confined")
+    assert answer.returncode == 0, answer.stderr
+    assert "outbox" not in answer.stderr
+    record = newest(broker.home)
+    assert (broker.home / "certs" / "clients" / f"{record.job_id}.pem").exists()
+    assert Outbox(RecordStore(broker.home).outbox_path(record.job_id)).entries() == []
+
+
+def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -> None:
+    """Without certificates --mtls explains itself, and the job does not stay behind as running."""
+    answer = run(tmp_path / "home", "--mtls", "--", "true")
+    assert answer.returncode in {30, 40}, answer.stderr
+    assert "certs init" in answer.stderr
+    assert newest(tmp_path / "home").status is Status.CANCELLED
 
 
 @pytest.mark.parametrize(
