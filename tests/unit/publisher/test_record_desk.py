@@ -1,0 +1,235 @@
+"""The desk beside the registry: gapless numbers, the lifecycle, and no crash that loses or doubles."""
+
+import errno
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jobwire.core import fold
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StoppedError,
+    StorageError,
+    TransitionError,
+)
+from jobwire.core.record import JobRecord
+from jobwire.core.signature import signed_event_message, verify_bytes
+from jobwire.publisher.record_desk import SERVE_FILE, RecordDesk
+from jobwire.publisher.saying import Saying
+from jobwire.registry.files import SystemFiles
+from jobwire.registry.files_double import Crash, PowerCutFiles, StoppingFiles
+from jobwire.registry.store import RecordStore
+from jobwire.testing import ManualClock
+
+JOB = "0a1b2c3d"
+STARTED, PROGRESS, COMPLETED = Saying("started"), Saying("progress", "x"), Saying("completed", "done")
+
+
+def _change(store: RecordStore, new: JobRecord) -> None:
+    with store.locked(JOB) as locked:
+        locked.replace(new, cause="the test")
+
+
+def test_events_are_numbered_signed_kept_and_applied(desk: RecordDesk, store: RecordStore) -> None:
+    """Each event gets the next seq and a signature, stands in the outbox and moves the record."""
+    entries = [desk.take(saying) for saying in (STARTED, PROGRESS, COMPLETED)]
+    assert [entry.seq for entry in entries] == [1, 2, 3]
+    assert [entry.retain for entry in entries] == [False, False, True]
+    assert desk.outbox.entries() == entries
+    record = store.get(JOB)
+    assert (record.status, record.last_seq) == ("completed", 3)
+    for entry in entries:
+        body = json.loads(entry.payload)
+        assert verify_bytes(signed_event_message(body), body["data"]["hmac_sig"], record.auth_token)
+    history = [line["seq"] for line in store.audit(JOB).lines() if line["kind"] == "event"]
+    assert history == [1, 2, 3]
+
+
+def test_what_does_not_fit_keeps_nothing(desk: RecordDesk, store: RecordStore) -> None:
+    """An event that the lifecycle forbids, or that is no event, leaves no trace."""
+    with pytest.raises(TransitionError):
+        desk.take(PROGRESS)
+    desk.take(STARTED)
+    for saying, error in (
+        (STARTED, TransitionError),
+        (Saying("shout"), InvalidInputError),
+        (Saying("progress", "x" * 1025), InvalidInputError),
+        (Saying("progress", "", {"hmac_sig": "0"}), InvalidInputError),
+        (Saying("progress", "", {"bulk": "x" * 65536}), InvalidInputError),
+        (Saying("progress", "\ud800"), InvalidInputError),
+    ):
+        with pytest.raises(error):
+            desk.take(saying)
+    assert store.get(JOB).last_seq == desk.outbox.last_seq == 1
+
+
+def test_a_finished_job_is_a_conflict(desk: RecordDesk) -> None:
+    """A second terminal event, or any after it, is refused as a conflict."""
+    desk.take(STARTED)
+    desk.take(COMPLETED)
+    for saying in (COMPLETED, PROGRESS, Saying("error")):
+        with pytest.raises(ConflictError):
+            desk.take(saying)
+
+
+def test_a_cancelled_job_stops_its_worker(desk: RecordDesk, store: RecordStore, clock: ManualClock) -> None:
+    """The worker of a cancelled job learns of it when it speaks."""
+    desk.take(STARTED)
+    _change(store, fold.cancel(store.get(JOB), clock.now(), "not needed"))
+    with pytest.raises(StoppedError):
+        desk.take(PROGRESS)
+
+
+def test_another_attempt_stops_the_earlier_one(
+    desk: RecordDesk, store: RecordStore, clock: ManualClock
+) -> None:
+    """A worker that is pinned to an attempt stops when the job is claimed again; the next one goes on."""
+    desk.take(STARTED)
+    _change(store, fold.next_attempt(store.get(JOB), "n" * 43, clock.now(), "lease ran out"))
+    for saying in (PROGRESS, COMPLETED):
+        with pytest.raises(StoppedError) as stopped:
+            desk.take(saying)
+    assert stopped.value.facts["attempt"] == 2
+    assert RecordDesk(store, JOB, attempt=2).take(STARTED).seq == 2
+    with pytest.raises(StoppedError):
+        desk.recover()
+
+
+def test_an_unknown_job_is_not_found(store: RecordStore) -> None:
+    """A job without a record is not found, and what is no id is refused."""
+    with pytest.raises(NotFoundError):
+        RecordDesk(store, "ffffffff", attempt=None).take(STARTED)
+    with pytest.raises(InvalidInputError):
+        RecordDesk(store, "../../x", attempt=None)
+
+
+def test_confirmation_counts_only_where_a_registry_process_is(desk: RecordDesk, store: RecordStore) -> None:
+    """Without serve.json nobody confirms; with it the record says how far."""
+    assert desk.standing().confirmed_seq is None
+    Path(store.home, SERVE_FILE).write_text("{}")
+    assert desk.standing().confirmed_seq == 0
+
+
+def _home(folder: str, clock: ManualClock) -> RecordStore:
+    store = RecordStore(Path(folder, "home"), clock=clock)
+    now = utc_timestamp(clock.now())
+    store.create(JobRecord(JOB, "t" * 43, now, now))
+    RecordDesk(store, JOB, attempt=1).take(STARTED)
+    return store
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("saying", [PROGRESS, COMPLETED])
+def test_a_crash_at_any_call_loses_nothing_and_doubles_nothing(
+    saying: Saying,
+    torn: bool,  # a table's column
+    clock: ManualClock,
+    home: Path,
+) -> None:
+    """Killed before any system call of taking an event: afterwards it is there once, or not at all."""
+    step, finished = 0, False
+    while not finished:
+        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
+            store = _home(folder, clock)
+            files = StoppingFiles(stop_at=step, torn=torn)
+            try:
+                RecordDesk(RecordStore(store.home, clock=clock, files=files), JOB, attempt=1).take(saying)
+                finished = True
+            except Crash:
+                pass
+            desk = RecordDesk(store, JOB, attempt=1)
+            standing = desk.recover()
+            assert standing.last_seq in {1, 2}
+            assert [entry.seq for entry in desk.outbox.entries()] == list(range(1, standing.last_seq + 1))
+            history = [line["seq"] for line in store.audit(JOB).lines() if line["kind"] == "event"]
+            assert history == list(range(1, standing.last_seq + 1)) or history == [1, 2]
+            if standing.last_seq == 1 or saying is PROGRESS:
+                assert desk.take(PROGRESS).seq == standing.last_seq + 1
+            else:
+                assert store.get(JOB).status == "completed"
+            step += 1
+    assert step > 8
+
+
+def test_a_power_cut_keeps_what_was_taken(clock: ManualClock, home: Path) -> None:
+    """After `take` returned, outbox and record are on the disk, whatever else is lost."""
+    files = PowerCutFiles()
+    store = RecordStore(home, clock=clock, files=files)
+    now = utc_timestamp(clock.now())
+    store.create(JobRecord(JOB, "t" * 43, now, now))
+    files.sync_directory(str(home.parent))
+    desk = RecordDesk(store, JOB, attempt=1)
+    for seq, saying in enumerate((STARTED, PROGRESS, COMPLETED), 1):
+        desk.take(saying)
+        after = home.with_name(f"after-{seq}")
+        files.materialise(home, after)
+        (after / "locks").mkdir(exist_ok=True)
+        left = RecordDesk(RecordStore(after, clock=clock), JOB, attempt=1)
+        assert left.outbox.last_seq == left.standing().last_seq == seq
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_refuses_leaves_the_job_as_it_was(clock: ManualClock, home: Path, number: int) -> None:
+    """At whichever call the disk refuses, the event is either in (both places) or in none, and it is said."""
+
+    def refuse() -> None:
+        raise OSError(number, "refused")
+
+    step = refusals = 0
+    while True:
+        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
+            store = _home(folder, clock)
+            files = StoppingFiles(stop_at=step, act=refuse)
+            desk = RecordDesk(RecordStore(store.home, clock=clock, files=files), JOB, attempt=1)
+            try:
+                seq = desk.take(COMPLETED).seq
+            except StorageError:
+                seq, refusals = 1, refusals + 1
+            whole = RecordDesk(store, JOB, attempt=1)
+            assert whole.standing().last_seq == whole.outbox.last_seq == seq
+            if step >= len(files.calls):
+                break
+            step += 1
+    assert refusals > 5
+
+
+def test_a_half_done_event_of_a_cancelled_job_is_dropped(
+    desk: RecordDesk, store: RecordStore, clock: ManualClock
+) -> None:
+    """An event that a crash kept from the record goes when the job was cancelled before it came back."""
+    desk.take(STARTED)
+    _crash_after_outbox(store, clock)
+    assert desk.outbox.last_seq == 2
+    _change(store, fold.cancel(store.get(JOB), clock.now(), "not needed"))
+    with pytest.raises(StoppedError):
+        desk.take(PROGRESS)
+    assert desk.outbox.last_seq == 1
+
+
+def test_a_half_done_event_of_an_earlier_attempt_is_dropped(
+    desk: RecordDesk, store: RecordStore, clock: ManualClock
+) -> None:
+    """Its number, which nobody has seen, goes to the next attempt's first event."""
+    desk.take(STARTED)
+    _crash_after_outbox(store, clock)
+    _change(store, fold.next_attempt(store.get(JOB), "n" * 43, clock.now(), "lease ran out"))
+    assert RecordDesk(store, JOB, attempt=2).take(STARTED).seq == 2
+
+
+def _crash_after_outbox(store: RecordStore, clock: ManualClock) -> None:
+    """Die between the outbox and the history."""
+
+    class Dying(SystemFiles):
+        def open_append(self, path: str, mode: int) -> int:
+            if path.endswith("events.ndjson"):
+                raise Crash
+            return super().open_append(path, mode)
+
+    desk = RecordDesk(RecordStore(store.home, clock=clock, files=Dying()), JOB, attempt=1)
+    with pytest.raises(Crash):
+        desk.take(PROGRESS)
