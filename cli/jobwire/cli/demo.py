@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import threading
 from contextlib import ExitStack
@@ -63,6 +64,9 @@ def run(args: argparse.Namespace) -> int:
     home = _fresh(args.directory)
     # A broker configured in this shell is not the demo's.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_BROKER_VARIABLES)}
+    # A closed terminal or a polite kill ends the demo in order, just as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         try:
             return Demo(home=home, source=args.source.resolve(), environ=environ, stack=stack).run()

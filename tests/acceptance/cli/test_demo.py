@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from jobwire.testing import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,14 +43,15 @@ def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
     assert of_session(directory) == []
 
 
-def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
-    """Interrupted in the middle, the demo ends what it started."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, a polite kill or a closed terminal in the middle: the demo ends what it started."""
     directory = tmp_path / "demo"
     process = subprocess.Popen(
         demo(directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     wait_for(lambda: list(directory.glob(".hermes/jobs/*.json")), deadline_seconds=60, what="jobs to appear")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert of_session(directory) == []
