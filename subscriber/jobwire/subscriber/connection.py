@@ -79,6 +79,11 @@ class Connection:
         self._start_again(transport)
         return []
 
+    @property
+    def connected(self) -> bool:
+        """Tell whether a session has been made and is not given up; it may be reconnecting."""
+        return self._transport is not None
+
     def acknowledge(self, messages: Iterable[Message]) -> None:
         """Acknowledge what was dealt with."""
         if self._transport is not None:
@@ -181,8 +186,6 @@ class Connection:
                 return False
             self._notes.append("the broker does not let us read events: watching the signed state only")
         if len(states) < len(self._state_filters):
-            self._notes.append(
-                "the broker does not let us read states: cancellation shows by the record only"
-            )
+            self._notes.append("the broker does not let us read states: only the record shows a cancellation")
         self._event_filters, self._state_filters = events, states
         return True

@@ -100,12 +100,13 @@ class LineFormat:
         word = _WORDS.get(event.event, event.event)
         head = f"{self._clock_text()} {event.job_id} {word:<{_EVENT_COLUMNS}}"
         bar = self._bar(event)
-        marks = (" (late)" if line.late else "") + (" (recovered)" if line.recovered else "")
-        detail = self._cut(safe(event.detail), width(head) + width(bar) + len(marks) + 1)
+        marks = (" (late)" if line.late else "") + (" (from the record)" if line.recovered else "")
+        taken = width(head) + (width(bar) + 1 if bar else 0) + len(marks) + 1
+        detail = self._cut(safe(event.detail), taken)
         text = " ".join(
             part for part in (self._paint(head, _EVENT_COLOURS[event.event]), bar, detail) if part
         )
-        return text + self._paint(marks, _DIM)
+        return (text + self._paint(marks, _DIM)).rstrip()
 
     def _bar(self, event: Event) -> str:
         percent = percent_of(event)

@@ -96,6 +96,11 @@ class Session:
         return self._fleet.verdicts(interrupted=not self._fleet.done())
 
     @property
+    def connected(self) -> bool:
+        """Tell whether the broker has granted the subscriptions: nothing sent from now on is missed."""
+        return self._connection.connected
+
+    @property
     def titles(self) -> dict[str, str]:
         """Return the titles of the jobs that were watched."""
         return self._fleet.titles()
