@@ -2,7 +2,7 @@
 
 Import from the modules: `event`, `admission`, `lifecycle`, `record`, `fold`, `signature`, `topics`,
 `settings`, `errors`. Nothing is gathered here, so that `publish_event` loads only what it needs
-(docs/adr/0003): `admission` and `models` bring pydantic, the others do not.
+(docs/adr/0003): `models` brings pydantic, the others do not.
 """
 
 __all__: list[str] = []
