@@ -75,7 +75,8 @@ class Doctor:
                 yield ill(f"settings of {role}", error.message, error.hint, error.exit_code)
                 continue
             if settings.username or settings.certfile:
-                self._settings[role] = settings
+                # Where the environment names one user it is that user for every role: examined once.
+                self._settings.setdefault(settings.username or role, settings)
         if self._settings:
             yield well("settings", f"roles configured: {', '.join(self._settings)}")
         else:
