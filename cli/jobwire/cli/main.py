@@ -28,6 +28,8 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "run": Command("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
     "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
+    "publish": Command("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
+    "watch": Command("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
     "registry": Command(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),
@@ -45,8 +47,6 @@ COMMANDS: dict[str, Command] = {
 }
 
 EPILOG = """\
-workers use `publish_event`, watchers `job_subscriber`; both have their own --help.
-
 start here:
   jobwire broker up              a broker on this host, TLS and passwords included
   jobwire run -- make -j2 world  in a second terminal: any command as a watched job"""

@@ -1,0 +1,58 @@
+"""The broker settings as command line options, the same for every command that connects."""
+
+import argparse
+from collections.abc import Callable
+
+from jobwire.core.settings import PROTOCOLS
+
+_SETTINGS = (
+    "broker",
+    "port",
+    "ca_certs",
+    "certfile",
+    "keyfile",
+    "username",
+    "password_file",
+    "topic_root",
+    "protocol",
+)
+_MAX_PORT = 65535
+
+
+def add_broker_options(parser: argparse.ArgumentParser) -> None:
+    """Add one option for each setting but the password: argv is readable by everybody on the host."""
+    group = parser.add_argument_group("broker", "each goes before its MQTT_* variable and jobwire.toml")
+    add = group.add_argument
+    add("--broker", metavar="HOST", help="host name or address")
+    add("--port", metavar="N", type=whole(1, _MAX_PORT))
+    add("--tls", action=argparse.BooleanOptionalAction, default=None, help="--no-tls sends in the clear")
+    add("--ca-certs", metavar="FILE", help="the CA that the broker's certificate comes from")
+    add("--certfile", metavar="FILE", help="client certificate")
+    add("--keyfile", metavar="FILE", help="its key")
+    add("--username", metavar="NAME")
+    add("--password-file", metavar="FILE", help="file with the password: never in argv, where all can see it")
+    add("--topic-root", metavar="TOPIC")
+    add("--protocol", choices=PROTOCOLS)
+
+
+def broker_layer(args: argparse.Namespace) -> dict[str, object]:
+    """Return the settings layer of the command line, for `resolve_broker`."""
+    layer: dict[str, object] = {key: getattr(args, key) for key in _SETTINGS}
+    if args.tls is not None:
+        layer["tls"] = "on" if args.tls else "off"
+    return layer
+
+
+def whole(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return an argparse type: a whole number within limits."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if not minimum <= value <= maximum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} to {maximum}")
+        return value
+
+    return number
