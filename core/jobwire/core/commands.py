@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode, help_table
@@ -17,22 +17,14 @@ INTERRUPTED = 130
 class CommandParser(argparse.ArgumentParser):
     """argparse with our exit code for usage errors and the exit code table in `--help`."""
 
-    def __init__(
-        self,
-        prog: str | None = None,
-        *,
-        description: str | None = None,
-        epilog: str | None = None,
-        **options: object,
-    ) -> None:
+    def __init__(self, prog: str | None = None, *, epilog: str | None = None, **options: Any) -> None:
         super().__init__(
             prog,
-            description=description,
             epilog=f"{epilog}\n\n{help_table()}" if epilog else help_table(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             # An abbreviation that works today becomes ambiguous with the next option.
             allow_abbrev=False,
-            **{key: value for key, value in options.items() if key in {"help", "add_help"}},  # type: ignore[arg-type]
+            **options,
         )
 
     def error(self, message: str) -> NoReturn:
