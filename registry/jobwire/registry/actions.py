@@ -13,7 +13,8 @@ from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine
-from jobwire.registry.queue import Change, Expectation, JobQueue
+from jobwire.registry.changes import Change, Expectation
+from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import MAX_INSTRUCTIONS, JobSpec
 from jobwire.registry.store import RecordStore
 

@@ -10,6 +10,7 @@ All methods are called under the queue's lock.
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +20,14 @@ from typing import Any
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.record import JobRecord, Priority
 from jobwire.registry.deadlines import epoch, next_due
+from jobwire.registry.files import storage_failure
 from jobwire.registry.store import TOUCHED, RecordStore
 
 FILE = "pending.sqlite"
 _VERSION = "1"
 _SEEN = ".seen"
+# No such table or column, not a database, malformed. The low byte of an extended code is its kind.
+_DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 _RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The record's own field (it survives as an unknown one) that keeps the order of registration over rebuilds.
@@ -52,12 +56,15 @@ class PendingIndex:
                 self._drain()
             else:
                 self.rebuild()
-        except sqlite3.DatabaseError:
-            # Damaged, for instance by a power loss. What it held stands in the records.
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF not in _DAMAGED:
+                raise _failure("update", self._path, error) from error
+            # For instance by a power loss. What it held stands in the records.
             self.rebuild()
 
     def rebuild(self) -> int:
         """Make the index again from all records and return their number. Cost: some 50 us a job."""
+        whole = False
         self.close()
         try:
             for path in (self._path, self._path.with_name(FILE + "-journal")):
@@ -66,12 +73,18 @@ class PendingIndex:
             connection.executescript(_schema())
             # Marks that are set from here on are read after the scan: they stay for the next refresh.
             self._clear_marks()
+            self._store.sweep_all()
             with self._transaction(connection):
                 count = self._load_all(connection)
                 about = [("version", _VERSION), ("boot", _boot_id())]
                 connection.executemany("INSERT INTO about VALUES (?, ?)", about)
+            whole = True
         except (OSError, sqlite3.Error) as error:
             raise _failure("make", self._path, error) from error
+        finally:
+            if not whole:
+                # Half an index, still open, would pass for a whole one.
+                self.close()
         return count
 
     def put(self, record: JobRecord) -> None:
@@ -208,7 +221,9 @@ class PendingIndex:
         try:
             yield
         except BaseException:
-            connection.execute("ROLLBACK")
+            # SQLite has rolled back by itself where the disk is full.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
 
@@ -228,6 +243,7 @@ class PendingIndex:
             mark.with_suffix(_SEEN).unlink(missing_ok=True)
 
     def _reload(self, connection: sqlite3.Connection, job_id: str) -> None:
+        self._store.sweep(job_id)
         try:
             record = self._store.get(job_id)
         except NotFoundError:
@@ -270,14 +286,14 @@ def _row(record: JobRecord) -> tuple[object, ...]:
         str(record.status),
         record.agent_session,
         _RANK[record.priority],
-        _position(record),
+        position_of(record),
         record.idempotency_key,
         next_due(record),
         record.finished_at,
     )
 
 
-def _position(record: JobRecord) -> int:
+def position_of(record: JobRecord) -> int:
     """Return the record's place; a record from elsewhere stands where its registration time puts it."""
     position = record.extra.get(POSITION)
     if type(position) is int:
@@ -308,6 +324,12 @@ def _rename(source: Path, target: Path) -> None:
 
 
 def _failure(action: str, path: Path | str, cause: OSError | sqlite3.Error) -> StorageError:
+    if isinstance(cause, OSError):
+        return storage_failure(action, path, cause)
+    if getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return storage_failure(action, path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    if getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+        return storage_failure(action, path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
     return StorageError(
         f"cannot {action} the pending index {path}: {cause}",
         hint="check space and permissions of queue/; `jobwire registry reindex` makes the index again",

@@ -4,27 +4,28 @@ Every operation that chooses among jobs holds the queue's lock, every change the
 that order). Nothing here needs a running process.
 """
 
-import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core import fold
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
-    ConflictError,
     JobwireError,
     NotFoundError,
     NoWorkError,
     StoppedError,
+    StorageError,
 )
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Priority, Timeouts
+from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
 from jobwire.registry import locks
-from jobwire.registry.pending import POSITION, PendingIndex, Warn
+from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
+from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.reaper import Reaped, reap_due
 from jobwire.registry.spec import JobSpec, check_spec
@@ -43,26 +44,6 @@ class Registered(NamedTuple):
 
     record: JobRecord
     created: bool
-
-
-class Change(NamedTuple):
-    """What `update` sets; None leaves a field as it is."""
-
-    title: str | None = None
-    priority: Priority | None = None
-    agent_session: str | None = None
-    max_attempts: int | None = None
-    idle_seconds: float | None = None
-    wall_seconds: float | None = None
-    pending_seconds: float | None = None
-
-
-class Expectation(NamedTuple):
-    """What a compare-and-set expects of the record; None does not care."""
-
-    status: Status | None = None
-    seq: int | None = None
-    attempt: int | None = None
 
 
 class JobQueue:
@@ -85,7 +66,6 @@ class JobQueue:
         Raises InvalidInputError naming the field of `spec` that is not acceptable.
         """
         check_spec(spec)
-        self.store.make_layout()
         with self._queue() as index:
             existing = self._existing(spec, index)
             if existing is not None:
@@ -172,18 +152,17 @@ class JobQueue:
         present state in `facts["present"]` where it is not as expected, TransitionError where the
         lifecycle forbids it.
         """
-        _check_change(change)
+        check_change(change)
         with self.store.locked(job_id) as locked:
-            _check_expected(locked.record, expect)
+            check_expected(locked.record, expect)
             now = self.store.clock.now()
-            after = _changed(locked.record, change, now)
+            after = changed(locked.record, change, now)
             if status is not None:
                 after = self._moved(after, status, now, reason or f"set to {status} by update")
             return locked.replace(after, cause=reason or "update")
 
     def reap(self) -> list[Reaped]:
         """Move on every job whose lease or timeout ran out, and return them."""
-        self.store.make_layout()
         with self._queue() as index:
             return reap_due(self.store, index, new_token=self._new_token, warn=self._warn)
 
@@ -193,7 +172,7 @@ class JobQueue:
         """Return up to `limit` matching records, newest first; unreadable ones are reported and left out."""
         wanted = frozenset(statuses)
         found: list[JobRecord] = []
-        if limit <= 0 or not self.store.has_layout():
+        if limit <= 0 or not self.store.has_jobs():
             return found
         for record in self._scan(wanted, agent_session):
             if (not wanted or record.status in wanted) and agent_session in {None, record.agent_session}:
@@ -204,21 +183,19 @@ class JobQueue:
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs by status."""
-        if not self.store.has_layout():
+        if not self.store.has_jobs():
             return {}
         with self._queue() as index:
             return index.counts()
 
     def reindex(self) -> int:
         """Make the index again from all records and return their number."""
-        self.store.make_layout()
         with self._lock():
             return self._index.rebuild()
 
     @contextmanager
     def index(self) -> Iterator[PendingIndex]:
         """Hold the queue's lock for the block and yield the refreshed index."""
-        self.store.make_layout()
         with self._queue() as index:
             yield index
 
@@ -234,6 +211,7 @@ class JobQueue:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
+        self.store.make_layout()
         with locks.held(
             self.store.lock_path("queue"),
             clock=self.store.clock,
@@ -244,7 +222,7 @@ class JobQueue:
 
     def _changes(self) -> int:
         """Return what differs after a record was marked: the directory's time stamp."""
-        return os.stat(self.store.queue_path(TOUCHED)).st_mtime_ns  # noqa: PTH116 - a polled call
+        return Path(self.store.queue_path(TOUCHED)).stat().st_mtime_ns
 
     def _wait_for_change(self, seen: int, give_up: float) -> bool:
         """Block until there may be something to pick; False at `give_up` (monotonic seconds).
@@ -319,6 +297,16 @@ class JobQueue:
         return fold.next_attempt(record, self._new_token(), now, cause)
 
     def _scan(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
+        try:
+            yield from self._scan_index(statuses, session)
+        except StorageError as error:
+            # Reading needs no index, and a disk that is full or read-only can still be read.
+            if "errno" not in error.facts:
+                raise
+            self._warn(f"{error.message}; reading all records instead")
+            yield from sorted(self._read(self.store.job_ids()), key=position_of, reverse=True)
+
+    def _scan_index(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
         below: int | None = None
         while True:
             with self._queue() as index:
@@ -326,13 +314,16 @@ class JobQueue:
             if not page:
                 return
             below = page[-1][1]
-            for job_id, _ in page:
-                try:
-                    yield self.store.get(job_id)
-                except NotFoundError:
-                    continue  # purged since
-                except JobwireError as error:
-                    self._warn(str(error))
+            yield from self._read(job_id for job_id, _ in page)
+
+    def _read(self, job_ids: Iterable[str]) -> Iterator[JobRecord]:
+        for job_id in job_ids:
+            try:
+                yield self.store.get(job_id)
+            except NotFoundError:
+                continue  # purged since
+            except JobwireError as error:
+                self._warn(str(error))
 
 
 def _holder(record: JobRecord, owner: str | None, attempt: int | None) -> str:
@@ -344,40 +335,6 @@ def _holder(record: JobRecord, owner: str | None, attempt: int | None) -> str:
     if owner is not None:
         return owner
     return record.lease.owner if record.lease else "nobody"
-
-
-def _check_expected(record: JobRecord, expect: Expectation) -> None:
-    wanted = {"status": expect.status, "last_seq": expect.seq, "attempt": expect.attempt}
-    present = {"status": record.status, "last_seq": record.last_seq, "attempt": record.attempt}
-    if any(value is not None and value != present[name] for name, value in wanted.items()):
-        raise ConflictError(
-            f"job {record.job_id} is not as expected: it is {record.status} at seq {record.last_seq}, "
-            f"attempt {record.attempt}, since {record.updated_at}",
-            hint="read the present state, decide again, and repeat with what it says",
-            present={**present, "status": str(record.status), "updated_at": record.updated_at},
-        )
-
-
-def _check_change(change: Change) -> None:
-    """Hold changes to the rules of registration."""
-    limits = Timeouts(change.idle_seconds, change.wall_seconds, change.pending_seconds)
-    check_spec(
-        JobSpec(
-            title=change.title or "",
-            agent_session=change.agent_session,
-            max_attempts=change.max_attempts,
-            timeouts=limits,
-        )
-    )
-
-
-def _changed(record: JobRecord, change: Change, now: float) -> JobRecord:
-    fields = {name: value for name, value in change._asdict().items() if value is not None}
-    limits = {name: fields.pop(name) for name in Timeouts._fields if name in fields}
-    fields["timeouts"] = record.timeouts._replace(**limits)
-    if all(getattr(record, name) == value for name, value in fields.items()):
-        return record
-    return record._replace(**fields, updated_at=utc_timestamp(now))
 
 
 def _no_work(session: str | None, elsewhere: int) -> NoWorkError:

@@ -17,7 +17,14 @@ from jobwire.core.record import JobRecord, RecordFormatError, decode_record, enc
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import FileSystem, SystemFiles, replace_durably, storage_failure
+from jobwire.registry.files import (
+    TEMPORARY,
+    FileSystem,
+    SystemFiles,
+    replace_durably,
+    storage_failure,
+    temporary_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,18 +168,19 @@ class RecordStore:
         """Return `jobs/`."""
         return self._path(JOBS)
 
-    def has_layout(self) -> bool:
-        """Tell whether the directories exist."""
-        return os.path.isdir(self._path(_FOLDERS[-1]))
+    def has_jobs(self) -> bool:
+        """Tell whether anything was ever written here."""
+        return os.path.isdir(self._path(JOBS))
 
     def make_layout(self) -> None:
         """Create the directories, mode 0700; existing ones are left as they are."""
-        if self.has_layout():
+        if os.path.isdir(self._path(_FOLDERS[-1])):
             return
         try:
             self._make_home(os.path.abspath(self.home))
             for name in _FOLDERS:
                 self.files.make_directory(self._path(name))
+            self.files.sync_directory(self._path(QUEUE))
             self.files.sync_directory(self.home)
         except OSError as error:
             raise storage_failure("create", self.home, error) from error
@@ -181,9 +189,37 @@ class RecordStore:
         """Tell the pending index that this job's status changes (pending.py says how it is used)."""
         marker = self.queue_path(TOUCHED, job_id)
         try:
-            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            _create_empty(marker)
+        except FileNotFoundError:
+            self.make_layout()
+            _create_empty(marker)
         except OSError as error:
             raise storage_failure("mark", marker, error) from error
+
+    def sweep(self, job_id: str) -> None:
+        """Remove the temporary file that a crash left of this record; a writer at work is left alone."""
+        stale = temporary_name(self.record_path(job_id))
+        if not os.path.exists(stale):
+            return
+        descriptor = locks.try_acquire(self.lock_path(job_id))
+        if descriptor is None:
+            return
+        try:
+            self.files.unlink(stale)
+        except OSError as error:
+            raise storage_failure("remove", stale, error) from error
+        finally:
+            locks.release(descriptor)
+
+    def sweep_all(self) -> None:
+        """Remove every temporary file that crashes left of records; cost grows with their number."""
+        try:
+            names = os.listdir(self._path(JOBS))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith(".") and name.endswith(f".json{TEMPORARY}"):
+                self.sweep(name[1:].removesuffix(f".json{TEMPORARY}"))
 
     def _make_home(self, path: str) -> None:
         parent = os.path.dirname(path)
@@ -315,6 +351,10 @@ def _due_earlier(new: JobRecord, before: JobRecord) -> bool:
         return False
     # Equal forms of one clock: ISO 8601 UTC compares as text.
     return before.lease is None or new.lease.expires_at < before.lease.expires_at
+
+
+def _create_empty(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _read(path: str, job_id: str) -> JobRecord:

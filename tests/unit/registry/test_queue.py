@@ -17,7 +17,8 @@ from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Priority, Timeouts
 from jobwire.registry import reaper
-from jobwire.registry.queue import Change, Expectation, JobQueue
+from jobwire.registry.changes import Change, Expectation
+from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock

@@ -13,7 +13,8 @@ from jobwire.core.errors import JobwireError, NoWorkError
 from jobwire.core.event import compose, encode_signed
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.record import Priority
-from jobwire.registry.queue import Change, JobQueue
+from jobwire.registry.changes import Change
+from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
