@@ -74,7 +74,7 @@ class Courier:
         self._filters = desk.filters(route.topic_root)
         self._transport: Transport | None = None
         self._sent = 0
-        self._acked = 0
+        self._mark = SentMark()
 
     def deliver(self, seq: int, *, attempts: int, repeat: bool = False) -> Delivery:
         """Send everything due, at least up to `seq`, in up to `attempts` tries.
@@ -141,14 +141,22 @@ class Courier:
             transport.close()
 
     def _delivered(self, seq: int) -> bool:
-        # The mark tells of other processes; it may be lost, so what was acknowledged here counts too.
-        if max(self._acked, self._desk.outbox.sent_mark().acked_seq) >= seq:
+        if self._read_mark().acked_seq >= seq:
             return True
         return (self._desk.standing().confirmed_seq or 0) >= seq
 
+    def _read_mark(self) -> SentMark:
+        """Return the mark on the disk, which tells of other processes, or what is known here beyond it."""
+        mark = self._desk.outbox.sent_mark()
+        return mark if mark.acked_seq >= self._mark.acked_seq else self._mark
+
+    def _write_mark(self, mark: SentMark) -> None:
+        self._mark = mark
+        self._desk.outbox.mark_sent(mark)
+
     def _sent_meanwhile(self, seq: int, started: float, *, repeat: bool) -> bool:
         """Tell whether another process did the work while this one waited for the lock."""
-        mark = self._desk.outbox.sent_mark()
+        mark = self._read_mark()
         now = self._clock.monotonic()
         # CLOCK_MONOTONIC is one for all processes; a mark from before a reboot may lie in the future.
         if mark.address == self._route.address and started < mark.failed_at <= now:
@@ -180,7 +188,7 @@ class Courier:
         done_by: float | None = None
         while True:
             standing = self._desk.standing()
-            mark = self._desk.outbox.sent_mark()
+            mark = self._read_mark()
             due = self._due(standing, mark, repeat=repeat)
             if not due:
                 break
@@ -211,15 +219,15 @@ class Courier:
                     deadline_seconds=PUBACK_SECONDS,
                     expiry_seconds=self._route.expiry_seconds if entry.retain else None,
                 )
-                acked = self._acked = max(acked, entry.seq)
+                acked = max(acked, entry.seq)
                 self._sent += 1
                 self._listen(0.0)
         finally:
-            self._desk.outbox.mark_sent(SentMark(acked, self._clock.now(), repeats))
+            self._write_mark(SentMark(acked, self._clock.now(), repeats))
 
     def _trim(self) -> None:
         standing = self._desk.standing()
-        acked = self._desk.outbox.sent_mark().acked_seq
+        acked = self._read_mark().acked_seq
         through = acked if standing.confirmed_seq is None else standing.confirmed_seq
         if through > 0 and self._desk.outbox.length() > 0:
             self._desk.trim(through)
@@ -259,7 +267,5 @@ class Courier:
                 self._transport.acknowledge(item)
 
     def _note_failure(self) -> None:
-        mark = self._desk.outbox.sent_mark()
-        self._desk.outbox.mark_sent(
-            mark._replace(failed_at=self._clock.monotonic(), address=self._route.address)
-        )
+        mark = self._read_mark()
+        self._write_mark(mark._replace(failed_at=self._clock.monotonic(), address=self._route.address))

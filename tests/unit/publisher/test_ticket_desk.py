@@ -1,0 +1,297 @@
+"""The desk beside a ticket: no record, no shared disk, and the registry's word from the state topic."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from jobwire.core import fold
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import (
+    ConfigError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StoppedError,
+    TransitionError,
+)
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.core.snapshot import encode_snapshot
+from jobwire.core.ticket import Ticket, encode_ticket, ticket_for
+from jobwire.publisher.build import open_desk
+from jobwire.publisher.courier import Courier
+from jobwire.publisher.desk import Desk
+from jobwire.publisher.publishing import publish
+from jobwire.publisher.saying import Saying
+from jobwire.publisher.ticket_desk import TicketDesk
+from jobwire.testing import InMemoryBroker, ManualClock
+
+JOB = "0a1b2c3d"
+STATE = f"python/mqtt/jobs/{JOB}/state"
+STARTED, PROGRESS, COMPLETED = Saying("started"), Saying("progress", "x"), Saying("completed", "done")
+
+
+class Office(Protocol):
+    """The fixture of the same name."""
+
+    connections: int
+    courier: Callable[[Desk], Courier]
+
+
+class Registry:
+    """The registry on its own host: a record, and its states on the broker."""
+
+    def __init__(self, broker: InMemoryBroker, clock: ManualClock) -> None:
+        now = utc_timestamp(clock.now())
+        self.record = JobRecord(JOB, "t" * 43, now, now)
+        self.clock = clock
+        self._transport = broker.transport("registry")
+        self._transport.connect(1)
+
+    def write_ticket(self, path: Path, **broker: str | int) -> None:
+        """Write the ticket of the present attempt."""
+        ticket = ticket_for(self.record, broker=broker, topic_root="python/mqtt/jobs")
+        path.touch(0o600)
+        path.write_bytes(encode_ticket(ticket))
+
+    def say(self, *, confirmed: int) -> None:
+        """Publish the record's state."""
+        state = encode_snapshot(self.record, confirmed_seq=confirmed)
+        self._transport.publish(STATE, state, retain=True, deadline_seconds=1)
+
+    def move(self, record: JobRecord) -> None:
+        """Go on with `record`."""
+        self.clock.advance(1)
+        self.record = record._replace(updated_at=utc_timestamp(self.clock.now()))
+
+
+@pytest.fixture
+def registry(broker: InMemoryBroker, clock: ManualClock) -> Registry:
+    """Give a registry that nobody shares a disk with."""
+    return Registry(broker, clock)
+
+
+@pytest.fixture
+def path(tmp_path: Path, registry: Registry) -> Path:
+    """Give a ticket file."""
+    path = tmp_path / "job.ticket"
+    registry.write_ticket(path)
+    return path
+
+
+@pytest.fixture
+def ticket_desk(path: Path, clock: ManualClock) -> TicketDesk:
+    """Give the worker's desk."""
+    return TicketDesk(path, clock=clock)
+
+
+def _again(path: Path, clock: ManualClock) -> TicketDesk:
+    """Return what another process of the worker would have."""
+    return TicketDesk(path, clock=clock)
+
+
+def test_seq_and_state_live_beside_the_ticket(path: Path, clock: ManualClock, office: Office) -> None:
+    """Each process counts on from the last; the lifecycle holds without a record."""
+    with pytest.raises(TransitionError):
+        _again(path, clock).take(PROGRESS)
+    for seq, saying in enumerate((STARTED, PROGRESS, COMPLETED), 1):
+        desk = _again(path, clock)
+        assert publish(desk, office.courier(desk), saying).to_json() == {
+            "job_id": JOB,
+            "seq": seq,
+            "event": saying.event,
+            "delivered": True,
+        }
+    with pytest.raises(ConflictError):
+        _again(path, clock).take(COMPLETED)
+
+
+def test_a_ticket_counts_on_from_its_record(tmp_path: Path, registry: Registry, clock: ManualClock) -> None:
+    """A ticket written in the middle of an attempt goes on where the record was."""
+    registry.move(registry.record._replace(status=Status.RUNNING, last_seq=7, attempt_seq=4))
+    registry.write_ticket(tmp_path / "late.ticket")
+    desk = TicketDesk(tmp_path / "late.ticket", clock=clock)
+    with pytest.raises(TransitionError):
+        desk.take(STARTED)
+    assert desk.take(PROGRESS).seq == 8
+
+
+def test_the_outbox_is_trimmed_by_the_states_word(
+    tmp_path: Path, registry: Registry, clock: ManualClock, office: Office, broker: InMemoryBroker
+) -> None:
+    """With a certificate, only what the state confirms is done with; a new connection reads it in passing."""
+    path = tmp_path / "mtls.ticket"
+    registry.write_ticket(path, certfile="c.pem", keyfile="k.pem")
+    desk = TicketDesk(path, clock=clock)
+    publish(desk, office.courier(desk), STARTED)
+    assert desk.standing().confirmed_seq == 0
+    registry.say(confirmed=1)
+    desk = TicketDesk(path, clock=clock)
+    publish(desk, office.courier(desk), PROGRESS)
+    assert desk.standing().confirmed_seq == 1
+    events = [message for message in broker.published if message.topic != STATE]
+    assert len(events) == 2
+
+
+def test_a_terminal_event_waits_for_the_state(
+    ticket_desk: TicketDesk, registry: Registry, office: Office
+) -> None:
+    """Where states are heard, the terminal event waits for its own."""
+    registry.say(confirmed=0)
+    courier = office.courier(ticket_desk)
+    publish(ticket_desk, courier, STARTED)
+    entry = ticket_desk.take(COMPLETED)
+    assert courier.deliver(entry.seq, attempts=1).delivered
+    assert not courier.confirm(entry.seq, 0.0)
+    registry.move(registry.record._replace(status=Status.COMPLETED, last_seq=2))
+    registry.say(confirmed=2)
+    assert courier.confirm(entry.seq, 5.0)
+
+
+def test_cancellation_and_a_new_attempt_are_noticed(
+    path: Path, registry: Registry, clock: ManualClock, office: Office
+) -> None:
+    """A signed state that says cancelled, or that another attempt holds the job, stops the worker."""
+    desk = _again(path, clock)
+    publish(desk, office.courier(desk), STARTED)
+    registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
+    registry.move(fold.next_attempt(registry.record, "n" * 43, clock.now(), "lease ran out"))
+    registry.say(confirmed=1)
+    desk = _again(path, clock)
+    published = publish(desk, office.courier(desk), PROGRESS)
+    assert isinstance(published.failure, StoppedError)
+    with pytest.raises(StoppedError):
+        desk.take(PROGRESS)
+    registry.write_ticket(path)
+    desk = _again(path, clock)
+    assert publish(desk, office.courier(desk), STARTED).failure is None
+    registry.move(fold.cancel(registry.record, clock.now(), "not needed"))
+    registry.say(confirmed=1)
+    desk = _again(path, clock)
+    assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, StoppedError)
+
+
+def test_a_job_that_the_registry_ended_is_a_conflict(
+    path: Path, registry: Registry, clock: ManualClock, office: Office
+) -> None:
+    """When the registry itself ended the job, its worker's next event is a conflict."""
+    desk = _again(path, clock)
+    publish(desk, office.courier(desk), STARTED)
+    registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
+    registry.move(fold.fail(registry.record, clock.now(), "wall timeout"))
+    registry.say(confirmed=1)
+    desk = _again(path, clock)
+    assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, ConflictError)
+
+
+@pytest.mark.parametrize("forgery", [b"", b"{}", b"not json", b'{"status":"cancelled"}'])
+def test_a_forged_state_is_ignored(
+    ticket_desk: TicketDesk, office: Office, broker: InMemoryBroker, forgery: bytes
+) -> None:
+    """What is not signed for this job's holder stops nobody and confirms nothing."""
+    forger = broker.transport("forger")
+    forger.connect(1)
+    forger.publish(STATE, forgery, retain=True, deadline_seconds=1)
+    assert publish(ticket_desk, office.courier(ticket_desk), STARTED).failure is None
+    assert ticket_desk.standing().confirmed_seq is None
+
+
+def test_a_state_signed_with_another_key_is_ignored(
+    ticket_desk: TicketDesk, registry: Registry, office: Office, clock: ManualClock
+) -> None:
+    """A well-formed state under a stranger's key is a forgery."""
+    registry.move(fold.cancel(registry.record, clock.now(), "x")._replace(auth_token="s" * 43))
+    registry.say(confirmed=99)
+    assert publish(ticket_desk, office.courier(ticket_desk), STARTED).failure is None
+
+
+def test_without_the_right_to_read_states_puback_is_all_there_is(
+    ticket_desk: TicketDesk, office: Office, broker: InMemoryBroker
+) -> None:
+    """A refused subscription is no failure: the event goes out, and the PUBACK counts."""
+    broker.access = lambda user, action, _topic: (user, action) != ("claude-worker", "subscribe")
+    published = publish(ticket_desk, office.courier(ticket_desk), STARTED)
+    assert (published.delivered, published.failure) == (True, None)
+    assert ticket_desk.standing().confirmed_seq is None
+
+
+def test_another_jobs_outbox_is_not_continued(
+    path: Path, tmp_path: Path, registry: Registry, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new ticket in the same place starts its own outbox, and says what it drops."""
+    _again(path, clock).take(STARTED)
+    registry.record = registry.record._replace(job_id="ffffffff")
+    registry.write_ticket(path)
+    with caplog.at_level(logging.WARNING):
+        desk = _again(path, clock)
+        assert desk.take(STARTED).seq == 1
+    assert "1 unsent" in caplog.text
+    assert [entry.seq for entry in desk.outbox.entries()] == [1]
+
+
+def test_an_old_ticket_in_the_place_of_a_newer_one_is_stopped(
+    path: Path, registry: Registry, clock: ManualClock
+) -> None:
+    """An outbox of a later attempt shows that this ticket is over."""
+    old = path.read_bytes()
+    registry.move(registry.record._replace(attempt=2))
+    registry.write_ticket(path)
+    _again(path, clock).take(STARTED)
+    path.write_bytes(old)
+    with pytest.raises(StoppedError):
+        _again(path, clock).take(STARTED)
+
+
+def test_a_ticket_is_a_secret(path: Path, clock: ManualClock) -> None:
+    """A ticket that others may read is refused with its remedy; a missing one is not found."""
+    path.chmod(0o640)
+    with pytest.raises(ConfigError) as refused:
+        TicketDesk(path, clock=clock)
+    assert "chmod 600" in refused.value.hint
+    with pytest.raises(NotFoundError):
+        TicketDesk(path.with_name("missing"), clock=clock)
+    path.chmod(0o600)
+    path.write_bytes(b"x" * 300_000)
+    with pytest.raises(ConfigError):
+        TicketDesk(path, clock=clock)
+
+
+def test_job_and_attempt_must_be_the_tickets(path: Path, clock: ManualClock) -> None:
+    """Naming another job than the ticket's is refused; another attempt stops the worker."""
+    with pytest.raises(InvalidInputError):
+        open_desk(job_id="ffffffff", ticket=str(path), home="x", attempt=None, clock=clock)
+    with pytest.raises(StoppedError):
+        open_desk(job_id=None, ticket=str(path), home="x", attempt=2, clock=clock)
+    with pytest.raises(InvalidInputError):
+        open_desk(job_id=None, ticket=None, home="x", attempt=None, clock=clock)
+
+
+def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> None:
+    """PEM texts in the ticket become private files, paths are relative to it, the command line wins."""
+    path = tmp_path / "job.ticket"
+    ticket = Ticket(
+        JOB,
+        "t" * 43,
+        1,
+        {
+            "broker": "bus.example",
+            "port": 8884,
+            "ca_certs_pem": "CA",
+            "certfile": "c.pem",
+            "keyfile": "k.pem",
+        },
+        "other/root",
+    )
+    path.touch(0o600)
+    path.write_bytes(encode_ticket(ticket))
+    for _ in range(2):
+        settings = TicketDesk(path, clock=clock).settings({"port": 9999}, {"MQTT_BROKER": "elsewhere"})
+    assert (settings.host, settings.port, settings.topic_root) == ("bus.example", 9999, "other/root")
+    assert settings.certfile == str(tmp_path / "c.pem")
+    ca_file = Path(str(settings.ca_certs))
+    assert ca_file.read_text() == "CA"
+    assert ca_file.stat().st_mode & 0o777 == 0o600
+    assert ca_file.parent.stat().st_mode & 0o777 == 0o700
