@@ -1,0 +1,234 @@
+"""The two databases behind one small surface: transactions, statements with `?`, and clear errors.
+
+SQLite (WAL, one file below the home directory) is the default; PostgreSQL is for a fleet's common
+dashboard. The statements are the same text; what differs stands here and nowhere else.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from jobwire.core.errors import ConfigError
+from jobwire.metrics.errors import SinkError
+
+POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
+# SQLite's own limit of parameters was 999 in old builds.
+_CHUNK = 500
+_BUSY_SECONDS = 30.0
+_FULL_HINT = (
+    "free disk space, then start again: nothing is lost, the next run continues where this one stopped"
+)
+# One key for all writers of metric tables in a database: "jobwire" read as a number.
+_ADVISORY_LOCK = int.from_bytes(b"jobwire", "big")
+Row = tuple[Any, ...]
+
+
+class Database(Protocol):
+    """One connection, used from one thread at a time. Every failure is a SinkError."""
+
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
+        """Run the block in one transaction that holds the write lock from its start."""
+        ...
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return all rows of a query."""
+        ...
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> None:
+        """Run one statement."""
+        ...
+
+    def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
+        """Run a statement once a row."""
+        ...
+
+    def tables(self) -> set[str]:
+        """Return the names of the tables and views that are there."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        ...
+
+
+def open_database(url: str, *, durable: bool = True, read_only: bool = False) -> Database:
+    """Connect to a file path (SQLite) or a postgresql:// URL.
+
+    `durable` False gives up durability of the last transactions, never consistency: for the health
+    table, whose rows nobody misses. Raises SinkError; ConfigError for a URL with another scheme.
+    """
+    scheme = urlsplit(url).scheme if "://" in url else ""
+    if scheme in POSTGRES_SCHEMES:
+        return PostgresDatabase(url, durable=durable, read_only=read_only)
+    if scheme not in {"", "sqlite"}:
+        raise ConfigError(
+            f"no metric tables in {scheme}:// databases", hint="give a file path or a postgresql:// URL"
+        )
+    path = Path(url.removeprefix("sqlite://"))
+    return SqliteDatabase(path, durable=durable, read_only=read_only)
+
+
+class SqliteDatabase:
+    """A file in WAL mode: readers never wait for the writer."""
+
+    def __init__(self, path: Path, *, durable: bool, read_only: bool) -> None:
+        self.path = path
+        with self._errors():
+            if not read_only:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # Created private before SQLite opens it; -wal and -shm take the file's mode.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            mode = "ro" if read_only else "rw"
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            if not read_only:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                # FULL: the commit is on the disk before Spark writes its own. NORMAL would lose the
+                # last transactions in a power cut and leave Spark's checkpoint ahead of the tables.
+                self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin IMMEDIATE: two writers take turns instead of failing in the middle."""
+        with self._errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # a full disk rolls back by itself
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return all rows of a query."""
+        with self._errors():
+            return self._connection.execute(statement, values).fetchall()
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> None:
+        """Run one statement."""
+        with self._errors():
+            self._connection.execute(statement, values)
+
+    def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
+        """Run a statement once a row."""
+        with self._errors():
+            self._connection.executemany(statement, values)
+
+    def tables(self) -> set[str]:
+        """Return the names of the tables and views that are there."""
+        return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            raise SinkError(
+                f"the metric tables in {self.path}: {error}",
+                hint=_FULL_HINT if full else "check the file, its folder and its owner",
+                disk_full=full,
+            ) from error
+        except OSError as error:
+            raise SinkError(
+                f"the metric tables in {self.path}: {error.strerror}", hint="check the folder and its owner"
+            ) from error
+
+
+class PostgresDatabase:
+    """A PostgreSQL database; the tables are made in the first schema of the search path."""
+
+    # 53100: disk_full (PostgreSQL's table of error codes).
+    _DISK_FULL = "53100"
+
+    def __init__(self, url: str, *, durable: bool, read_only: bool) -> None:
+        import psycopg  # noqa: PLC0415 - an extra that only this database needs
+
+        self._failure = psycopg.Error
+        self._name = public_url(url)
+        with self._errors():
+            self._connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
+            if read_only:
+                self._connection.read_only = True
+            if not durable:
+                self._connection.execute("SET synchronous_commit TO off")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin, and wait for our turn: a lock that ends with the transaction."""
+        with self._errors(), self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            yield
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return all rows of a query."""
+        with self._errors():
+            return self._connection.execute(self._translated(statement), values).fetchall()
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> None:
+        """Run one statement."""
+        with self._errors():
+            self._connection.execute(self._translated(statement), values)
+
+    def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
+        """Run a statement once a row, in one pipeline."""
+        with self._errors(), self._connection.cursor() as cursor:
+            cursor.executemany(self._translated(statement), list(values))
+
+    def tables(self) -> set[str]:
+        """Return the names of the tables and views that are there."""
+        found = self.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+        )
+        return {name for (name,) in found}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @staticmethod
+    def _translated(statement: str) -> Any:
+        # psycopg wants %s; no statement of ours holds a literal % or ?.
+        return statement.replace("?", "%s")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._failure as error:
+            full = getattr(error, "sqlstate", None) == self._DISK_FULL
+            raise SinkError(
+                f"the metric tables in {self._name}: {str(error).strip().splitlines()[0]}",
+                hint=_FULL_HINT if full else "check that PostgreSQL runs and lets this user in",
+                disk_full=full,
+            ) from error
+
+
+def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield `values` in pieces that fit one statement's parameters."""
+    for start in range(0, len(values), _CHUNK):
+        yield values[start : start + _CHUNK]
+
+
+def public_url(url: str) -> str:
+    """Return the URL without its password, for messages."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    user = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"

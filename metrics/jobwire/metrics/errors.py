@@ -1,0 +1,38 @@
+"""What can go wrong here besides the journal's and the disk's own errors.
+
+ConfigError                  30
+├── JavaMissingError            no usable Java: Spark cannot start
+└── CheckpointError             the checkpoint directory cannot be used
+StorageError                 50
+├── SinkError                   the tables cannot be read or written; facts: disk_full
+├── DataLossError               the journal does not hold what the tables need next
+└── QueryError                  the query failed; facts: cause, retry
+ConflictError                20
+└── MetricsLockedError          another process computes the metrics of this home
+"""
+
+from jobwire.core.errors import ConfigError, ConflictError, StorageError
+
+
+class JavaMissingError(ConfigError):
+    """No Java, or one that is too old."""
+
+
+class CheckpointError(ConfigError):
+    """The checkpoint directory is not writable."""
+
+
+class SinkError(StorageError):
+    """The database of the metric tables failed. `facts["disk_full"]` tells whether space is the reason."""
+
+
+class DataLossError(StorageError):
+    """Rows that the tables need next are gone from the journal. Facts: wanted, first_offset."""
+
+
+class QueryError(StorageError):
+    """The streaming query failed. Facts: cause (a class name), retry (whether trying again can help)."""
+
+
+class MetricsLockedError(ConflictError):
+    """Another process holds the lock. Facts: pid."""

@@ -1,0 +1,156 @@
+"""What is known of one job, as a function of the set of its accepted events.
+
+The set is kept as runs: neighbouring seqs joined into one entry that remembers only its two ends. So
+an event may come twice, or in any order (several journal shards), and the totals are the same; a
+job whose events came in order is one run, whatever its length.
+"""
+
+import json
+from bisect import bisect_right
+from typing import NamedTuple
+
+from jobwire.core.event import TERMINAL_EVENTS
+
+WAITING = "permission_required"
+STARTED = "started"
+OPEN = "open"
+
+
+class Run(NamedTuple):
+    """Events first_seq..last_seq without a gap: when the ends were received, what the last one was."""
+
+    first_seq: int
+    last_seq: int
+    first_us: int
+    last_us: int
+    last_event: str
+
+
+class Segment(NamedTuple):
+    """A run of new events of one job, with what is inside it.
+
+    `started_us` is the earliest receipt of a `started`, `terminal` the (seq, receipt, type) of the
+    terminal event with the lowest seq; None where there is none. `waiting_us` lies between events of
+    the segment.
+    """
+
+    run: Run
+    started: int
+    started_us: int | None
+    earliest_us: int
+    terminal: tuple[int, int, str] | None
+    waiting_us: int
+
+    @property
+    def events(self) -> int:
+        """Return how many events it holds."""
+        return self.run.last_seq - self.run.first_seq + 1
+
+
+class JobTotals:
+    """The totals of one job; `add` takes segments that are disjoint from what is there."""
+
+    __slots__ = (
+        "attempts",
+        "events",
+        "finished_us",
+        "inner_waiting_us",
+        "job_id",
+        "outcome",
+        "runs",
+        "session",
+        "started_us",
+        "terminal_seq",
+    )
+
+    def __init__(self, job_id: str, session: str) -> None:
+        self.job_id = job_id
+        self.session = session
+        self.started_us = 0
+        self.finished_us: int | None = None
+        self.terminal_seq: int | None = None
+        self.outcome = OPEN
+        self.events = 0
+        self.attempts = 0
+        self.inner_waiting_us = 0
+        self.runs: list[Run] = []
+
+    @property
+    def last(self) -> Run:
+        """Return the run with the highest seq."""
+        return self.runs[-1]
+
+    @property
+    def waiting_us(self) -> int:
+        """Return the time between each permission_required and the next known event."""
+        joints = (
+            max(0, right.first_us - left.last_us)
+            for left, right in zip(self.runs, self.runs[1:], strict=False)
+            if left.last_event == WAITING
+        )
+        return self.inner_waiting_us + sum(joints)
+
+    @property
+    def waiting_since_us(self) -> int | None:
+        """Return since when the job waits, or None."""
+        waits = self.outcome == OPEN and self.last.last_event == WAITING
+        return self.last.last_us if waits else None
+
+    def overlaps(self, first_seq: int, last_seq: int) -> bool:
+        """Tell whether any event of the range is known."""
+        place = bisect_right(self.runs, last_seq, key=lambda run: run.first_seq)
+        return place > 0 and self.runs[place - 1].last_seq >= first_seq
+
+    def add(self, segment: Segment) -> None:
+        """Count the segment's events; none of them may be known (`overlaps`)."""
+        if segment.started_us is not None:
+            known = self.started_us if self.attempts else segment.started_us
+            self.started_us = min(known, segment.started_us)
+        elif not self.attempts:
+            known = self.started_us if self.events else segment.earliest_us
+            self.started_us = min(known, segment.earliest_us)
+        if segment.terminal is not None and (
+            self.terminal_seq is None or segment.terminal[0] < self.terminal_seq
+        ):
+            self.terminal_seq, self.finished_us, self.outcome = segment.terminal
+        self.events += segment.events
+        self.attempts += segment.started
+        self.inner_waiting_us += segment.waiting_us
+        self._insert(segment.run)
+
+    def _insert(self, run: Run) -> None:
+        place = bisect_right(self.runs, run.first_seq, key=lambda known: known.first_seq)
+        if place < len(self.runs) and self.runs[place].first_seq == run.last_seq + 1:
+            run = self._join(run, self.runs.pop(place))
+        if place > 0 and self.runs[place - 1].last_seq + 1 == run.first_seq:
+            place -= 1
+            run = self._join(self.runs.pop(place), run)
+        self.runs.insert(place, run)
+
+    def _join(self, left: Run, right: Run) -> Run:
+        if left.last_event == WAITING:
+            self.inner_waiting_us += max(0, right.first_us - left.last_us)
+        return Run(left.first_seq, right.last_seq, left.first_us, right.last_us, right.last_event)
+
+
+def one_event(seq: int, received_us: int, event: str) -> Segment:
+    """Return a single event as a segment."""
+    started = event == STARTED
+    return Segment(
+        run=Run(seq, seq, received_us, received_us, event),
+        started=int(started),
+        started_us=received_us if started else None,
+        earliest_us=received_us,
+        terminal=(seq, received_us, event) if event in TERMINAL_EVENTS else None,
+        waiting_us=0,
+    )
+
+
+def encode_runs(runs: list[Run]) -> str:
+    """Return the runs as compact JSON."""
+    return json.dumps(runs, separators=(",", ":"))
+
+
+def decode_runs(text: str) -> list[Run]:
+    """Return the runs that `encode_runs` wrote."""
+    return [Run(*run) for run in json.loads(text)]

@@ -1,0 +1,76 @@
+-- Every statement of the sink, by name; `?` stands for a parameter in both databases.
+
+-- name: schema_version
+SELECT MAX(version) FROM metrics_schema
+
+-- name: set_schema_version
+INSERT INTO metrics_schema (version) VALUES (?)
+
+-- name: all_progress
+SELECT journal, first_offset, next_offset, watermark_us FROM progress
+
+-- name: progress
+SELECT first_offset, next_offset, watermark_us FROM progress WHERE journal = ?
+
+-- name: put_progress
+INSERT INTO progress (journal, first_offset, next_offset, watermark_us, updated_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (journal) DO UPDATE SET
+    first_offset = excluded.first_offset, next_offset = excluded.next_offset,
+    watermark_us = excluded.watermark_us, updated_at = excluded.updated_at
+
+-- name: add_windows
+INSERT INTO windows (width_seconds, window_start, event_type, session, events) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (width_seconds, window_start, event_type, session)
+DO UPDATE SET events = windows.events + excluded.events
+
+-- name: add_rejections
+INSERT INTO rejections (width_seconds, window_start, reason, events) VALUES (?, ?, ?, ?)
+ON CONFLICT (width_seconds, window_start, reason)
+DO UPDATE SET events = rejections.events + excluded.events
+
+-- name: add_delay_buckets
+INSERT INTO delay_buckets (width_seconds, window_start, bucket, events) VALUES (?, ?, ?, ?)
+ON CONFLICT (width_seconds, window_start, bucket)
+DO UPDATE SET events = delay_buckets.events + excluded.events
+
+-- name: buckets_between
+SELECT window_start, bucket, events FROM delay_buckets
+WHERE width_seconds = ? AND window_start BETWEEN ? AND ?
+
+-- name: put_delays
+INSERT INTO delays (width_seconds, window_start, events, ahead, p50_ms, p95_ms, p99_ms, max_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (width_seconds, window_start) DO UPDATE SET
+    events = excluded.events, ahead = delays.ahead + excluded.ahead,
+    p50_ms = excluded.p50_ms, p95_ms = excluded.p95_ms, p99_ms = excluded.p99_ms, max_ms = excluded.max_ms
+
+-- The list of ids is filled in by the caller.
+-- name: job_totals_of
+SELECT job_id, session, started_us, finished_us, terminal_seq, outcome, events, attempts, inner_waiting_us, runs
+FROM job_totals WHERE job_id IN (...)
+
+-- name: put_job_totals
+INSERT INTO job_totals (
+    job_id, session, started_us, finished_us, terminal_seq, outcome, events, attempts, waiting_us,
+    waiting_since_us, last_event, last_event_us, last_seq, inner_waiting_us, runs
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job_id) DO UPDATE SET
+    started_us = excluded.started_us, finished_us = excluded.finished_us,
+    terminal_seq = excluded.terminal_seq, outcome = excluded.outcome, events = excluded.events,
+    attempts = excluded.attempts, waiting_us = excluded.waiting_us,
+    waiting_since_us = excluded.waiting_since_us, last_event = excluded.last_event,
+    last_event_us = excluded.last_event_us, last_seq = excluded.last_seq,
+    inner_waiting_us = excluded.inner_waiting_us, runs = excluded.runs
+
+-- name: put_health
+INSERT INTO health (run_id, batch_id, rows, duration_ms, backlog, watermark_at, updated_at, phases)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, batch_id) DO UPDATE SET
+    rows = excluded.rows, duration_ms = excluded.duration_ms, backlog = excluded.backlog,
+    watermark_at = excluded.watermark_at, updated_at = excluded.updated_at, phases = excluded.phases
+
+-- name: trim_health
+DELETE FROM health WHERE updated_at < (SELECT updated_at FROM health ORDER BY updated_at DESC LIMIT 1 OFFSET 1000)
+
+-- name: all_sessions
+SELECT job_id, session FROM job_totals WHERE session <> ''

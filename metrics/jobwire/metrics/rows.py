@@ -1,0 +1,102 @@
+"""The form in which Spark hands journal rows to the fold: one row a message, numbers and short words."""
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# `seq` is null for whatever is not an accepted event; `label` is the event's type or the reason.
+SCHEMA = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("offset", pa.int64()),
+        ("received_us", pa.int64()),
+        ("job_id", pa.string()),
+        ("seq", pa.int64()),
+        ("label", pa.string()),
+        ("sent_us", pa.int64()),
+    ]
+)
+DUPLICATE = "duplicate"
+# A verdict is a word of ours; a foreign journal's own words must not fill the table with keys.
+_REASON = re.compile(r"[a-z0-9_]{1,40}")
+_OTHER = "other"
+NO_TIME = np.iinfo(np.int64).min
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Rows(NamedTuple):
+    """The columns as arrays, in the order of (shard, offset). Codes point into `jobs` and `labels`."""
+
+    shard: Ints
+    offset: Ints
+    received_us: Ints
+    job: Ints
+    seq: Ints
+    accepted: Flags
+    label: Ints
+    sent_us: Ints
+    jobs: list[str]
+    labels: list[str]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def since(self, next_offsets: dict[int, int]) -> "Rows":
+        """Return the rows that are not below their shard's next offset."""
+        lowest = np.zeros(len(self), np.int64)
+        for shard, offset in next_offsets.items():
+            lowest[self.shard == shard] = offset
+        keep = self.offset >= lowest
+        return self if bool(keep.all()) else self.taken(np.flatnonzero(keep))
+
+    def taken(self, places: npt.NDArray[np.intp]) -> "Rows":
+        """Return the rows at `places`, in that order."""
+        return self._replace(
+            shard=self.shard[places],
+            offset=self.offset[places],
+            received_us=self.received_us[places],
+            job=self.job[places],
+            seq=self.seq[places],
+            accepted=self.accepted[places],
+            label=self.label[places],
+            sent_us=self.sent_us[places],
+        )
+
+
+def rows_of(table: Any) -> Rows:
+    """Return the rows of an Arrow table with SCHEMA's columns."""
+    job, jobs = _codes(table.column("job_id"))
+    label, labels = _codes(table.column("label"))
+    rows = Rows(
+        shard=_numbers(table.column("shard"), 0),
+        offset=_numbers(table.column("offset"), 0),
+        received_us=_numbers(table.column("received_us"), 0),
+        job=job,
+        seq=_numbers(table.column("seq"), 0),
+        accepted=np.asarray(pc.is_valid(table.column("seq")).combine_chunks(), dtype=np.bool_)
+        if table.num_rows
+        else np.zeros(0, np.bool_),
+        label=label,
+        sent_us=_numbers(table.column("sent_us"), NO_TIME),
+        jobs=jobs,
+        labels=[text if _REASON.fullmatch(text) else _OTHER for text in labels],
+    )
+    order = np.lexsort((rows.offset, rows.shard))
+    return rows.taken(order)
+
+
+def _numbers(column: Any, missing: int) -> Ints:
+    return np.asarray(pc.fill_null(column, missing).to_numpy(), dtype=np.int64)
+
+
+def _codes(column: Any) -> tuple[Ints, list[str]]:
+    encoded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    return np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary.to_pylist()

@@ -1,0 +1,85 @@
+"""One Spark session with the settings this pipeline was measured with (docs/adr/0403)."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_PACKAGE = Path(__file__).parent
+LOG_SETTINGS = _PACKAGE / "log4j2.properties"
+
+# Reasons beside each: what it costs not to have it.
+_SETTINGS: dict[str, str] = {
+    # The default manager forks chmod and readlink some twenty times a batch: 40 ms. It also keeps
+    # .crc files. We hold the checkpoint's lock ourselves (supervision).
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # 30 ms a batch between JVM and Python workers, against loopback TCP.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Nothing here shuffles by default; what a user adds should not pay for 200 empty tasks.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # A port and a web server per run, for one query whose health has a table.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # 3 ms a batch of planning; there is no shuffle to adapt.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    # An idle query asks the journal for news this often; the default 10 ms keeps a core warm.
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
+
+
+class SparkSettings(NamedTuple):
+    """What differs from run to run. `memory` is the driver's heap, as Java writes it."""
+
+    master: str = "local[2]"
+    memory: str = "1g"
+    log_file: Path | None = None
+    app_name: str = "jobwire metrics"
+    extra: Mapping[str, str] = {}  # never changed in place
+
+
+def start_session(settings: SparkSettings) -> Any:
+    """Return the process's Spark session, started with `settings` (4 to 7 s).
+
+    Sets PYSPARK_PYTHON to this interpreter unless the environment names one: another Python in the
+    workers would miss our packages.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second, and commands like `show` need none
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if settings.master.startswith("local"):
+        # Without it Spark looks up the host's name and may bind to an outside address.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(settings.app_name)
+    for name, value in configuration(settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def configuration(settings: SparkSettings) -> dict[str, str]:
+    """Return the session's configuration, `extra` having the last word."""
+    options = {**_SETTINGS, "spark.driver.memory": settings.memory}
+    if settings.master:  # under spark-submit it names the master
+        options["spark.master"] = settings.master
+    if settings.log_file is not None:
+        options["spark.driver.extraJavaOptions"] = java_options(settings.log_file)
+    if settings.master.startswith("local"):
+        options["spark.driver.bindAddress"] = "127.0.0.1"
+        options["spark.driver.host"] = "127.0.0.1"
+    return {**options, **settings.extra}
+
+
+def java_options(log_file: Path) -> str:
+    """Return the JVM's flags: its log goes to a rolling file, off the terminal."""
+    return (
+        f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS} -Djobwire.log={log_file} "
+        # Two cores are shared with workers in Python: the parallel collector's threads would fight them.
+        "-XX:+UseSerialGC -XX:MaxMetaspaceSize=512m"
+    )

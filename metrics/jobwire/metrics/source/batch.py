@@ -1,0 +1,62 @@
+"""The journal as a table: `spark.read.format("mqtt")` over a range of offsets or times."""
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from jobwire.core.errors import ConfigError
+from jobwire.journal.reader import JournalReader
+from jobwire.metrics.source.columns import read_span
+from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
+from jobwire.metrics.source.planning import SpanPartition, plan
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class JournalTable(DataSourceReader):
+    """Reads [startingOffset, endingOffset), or what was received in [startingTime, endingTime).
+
+    Times are ISO 8601 with an offset or Z. The default is everything that is durable when the read
+    is planned. Raises JournalTruncated for a range that is not (all) there.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks."""
+        with JournalReader(self._options.journal) as reader:
+            start, end = self._range(reader)
+            return list(plan(reader, self._options, start, end)) if start < end else []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the task's rows as Arrow batches; runs in an executor."""
+        if not isinstance(partition, SpanPartition):
+            raise TypeError(f"not a partition of this source: {type(partition).__name__}")
+        return read_span(self._options, partition.span, partition.data)
+
+    def _range(self, reader: JournalReader) -> tuple[int, int]:
+        options = self._options
+        start = _bound(reader, options.starting_offset, options.starting_time)
+        return start, _bound(reader, options.ending_offset, options.ending_time)
+
+
+def _bound(reader: JournalReader, word: str, time: str) -> int:
+    if time:
+        return reader.offset_at(microseconds(time))
+    if word == EARLIEST:
+        return reader.first_offset
+    return reader.durable_offset if word == LATEST else int(word)
+
+
+def microseconds(text: str) -> int:
+    """Return ISO 8601 `text` as microseconds since the epoch; raises ConfigError without a zone."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"not a time: {text!r}", hint="ISO 8601, such as 2026-01-31T12:00:00Z") from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"the time {text!r} names no zone", hint="add Z or an offset such as +01:00")
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)

@@ -1,0 +1,140 @@
+"""The options of `format("mqtt")`, read from the strings that Spark hands over."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from jobwire.core.errors import ConfigError
+from jobwire.core.topics import DEFAULT_ROOT, check_identity
+
+# A batch of this many rows keeps Spark's fixed cost of a batch below a tenth of the work.
+MAX_ROWS = 100_000
+MAX_BYTES = 64 << 20
+# One task reads this much: some 30,000 events, about 0.1 s.
+PARTITION_BYTES = 8 << 20
+# Bytes that travel inside a task, not on a shared disk; spark.rpc.message.maxSize allows 128 MiB.
+INLINE_PARTITION_BYTES = 2 << 20
+EARLIEST = "earliest"
+LATEST = "latest"
+_T = TypeVar("_T")
+
+
+class SourceOptions(NamedTuple):
+    """What the reader was asked for. Picklable; names no secret."""
+
+    journal: Path
+    topics: tuple[str, ...] = ()
+    topic_root: str = DEFAULT_ROOT
+    parse: bool = False
+    verify: bool = False
+    embedded: bool = False
+    home: Path | None = None
+    inline: bool = False
+    consumer: str = ""
+    fail_on_data_loss: bool = True
+    max_rows: int = MAX_ROWS
+    max_bytes: int = MAX_BYTES
+    partition_bytes: int = PARTITION_BYTES
+    starting_offset: str = EARLIEST
+    ending_offset: str = LATEST
+    starting_time: str = ""
+    ending_time: str = ""
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return the options of one `load()`; names are case-insensitive, as everywhere in Spark.
+
+    Raises ConfigError naming the option that is missing, unknown or unusable.
+    """
+    words = {name.lower(): value for name, value in given.items()}
+    unknown = words.keys() - {name.lower() for name in _OPTIONS} - _SPARKS_OWN
+    if unknown:
+        raise ConfigError(
+            f"the source mqtt has no option {', '.join(sorted(unknown))}",
+            hint=f"options: {', '.join(sorted(_OPTIONS))}",
+        )
+    values = {
+        field: _read(name, reader, words[name.lower()])
+        for name, (field, reader) in _OPTIONS.items()
+        if words.get(name.lower(), "") != ""
+    }
+    if "journal" not in values:
+        raise ConfigError(
+            "the source mqtt needs the option journal: the directory of a journal",
+            hint='.option("journal", ".hermes/journal")',
+        )
+    if values.get("inline") and "partition_bytes" not in values:
+        values["partition_bytes"] = INLINE_PARTITION_BYTES
+    return SourceOptions(**values)
+
+
+def _read(name: str, reader: Callable[[str], _T], text: str) -> _T:
+    try:
+        return reader(text)
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"option {name} of the source mqtt: {error}") from error
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false is wanted")
+    return text.lower() == "true"
+
+
+def _one_of(*words: str) -> Callable[[str], bool]:
+    """Read a word out of two: the first is False, the second True."""
+
+    def read(text: str) -> bool:
+        if text.lower() not in words:
+            raise ValueError(f"one of {', '.join(words)} is wanted")
+        return text.lower() == words[1]
+
+    return read
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("a positive number is wanted")
+    return number
+
+
+def _offset(text: str) -> str:
+    word = text.lower()
+    if word not in {EARLIEST, LATEST} and not word.isdecimal():
+        raise ValueError(f"{EARLIEST}, {LATEST} or an offset is wanted")
+    return word
+
+
+def _filters(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _name(text: str) -> str:
+    try:
+        return check_identity(text)
+    except Exception as error:
+        raise ValueError(str(error)) from error
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "journal": ("journal", lambda text: Path(text).absolute()),
+    "topics": ("topics", _filters),
+    "topicRoot": ("topic_root", str),
+    "parse": ("parse", _one_of("none", "event")),
+    "verify": ("verify", _switch),
+    "ingest": ("embedded", _one_of("none", "embedded")),
+    "home": ("home", lambda text: Path(text).absolute()),
+    "inline": ("inline", _switch),
+    "consumer": ("consumer", _name),
+    "failOnDataLoss": ("fail_on_data_loss", _switch),
+    "maxRowsPerBatch": ("max_rows", _positive),
+    "maxBytesPerBatch": ("max_bytes", _positive),
+    "partitionBytes": ("partition_bytes", _positive),
+    "startingOffset": ("starting_offset", _offset),
+    "endingOffset": ("ending_offset", _offset),
+    "startingTime": ("starting_time", str),
+    "endingTime": ("ending_time", str),
+}
+# `load(path)` and Spark's own bookkeeping may add these.
+_SPARKS_OWN = frozenset({"path"})
