@@ -61,7 +61,6 @@ def _leaf(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--journal", metavar="DIR", help="the journal's directory (default: <home>/journal)")
