@@ -18,10 +18,10 @@ class CommandParser(argparse.ArgumentParser):
     """argparse with our exit code for usage errors and the exit code table in `--help`."""
 
     def __init__(self, prog: str | None = None, *, epilog: str | None = None, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(
             prog,
             epilog=f"{epilog}\n\n{help_table()}" if epilog else help_table(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
             # An abbreviation that works today becomes ambiguous with the next option.
             allow_abbrev=False,
             **options,
