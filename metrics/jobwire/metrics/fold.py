@@ -56,7 +56,7 @@ def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str],
 
 def watermark_us(rows: Rows, before: int) -> int:
     """Return the watermark after `rows`: it only rises."""
-    if not len(rows):
+    if not rows.count:
         return before
     return max(before, int(rows.received_us.max()) - LATENESS_US)
 
