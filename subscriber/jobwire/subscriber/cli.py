@@ -25,7 +25,7 @@ from jobwire.subscriber.options import (
     mode_of,
     timeout_options,
 )
-from jobwire.subscriber.outcome import Verdicts
+from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.session import Session
 from jobwire.subscriber.subscriber import ROLE, open_session, settings_for
@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     as_json = args.json or args.format == "json" or (args.format is None and not sys.stdout.isatty())
     printer = line_printer(sys.stdout, as_json=as_json)
+    settings = _settings(args, tickets, os.environ)
     session = open_session(
-        settings=_settings(args, tickets, os.environ),
+        settings=settings,
         jobs=args.job,
         home=args.home if args.job or args.all else None,
         tickets=[ticket for ticket, _ in tickets],
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with _stopped_by_signals(stop):
         try:
-            verdicts = _watch(session, printer)
+            verdicts = _watch(session, printer, settings.address)
         finally:
             printer.finish()
     if not as_json:
@@ -88,11 +89,17 @@ def run(args: argparse.Namespace) -> int:
     return verdicts.exit_code
 
 
-def _watch(session: Session, printer: LinePrinter) -> Verdicts:
+def _watch(session: Session, printer: LinePrinter, address: str) -> Verdicts:
+    """Print everything; say once when nothing published from then on can be missed (scripts wait for it)."""
     batches = session.batches()
+    announced = False
     try:
         for batch in batches:
             printer.batch(batch)
+            if session.connected and not announced:
+                announced = True
+                count = session.open_jobs
+                printer(Note("", f"watching {count} job{'' if count == 1 else 's'} on {address}"))
     finally:
         batches.close()
     return session.verdicts()

@@ -101,6 +101,11 @@ class Session:
         return self._connection.connected
 
     @property
+    def open_jobs(self) -> int:
+        """Return how many jobs have no verdict yet."""
+        return self._fleet.count
+
+    @property
     def titles(self) -> dict[str, str]:
         """Return the titles of the jobs that were watched."""
         return self._fleet.titles()
