@@ -56,7 +56,7 @@ def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str],
 
 def watermark_us(rows: Rows, before: int) -> int:
     """Return the watermark after `rows`: it only rises."""
-    if not rows.count:
+    if not rows.size:
         return before
     return max(before, int(rows.received_us.max()) - LATENESS_US)
 

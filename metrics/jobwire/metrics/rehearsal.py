@@ -20,7 +20,7 @@ _HOSTILE = (
     "\u0000\u0001\u001b[31mred\u0007",
     "🚀🧵👩‍👩‍👧‍👦 семь 七",
     "'; DROP TABLE windows; --",
-    "line\nbreak\r\n\ttab \u2028 \\u0000 \"quoted\"",
+    'line\nbreak\r\n\ttab \u2028 \\u0000 "quoted"',
     "x" * 1024,
 )
 _REFUSED = ("malformed", "unsigned", "bad_signature", "unknown_job", "oversize", "late", "after_terminal")
@@ -152,7 +152,7 @@ class _Job:
     def next_event(self, random: Random) -> str:
         self.seq += 1
         self._left -= 1
-        if self.seq == 1 or self.seq == self._restarts_at:
+        if self.seq in (1, self._restarts_at):
             return "started"
         if self._left == 0 and not self._stays_open:
             return random.choice(("completed", "completed", "completed", "error"))

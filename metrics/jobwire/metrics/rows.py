@@ -45,13 +45,13 @@ class Rows(NamedTuple):
     labels: list[str]
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Return the number of rows."""
         return len(self.offset)
 
     def since(self, next_offsets: dict[int, int]) -> "Rows":
         """Return the rows that are not below their shard's next offset."""
-        lowest = np.zeros(self.count, np.int64)
+        lowest = np.zeros(self.size, np.int64)
         for shard, offset in next_offsets.items():
             lowest[self.shard == shard] = offset
         keep = self.offset >= lowest

@@ -85,11 +85,11 @@ class MetricsSink:
         with self._database.transaction():
             before = {shard: self._progress_of(name) for shard, name in enumerate(shards)}
             fresh = rows.since({shard: place.next_offset for shard, place in before.items() if place})
-            if fresh.count:
+            if fresh.size:
                 self._check_complete(fresh, before, shards)
                 self._write(fold(fresh, self._known_jobs(fresh), self._session_of))
                 self._put_progress(fresh, before, shards)
-        return Applied(fresh.count, rows.count - fresh.count)
+        return Applied(fresh.size, rows.size - fresh.size)
 
     def clear(self) -> dict[str, str]:
         """Empty all tables and return the sessions that were known, so that a rebuild uses the same."""

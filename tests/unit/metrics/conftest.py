@@ -1,5 +1,6 @@
 """A model of the metric tables in plain loops, and rows as Spark would hand them over."""
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ def _job_model(seen: dict[int, tuple[int, str]]) -> dict[str, Any]:
     ends = [(us, event) for _, (us, event) in ordered if event in {"completed", "error"}]
     waits = [
         max(0, later - us)
-        for (_, (us, event)), (_, (later, _)) in zip(ordered, ordered[1:], strict=False)
+        for (_, (us, event)), (_, (later, _)) in itertools.pairwise(ordered)
         if event == "permission_required"
     ]
     return {

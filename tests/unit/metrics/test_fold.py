@@ -1,5 +1,6 @@
 """The fold: whatever the batches, the same numbers as one plain loop over the journal."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -70,7 +71,7 @@ def test_any_batches_give_the_numbers_of_one_loop(
     entries = doubled(list(Rehearsal(seed=seed, jobs=12, active=5)), Random(seed))  # noqa: S311 - a script
     expected = model(entries)
     places = sorted({0, len(entries), *(cut % (len(entries) + 1) for cut in cuts)})
-    batches = [table_of(entries[a:b], a) for a, b in zip(places, places[1:], strict=False)]
+    batches = [table_of(entries[a:b], a) for a, b in itertools.pairwise(places)]
     got = folded(batches)
     assert got["windows"] == expected["windows"]
     assert got["rejections"] == expected["rejections"]
