@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jobwire.core.backoff import retry_delay
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, RefusedError, StoppedError, TransportError, UnreachableError
-from jobwire.core.ports import Message, Transport
+from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.speaking import STOP_HINT
@@ -222,6 +222,7 @@ class Courier:
                 acked = max(acked, entry.seq)
                 self._sent += 1
                 self._listen(0.0)
+                self._check_open()
         finally:
             self._write_mark(SentMark(acked, self._clock.now(), repeats))
 
@@ -233,6 +234,11 @@ class Courier:
             self._desk.trim(through)
 
     def _connected(self) -> Transport:
+        try:
+            self._take_in(0.0)
+        except TransportError:
+            # It ended while nobody used it; a fresh connect tells whether there is a reason that lasts.
+            self.close()
         if self._transport is None:
             transport = self._route.new_transport()
             transport.subscribe(self._filters)
@@ -242,8 +248,15 @@ class Courier:
                 transport.close()
                 raise
             self._transport = transport
-        self._listen(0.0)
+            self._take_in(0.0)
+            self._check_open()
         return self._transport
+
+    def _check_open(self) -> None:
+        if self._transport is None:
+            raise UnreachableError(
+                f"{self._route.address} closed the connection", hint="see the broker's log"
+            )
 
     def _connect(self, transport: Transport) -> None:
         try:
@@ -257,14 +270,27 @@ class Courier:
 
     def _listen(self, seconds: float) -> None:
         """Let the desk hear what the registry says; without its topics, let `seconds` pass."""
-        if not self._filters or self._transport is None:
-            if seconds:
-                self._clock.sleep(seconds)
+        if self._filters and self._transport is not None:
+            self._take_in(seconds)
+        elif seconds:
+            self._clock.sleep(seconds)
+
+    def _take_in(self, seconds: float) -> None:
+        """Take in what has arrived; a connection that was lost meanwhile is given up.
+
+        The transport would reconnect by itself, but a fresh connect tells at once that nobody is there.
+        """
+        if self._transport is None:
             return
+        lost = False
         for item in self._transport.receive_many(_HEARD_AT_ONCE, seconds):
             if isinstance(item, Message):
                 self._desk.hear(item)
                 self._transport.acknowledge(item)
+            else:
+                lost = isinstance(item, SessionLost)
+        if lost:
+            self.close()
 
     def _note_failure(self) -> None:
         mark = self._read_mark()
