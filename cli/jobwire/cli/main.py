@@ -1,6 +1,7 @@
 """`jobwire`: finds the component that owns a command and runs it."""
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -10,7 +11,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from jobwire.core.commands import CommandParser, run_command
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.settings import DEFAULT_HOME
 
 PROG = "jobwire"
@@ -61,6 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str], home: str) -> int:
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        near = difflib.get_close_matches(words[0], COMMANDS, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`jobwire --help` lists the commands"
+        raise InvalidInputError(f"there is no command {words[0]!r}", hint=hint)
     parser = _parser(words[0] if words else "")
     args = parser.parse_args(words)
     args.home = home

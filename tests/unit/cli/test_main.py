@@ -19,13 +19,21 @@ def test_no_words_print_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exit codes:" in shown
 
 
-@pytest.mark.parametrize("words", [["rnu"], ["schema"], ["schema", "nothing"], ["--nonsense"]])
+@pytest.mark.parametrize("words", [["schema"], ["schema", "nothing"], ["--nonsense"]])
 def test_usage_errors_are_exit_30(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A typo ends with the code for invalid usage, never with the code for a timeout."""
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 30
     assert "error" in capsys.readouterr().err
+
+
+def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped command is named with the one that was probably meant."""
+    assert main(["rnu"]) == 30
+    assert "did you mean run" in capsys.readouterr().err
+    assert main(["zzzzzz"]) == 30
+    assert "--help" in capsys.readouterr().err
 
 
 def test_home_is_taken_on_both_sides_but_not_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
