@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
 from jobwire.broker.files import make_private_directory, write_private
-from jobwire.broker.home import BrokerPaths, mtls_port, prepare_home, read_password, settings_mismatch
+from jobwire.broker.home import (
+    BrokerPaths,
+    mtls_port,
+    prepare_home,
+    read_password,
+    require_usable_certificates,
+    settings_mismatch,
+)
 from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
 from jobwire.broker.serve import own_pid, ready_line, run_embedded, send_reload
 from jobwire.certs import Level
@@ -91,6 +98,7 @@ def run_up(args: argparse.Namespace) -> int:
         protocol="5" if args.mosquitto else "3.1.1",
         mtls_port=certificates,
     )
+    require_usable_certificates(home)
     for difference in settings_mismatch(home, port=args.port, mtls_port=certificates or args.port):
         print(f"jobwire: warning: {difference}", file=sys.stderr)
     if certificates is not None:

@@ -14,7 +14,7 @@ from jobwire.broker.files import (
 )
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.broker.template import render_template
-from jobwire.certs import CertificateAuthority
+from jobwire.certs import CertificateAuthority, Level
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.settings import PROTOCOLS
 from jobwire.core.topics import Topics
@@ -24,6 +24,8 @@ SETTINGS_FILE = "jobwire.toml"
 _PASSWORD_BYTES = 32
 _GENERATED = "# Rendered by jobwire for the topic root "
 _MAX_PORT = 65_535
+# How findings about the broker's own certificates begin.
+_OF_THE_BROKER = {"server", "authority", "ca.pem", "ca.key", "server.pem", "server.key", "crl.pem"}
 
 
 class BrokerPaths:
@@ -155,6 +157,19 @@ def _settings(host: str, port: int, mtls: int, topic_root: str, protocol: str) -
         "[mtls]\n"
         f"port = {mtls}\n" + roles
     )
+
+
+def require_usable_certificates(home: Path) -> None:
+    """Raise ConfigError for the first thing in the certificates that would make a broker useless.
+
+    Expired or not yet valid (also: a wrong clock), open to others, unreadable, not matching. What concerns
+    single clients does not keep the broker from starting.
+    """
+    for finding in CertificateAuthority(BrokerPaths(home).certs).check():
+        if finding.level is Level.ERROR and finding.subject.split()[0] in _OF_THE_BROKER:
+            raise ConfigError(
+                f"{finding.subject}: {finding.message}", hint=finding.hint, subject=finding.subject
+            )
 
 
 def settings_mismatch(home: Path, *, port: int, mtls_port: int) -> list[str]:

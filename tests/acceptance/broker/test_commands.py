@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from jobwire.certs import CertificateAuthority
 from jobwire.core.topics import Topics
 from jobwire.testing import free_port, require, wait_for
 from jobwire.testing.raw_mqtt import ConnectRefusedError, RawClient, client_context
@@ -175,6 +176,32 @@ def test_a_malformed_file_names_its_line(tmp_path: Path) -> None:
     said = jobwire(home, "broker", "up", "--port", str(port))
     assert said.returncode == 30
     assert "line 3: unknown access 'reed'" in said.stderr
+
+
+@pytest.mark.parametrize("kind", [[], ["--mosquitto"]])
+def test_certificates_outside_their_validity(tmp_path: Path, kind: list[str]) -> None:
+    """A server certificate past its end keeps the broker from starting, with the command that renews it."""
+    if kind:
+        require("mosquitto")
+    authority = CertificateAuthority(tmp_path / "certs")
+    authority.init()
+    authority.renew_server(lifetime_seconds=60, backdate_seconds=7_200)
+    said = jobwire(tmp_path, "broker", "up", "--port", str(free_port()), *kind)
+    assert said.returncode == 30
+    assert "expired" in said.stderr
+    assert "jobwire certs renew server" in said.stderr
+
+
+@pytest.mark.parametrize("kind", [[], ["--mosquitto"]])
+def test_keys_that_others_can_read(tmp_path: Path, kind: list[str]) -> None:
+    """A server key open to others keeps the broker from starting, with the command that closes it."""
+    if kind:
+        require("mosquitto")
+    CertificateAuthority(tmp_path / "certs").init()
+    (tmp_path / "certs" / "server.key").chmod(0o644)
+    said = jobwire(tmp_path, "broker", "up", "--port", str(free_port()), *kind)
+    assert said.returncode == 30
+    assert "chmod 600" in said.stderr
 
 
 def test_reload_without_a_broker(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from jobwire.broker.reports import Report, State, verdict
 from jobwire.certs import CertificateAuthority
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.exit_codes import ExitCode
-from jobwire.testing import EmbeddedServer, ManualClock
+from jobwire.testing import EmbeddedServer, ManualClock, MosquittoServer
 from jobwire.testing.process import BrokerProcess
 
 
@@ -79,13 +79,13 @@ def test_a_foreign_ca_is_named(fresh_embedded_broker: EmbeddedServer, tmp_path: 
     assert "ca_certs" in hints[0]
 
 
-def test_an_expired_certificate_is_named(fresh_embedded_broker: EmbeddedServer) -> None:
+def test_an_expired_certificate_is_named(fresh_mosquitto: MosquittoServer) -> None:
     """A server certificate past its end is told apart from a wrong CA."""
-    CertificateAuthority(fresh_embedded_broker.home / "certs").renew_server(
+    CertificateAuthority(fresh_mosquitto.home / "certs").renew_server(
         lifetime_seconds=60, backdate_seconds=7_200
     )
-    fresh_embedded_broker.restart()
-    assert "expired" in ill(examine(fresh_embedded_broker.home))["TLS"]
+    fresh_mosquitto.restart()
+    assert "expired" in ill(examine(fresh_mosquitto.home))["TLS"]
 
 
 def test_a_name_that_is_not_in_the_certificate(fresh_embedded_broker: EmbeddedServer) -> None:
