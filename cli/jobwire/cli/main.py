@@ -1,7 +1,6 @@
 """`jobwire`: finds the component that owns a command and runs it."""
 
 import argparse
-import difflib
 import importlib
 import os
 import sys
@@ -63,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str], home: str) -> int:
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        import difflib  # noqa: PLC0415  only a typo needs it
+
         near = difflib.get_close_matches(words[0], COMMANDS, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else "`jobwire --help` lists the commands"
         raise InvalidInputError(f"there is no command {words[0]!r}", hint=hint)
