@@ -4,6 +4,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -165,11 +166,12 @@ class Subscriber:
         )
         self._on_line = on_line
         self._batches = self._session.batches()
+        self._first: list[Line] = []
         self.verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Event]:
         """Yield each event once."""
-        for batch in self._batches:
+        for batch in chain([self._first], self._batches):
             for line in batch:
                 self._on_line(line)
                 if isinstance(line, EventLine):
@@ -178,6 +180,8 @@ class Subscriber:
                     self.verdict = line
 
     def __enter__(self) -> Self:
+        """Read the record: the job's events count from here on."""
+        self._first = next(self._batches)
         return self
 
     def __exit__(
