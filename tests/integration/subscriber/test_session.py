@@ -1,7 +1,6 @@
 """The session in this process: real records on disk, a broker whose faults are scripted, and real ones."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,18 +90,16 @@ class Wire:
 
     def send(
         self, seq: int, kind: str = "progress", *, token: str | None = None, retain: bool = False
-    ) -> bytes:
-        """Publish an event that the registry does not know of, and return its payload."""
+    ) -> None:
+        """Publish an event that the registry does not know of."""
         payload = encode_signed(Event(seq, self.job, kind, STAMP, f"event {seq}", {}), token or self.token)
         self._sender.publish(TOPICS.events(self.job), payload, retain=retain, deadline_seconds=1)
-        return payload
 
-    def record_only(self, seq: int, kind: str = "progress") -> bytes:
+    def record_only(self, seq: int, kind: str = "progress") -> None:
         """Let the registry accept an event that no broker carries."""
         event = Event(seq, self.job, kind, STAMP, f"event {seq}", {})
         payload = encode_signed(event, self.house.record(self.job).auth_token)
         self.house.store.apply(self.job, event, payload, source="test")
-        return payload
 
     def state(self, payload: bytes) -> None:
         """Publish a state."""
@@ -386,7 +383,7 @@ def test_the_class_for_python_users(broker: BrokerProcess) -> None:
         ) as events,
     ):
         worker.started()
-        steps: dict[str, Callable[[], object]] = {"started": worker.progress, "progress": worker.completed}
+        steps = {"started": worker.progress, "progress": worker.completed}
         for event in events:
             seen.append(event.event)
             if event.event in steps:
