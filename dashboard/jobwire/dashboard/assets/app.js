@@ -1,0 +1,91 @@
+// The shell around the views: addresses, keys, theme, and what every view tells.
+
+import { say } from "./dom.js";
+import { ChartsView } from "./charts.js";
+import { FleetView } from "./fleet.js";
+import { JobView } from "./job.js";
+
+const root = document.getElementById("main");
+const live = document.getElementById("live");
+const trouble = document.getElementById("trouble");
+const help = document.getElementById("help");
+const STATES = { live: "live", reconnecting: "reconnecting …", connecting: "connecting", paused: "paused" };
+
+const shell = {
+  state(state) {
+    live.dataset.state = state;
+    say(live.lastElementChild, STATES[state]);
+  },
+  counts(counts) {
+    const needed = counts.waiting + counts.stuck;
+    document.title = needed ? `(${needed}) jobwire` : "jobwire";
+  },
+  trouble(text) {
+    trouble.hidden = !text;
+    say(trouble, text ? `The server cannot follow the fleet: ${text}` : "");
+  },
+  go(path) {
+    history.pushState(null, "", path);
+    show();
+    scrollTo(0, 0);
+  },
+};
+
+let fleet = null;  // kept while another view is open: coming back is instant and goes on where it stopped
+let fleetAddress = "/";
+let view = null;
+
+function show() {
+  if (view === fleet && fleet) fleetAddress = lastAddress;
+  view?.unmount();
+  const job = /^\/jobs\/([0-9a-f]{8})$/.exec(location.pathname);
+  document.title = "jobwire";
+  shell.trouble("");
+  if (job) view = new JobView(root, shell, job[1]);
+  else if (location.pathname === "/charts") view = new ChartsView(root, shell);
+  else view = fleet ??= new FleetView(root, shell);
+  const name = job ? "job" : location.pathname === "/charts" ? "charts" : "fleet";
+  for (const link of document.querySelectorAll("[data-view]")) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  root.dataset.view = name;
+  view.mount();
+}
+
+// The fleet's filter stays while a job is looked at.
+let lastAddress = location.pathname + location.search;
+const replace = history.replaceState.bind(history);
+history.replaceState = (...values) => { replace(...values); lastAddress = location.pathname + location.search; };
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-nav]");
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+  event.preventDefault();
+  const path = link.getAttribute("href");
+  shell.go(path === "/" && view !== fleet ? fleetAddress : path);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
+  if (event.key === "?") help.showModal();
+  else if (event.key === "t") changeTheme();
+  else if (event.key === "f") shell.go(view === fleet ? "/" : fleetAddress);
+  else if (event.key === "m") shell.go("/charts");
+  else if (!view.key(event)) return;
+  event.preventDefault();
+});
+
+function changeTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const present = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+  const next = present === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("jobwire-theme", next);
+}
+
+document.getElementById("theme").addEventListener("click", changeTheme);
+document.getElementById("help-button").addEventListener("click", () => help.showModal());
+addEventListener("popstate", show);
+show();

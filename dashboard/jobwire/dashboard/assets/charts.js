@@ -1,0 +1,147 @@
+// The metrics view: figures of the streaming query over a chosen range.
+
+import { ask, h, mark, say } from "./dom.js";
+import { brief, now, serverTime, short, words } from "./format.js";
+import { lineChart } from "./svg.js";
+
+const RANGES = [[900, "15 min"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"]];
+const percent = (value) => `${Math.round(value * 100)}%`;
+const CARDS = [
+  { key: "events", title: "Events per second, by type", unit: short, stacked: true, pick: (data) => data.events, none: "No events in this range." },
+  { key: "jobs", title: "Running and waiting jobs", unit: short, pick: (data) => data.jobs, none: "No jobs in this range." },
+  { key: "durations", title: "Duration of finished jobs", unit: brief, pick: (data) => data.durations, none: "No job finished in this range." },
+  { key: "error_rate", title: "Share of finished jobs that failed", unit: percent, pick: (data) => (data.error_rate.length ? { "error rate": data.error_rate } : {}), none: "No job finished in this range." },
+  { key: "waiting", title: "Time a job waited for permission", unit: brief, pick: (data) => data.waiting, none: "No job waited for a permission." },
+  { key: "rejections", title: "Refused messages per second, by reason", unit: short, stacked: true, pick: (data) => data.rejections, none: "Nothing was refused." },
+  { key: "delay", title: "Worker to journal (worst window of a step)", unit: brief, pick: (data) => data.delay, none: "No events in this range." },
+];
+
+export class ChartsView {
+  constructor(root, shell) {
+    this.root = root;
+    this.shell = shell;
+  }
+
+  mount() {
+    this.range = Number(new URLSearchParams(location.search).get("range")) || 3600;
+    this.fresh = h("p", { class: "fresh", role: "status" }, h("i"), h("span", {}, "Reading the metrics …"));
+    this.buttons = RANGES.map(([seconds, name]) => h("button", { type: "button", class: "chip", onclick: () => this.#choose(seconds), data: { seconds: String(seconds) } }, name));
+    this.tiles = h("dl", { class: "tiles" });
+    this.sessions = h("tbody");
+    this.cards = CARDS.map((card) => this.#card(card));
+    this.sessionCard = h("section", { class: "card" }, h("h2", {}, "Events by session"), h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Session"), h("th", { scope: "col" }, "Events"))), this.sessions));
+    this.root.replaceChildren(
+      h("div", { class: "metrics-head" }, h("h1", { class: "headline" }, "Metrics"), h("div", { class: "chips", role: "group", "aria-label": "Time range" }, this.buttons), this.fresh),
+      this.tiles, h("div", { class: "cards" }, this.cards.map((card) => card.node), this.sessionCard));
+    this.resize = new ResizeObserver(() => { if (this.data) this.#draw(); });
+    this.resize.observe(this.root);
+    this.visibility = () => { if (!document.hidden) this.#load(); };
+    document.addEventListener("visibilitychange", this.visibility);
+    this.second = setInterval(() => { if (this.data) this.#freshness(); }, 1000);
+    this.#choose(this.range);
+  }
+
+  unmount() {
+    this.gone = true;
+    clearTimeout(this.timer);
+    clearInterval(this.second);
+    this.resize.disconnect();
+    document.removeEventListener("visibilitychange", this.visibility);
+  }
+
+  key(event) {
+    if (event.key !== "Escape") return false;
+    this.shell.go("/");
+    return true;
+  }
+
+  #choose(seconds) {
+    this.range = RANGES.some(([known]) => known === seconds) ? seconds : 3600;
+    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.seconds === String(this.range)));
+    history.replaceState(null, "", this.range === 3600 ? "/charts" : `/charts?range=${this.range}`);
+    this.#load();
+  }
+
+  async #load() {
+    clearTimeout(this.timer);
+    const asked = this.range;
+    try {
+      const data = await ask(`/api/metrics?range=${asked}`);
+      if (this.gone || asked !== this.range) return;
+      serverTime(data.now);
+      this.data = data;
+      this.shell.state("live");
+      this.#draw();
+    } catch (error) {
+      if (this.gone) return;
+      this.shell.state("reconnecting");
+      say(this.fresh.lastChild, error.message);
+      mark(this.fresh, "state", "stopped");
+    }
+    if (!document.hidden) this.timer = setTimeout(() => this.#load(), asked <= 3600 ? 2000 : 10000);
+  }
+
+  #freshness() {
+    const fresh = this.data.freshness;
+    mark(this.fresh, "state", fresh.state);
+    const age = fresh.updated_at === null ? "" : `figures ${words(now() - fresh.updated_at)} old`;
+    const batch = fresh.batch_ms === null || fresh.state !== "live" ? "" : `batch ${brief(fresh.batch_ms / 1000)}`;
+    say(this.fresh.lastChild, [fresh.state === "none" ? "" : fresh.state, age, batch, fresh.why].filter(Boolean).join(" · "));
+  }
+
+  #draw() {
+    const data = this.data;
+    this.#freshness();
+    this.root.dataset.freshness = data.freshness.state;
+    const ended = Object.values(data.finished).reduce((sum, count) => sum + count, 0);
+    const tile = (title, value, note = "") => h("div", {}, h("dt", {}, title), h("dd", {}, value, note ? h("small", {}, note) : null));
+    const lengths = data.durations_total;
+    this.tiles.replaceChildren(
+      tile("Running now", String(data.jobs.running?.at(-1) ?? 0)),
+      tile("Waiting now", String(data.jobs.waiting?.at(-1) ?? 0)),
+      tile("Finished", String(ended), data.finished.error ? `${data.finished.error} failed` : ""),
+      tile("Typical duration", lengths.p50 === null ? "–" : brief(lengths.p50), lengths.p99 === null ? "" : `p95 ${brief(lengths.p95)} · p99 ${brief(lengths.p99)}`),
+      tile("Typical wait for you", data.waiting_total.p50 === null ? "–" : brief(data.waiting_total.p50), data.waiting_total.p95 === null ? "" : `p95 ${brief(data.waiting_total.p95)}`));
+    for (const card of this.cards) card.draw(data);
+    this.sessions.replaceChildren(...data.sessions.map((item) => h("tr", {}, h("td", {}, item.session || "–"), h("td", {}, String(item.events)))));
+    this.sessionCard.hidden = data.sessions.length === 0;
+  }
+
+  #card({ key, title, unit, stacked, pick, none }) {
+    const plot = h("div", { class: "plot" });
+    const legend = h("p", { class: "legend" });
+    const node = h("section", { class: "card", data: { chart: key } }, h("h2", {}, title), plot, legend);
+    let chart = null;
+    let series = [];
+    const tell = (place) => legend.replaceChildren(...series.map(({ name, values }, number) => {
+      const value = values[place] ?? null;
+      return h("span", { class: `s${number % 8}` }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
+    }));
+    plot.addEventListener("pointermove", (event) => {
+      const found = chart?.point(event.clientX);
+      if (found) { tell(found.place); legend.append(h("time", {}, found.at.slice(0, 19).replace("T", " "))); }
+    });
+    plot.addEventListener("pointerleave", () => { chart?.point(null); tell(latest(series)); });
+    return { node, draw: (data) => {
+      series = Object.entries(pick(data)).filter(([, values]) => values.some((value) => value !== null)).map(([name, values]) => ({ name, values }));
+      const empty = series.length === 0 || series.every(({ values }) => values.every((value) => !value) && key !== "error_rate" && key !== "jobs");
+      if (empty) {
+        chart = null;
+        plot.replaceChildren(h("p", { class: "empty" }, data.freshness.state === "none" ? data.freshness.why : none));
+        legend.replaceChildren();
+        return;
+      }
+      const place = latest(series);
+      const label = `${title}: ${series.map(({ name, values }) => `${name} ${values[place] === null ? "none" : unit(values[place])}`).join(", ")}`;
+      chart = lineChart(plot, { points: data.points, step: data.step, series, unit, stacked, label });
+      tell(place);
+    } };
+  }
+}
+
+/** Return the newest place where any series has a value. */
+function latest(series) {
+  let place = 0;
+  for (const { values } of series) values.forEach((value, index) => { if (value !== null && index > place) place = index; });
+  return place;
+}

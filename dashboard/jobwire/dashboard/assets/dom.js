@@ -1,0 +1,57 @@
+// Building the page from nodes only: texts of workers never become markup.
+
+/** Return a new element; `props` are properties, `data` and `aria-*` go where they belong. */
+export function h(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name === "data") Object.assign(node.dataset, value);
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Set a node's text, touching it only where it differs. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Set a data attribute, touching it only where it differs. */
+export function mark(node, name, value) {
+  if (node.dataset[name] !== value) node.dataset[name] = value;
+}
+
+/** Return a button that copies `text` and says so. */
+export function copyButton(text, label = "Copy") {
+  const button = h("button", { type: "button", class: "copy", title: `Copy: ${text}` }, label);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select it by hand";
+    }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  });
+  return button;
+}
+
+/** Return the JSON answer of the server; an Error with its words otherwise. */
+export async function ask(path, options = {}) {
+  const answer = await fetch(path, { ...options, headers: { accept: "application/json", ...options.headers } });
+  if (answer.status === 401) {
+    location.assign("/login");
+    return new Promise(() => {});
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    const error = new Error(body.error || `the server answered ${answer.status}`);
+    error.hint = body.hint || "";
+    error.status = answer.status;
+    throw error;
+  }
+  return body;
+}

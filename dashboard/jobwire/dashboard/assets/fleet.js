@@ -1,0 +1,309 @@
+// The fleet: one row a job, problems first.
+
+import { h, mark, say } from "./dom.js";
+import { Live } from "./live.js";
+import { fullTime, now, words } from "./format.js";
+
+export const GROUPS = ["waiting", "stuck", "failed", "late", "running", "pending", "done"];
+export const NAMES = {
+  waiting: "waits for you", stuck: "stuck", failed: "failed", late: "late",
+  running: "running", pending: "pending", done: "done",
+};
+const CHIP = { waiting: "Waiting for you", stuck: "Stuck", failed: "Failed", late: "Late", running: "Running", pending: "Pending", done: "Done" };
+const ICON = { waiting: "✋", stuck: "⏸", failed: "✕", late: "⏰", running: "▶", pending: "…", done: "✓" };
+const PAGE = 1000;
+const COLUMNS = [["state", "State"], ["job", "Job"], ["last", "Last word"], ["progress", "Progress"], ["idle", "Idle / limit"], ["age", "Age"], ["attempt", "Try"]];
+
+/** Return the badge of a row; update it with `setBadge`. */
+export function badge() {
+  return h("span", { class: "badge" }, h("i", { "aria-hidden": "true" }), h("span"));
+}
+
+export function setBadge(node, row) {
+  mark(node, "group", row.group);
+  say(node.firstChild, ICON[row.group]);
+  say(node.lastChild, row.group === "done" ? row.status : NAMES[row.group]);
+}
+
+/** Return how long a job has said nothing, or null where it need not speak. */
+export function idleOf(row) {
+  if (row.status !== "running") return null;
+  return now() - (row.last ?? row.started ?? row.created);
+}
+
+export class FleetView {
+  constructor(root, shell) {
+    this.root = root;
+    this.shell = shell;
+    this.rows = new Map();
+    this.nodes = new Map();
+    this.order = [];
+    this.limit = PAGE;
+    this.counts = {};
+    this.known = false;
+    this.live = new Live("/api/stream", {
+      fleet: (data) => this.#all(data),
+      update: (data) => this.#update(data),
+    }, (state) => shell.state(state));
+    this.#build();
+  }
+
+  mount() {
+    this.root.replaceChildren(this.headline, this.filters, this.table, this.note, this.more);
+    this.#readAddress();
+    this.live.start();
+    this.timer = setInterval(() => this.#tick(), 1000);
+    this.#draw();
+  }
+
+  unmount() {
+    this.live.stop();
+    clearInterval(this.timer);
+  }
+
+  // -- keyboard ---------------------------------------------------------------------------------
+
+  key(event) {
+    if (event.key === "/") { this.text.focus(); this.text.select(); return true; }
+    if (event.key === "j" || event.key === "k") { this.#move(event.key === "j" ? 1 : -1); return true; }
+    if (event.key === "Escape") { this.#filter({ groups: new Set(), session: "", text: "" }); return true; }
+    if (/^[0-7]$/.test(event.key)) {
+      this.#choose(event.key === "0" ? "" : GROUPS[Number(event.key) - 1]);
+      return true;
+    }
+    return false;
+  }
+
+  #move(step) {
+    const links = [...this.body.querySelectorAll("a.title")];
+    const at = links.indexOf(document.activeElement);
+    const next = links[Math.min(Math.max(at + step, 0), links.length - 1)];
+    if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+  }
+
+  // -- what came ----------------------------------------------------------------------------------
+
+  #all(data) {
+    this.rows = new Map(data.rows.map((row) => [row.id, row]));
+    this.known = true;
+    this.#heard(data);
+    this.#draw();
+  }
+
+  #update(data) {
+    let moved = data.gone.length > 0;
+    for (const id of data.gone) this.rows.delete(id);
+    for (const row of data.rows) {
+      const before = this.rows.get(row.id);
+      this.rows.set(row.id, row);
+      if (!before || before.rank !== row.rank || before.place !== row.place
+        || this.#shown(before) !== this.#shown(row) || before.session !== row.session) moved = true;
+      else if (this.nodes.has(row.id)) this.#fill(this.nodes.get(row.id), row);
+    }
+    this.#heard(data);
+    if (moved) this.#draw();
+  }
+
+  #heard(data) {
+    this.counts = data.counts;
+    this.shell.counts(data.counts);
+    this.shell.trouble(data.trouble);
+    for (const [group, chip] of this.chips) say(chip.lastChild, String(group ? this.counts[group] ?? 0 : this.rows.size));
+    const problems = GROUPS.slice(0, 4).filter((group) => this.counts[group] > 0);
+    mark(this.headline, "kind", this.counts.waiting ? "waiting" : problems.length ? "problem" : "well");
+    say(this.headline, headline(this.counts, this.rows.size));
+  }
+
+  // -- filter, kept in the address ---------------------------------------------------------------
+
+  #readAddress() {
+    const query = new URLSearchParams(location.search);
+    this.groups = new Set((query.get("state") ?? "").split(",").filter((group) => GROUPS.includes(group)));
+    this.session = query.get("session") ?? "";
+    this.words = query.get("q") ?? "";
+    this.text.value = this.words;
+    this.limit = PAGE;
+  }
+
+  #filter({ groups = this.groups, session = this.session, text = this.words }) {
+    this.groups = groups;
+    this.session = session;
+    this.words = text;
+    this.limit = PAGE;
+    if (this.text.value !== text) this.text.value = text;
+    const query = new URLSearchParams();
+    if (groups.size) query.set("state", GROUPS.filter((group) => groups.has(group)).join(","));
+    if (session) query.set("session", session);
+    if (text) query.set("q", text);
+    history.replaceState(null, "", query.size ? `/?${query}` : "/");
+    this.#draw();
+  }
+
+  #choose(group) {
+    const groups = new Set(this.groups);
+    if (!group) groups.clear();
+    else if (!groups.delete(group)) groups.add(group);
+    this.#filter({ groups });
+  }
+
+  #shown(row) {
+    if (this.groups.size && !this.groups.has(row.group)) return false;
+    if (this.session && row.session !== this.session) return false;
+    const text = this.words.toLowerCase();
+    return !text || [row.id, row.title, row.detail, row.session].some((part) => part.toLowerCase().includes(text));
+  }
+
+  // -- drawing -----------------------------------------------------------------------------------
+
+  #build() {
+    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the fleet …");
+    this.chips = new Map();
+    const chips = ["", ...GROUPS].map((group) => {
+      const chip = h("button", { type: "button", class: "chip", data: { group }, "aria-pressed": "false", onclick: () => this.#choose(group) },
+        h("span", {}, group ? CHIP[group] : "All"), h("b", {}, "0"));
+      this.chips.set(group, chip);
+      return chip;
+    });
+    this.text = h("input", { type: "search", placeholder: "Find a job, a title, a word …", "aria-label": "Find by text", autocomplete: "off", spellcheck: "false",
+      oninput: () => this.#filter({ text: this.text.value }),
+      onkeydown: (event) => this.#searchKey(event) });
+    this.select = h("select", { "aria-label": "Session", onchange: () => this.#filter({ session: this.select.value }) });
+    this.filters = h("section", { class: "filters", "aria-label": "Filter" }, h("div", { class: "chips", role: "group", "aria-label": "State" }, chips), h("div", { class: "find" }, this.text, this.select));
+    this.body = h("tbody");
+    this.table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, COLUMNS.map(([name, title]) => h("th", { scope: "col", class: name }, title)))), this.body);
+    this.note = h("p", { class: "empty", hidden: true });
+    this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => { this.limit += PAGE; this.#draw(); } });
+    this.body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row && !event.target.closest("a") && !getSelection().toString()) this.shell.go(`/jobs/${row.dataset.id}`);
+    });
+  }
+
+  #searchKey(event) {
+    if (event.key === "Escape") { this.#filter({ text: "" }); this.text.blur(); event.stopPropagation(); }
+    if (event.key !== "Enter") return;
+    const id = this.text.value.trim();
+    if (/^[0-9a-f]{8}$/.test(id)) this.shell.go(`/jobs/${id}`);  // also one that left the fleet long ago
+    else this.#move(1);
+  }
+
+  #draw() {
+    for (const [group, chip] of this.chips) chip.setAttribute("aria-pressed", String(group ? this.groups.has(group) : this.groups.size === 0));
+    this.#drawSessions();
+    const found = [...this.rows.values()].filter((row) => this.#shown(row));
+    found.sort((a, b) => a.rank - b.rank || a.place - b.place || (a.id < b.id ? -1 : 1));
+    const shown = found.slice(0, this.limit);
+    this.#place(shown);
+    this.more.hidden = found.length <= this.limit;
+    say(this.more, `Show ${Math.min(PAGE, found.length - this.limit)} more of ${found.length}`);
+    this.table.hidden = shown.length === 0;
+    this.note.hidden = shown.length > 0 || !this.known;
+    if (!this.note.hidden) this.#drawNote();
+    this.#tick();
+  }
+
+  #drawNote() {
+    if (this.rows.size) {
+      this.note.replaceChildren("No job matches. ", h("button", { type: "button", onclick: () => this.#filter({ groups: new Set(), session: "", text: "" }) }, "Show all jobs"));
+    } else {
+      this.note.replaceChildren("No jobs here yet. Start one:", h("code", { class: "block" }, "jobwire run -- make test"));
+    }
+  }
+
+  #drawSessions() {
+    const sessions = [...new Set([...this.rows.values()].map((row) => row.session).filter(Boolean))].sort();
+    if (this.session && !sessions.includes(this.session)) sessions.push(this.session);
+    const key = JSON.stringify(sessions);
+    if (key !== this.sessionsKey) {
+      this.sessionsKey = key;
+      this.select.replaceChildren(h("option", { value: "" }, "All sessions"), ...sessions.map((name) => h("option", { value: name }, name)));
+    }
+    this.select.value = this.session;
+  }
+
+  /** Bring the table's rows into order, moving only those that stand elsewhere. */
+  #place(shown) {
+    const wanted = new Set(shown.map((row) => row.id));
+    for (const [id, parts] of this.nodes) {
+      if (!wanted.has(id)) { parts.node.remove(); this.nodes.delete(id); }
+    }
+    let next = this.body.firstChild;
+    for (const row of shown) {
+      let parts = this.nodes.get(row.id);
+      if (!parts) { parts = this.#rowNode(row.id); this.nodes.set(row.id, parts); }
+      this.#fill(parts, row);
+      if (parts.node === next) next = next.nextSibling;
+      else this.body.insertBefore(parts.node, next);
+    }
+  }
+
+  #rowNode(id) {
+    const parts = {
+      badge: badge(),
+      title: h("a", { class: "title", href: `/jobs/${id}`, "data-nav": true }),
+      session: h("span", { class: "session" }),
+      detail: h("span", { class: "detail" }),
+      why: h("span", { class: "why" }),
+      bar: h("progress", { max: "100" }),
+      percent: h("span", { class: "percent" }),
+      idle: h("span"),
+      age: h("span"),
+      attempt: h("span"),
+    };
+    const cell = (name, ...children) => h("td", { class: name }, ...children);
+    parts.node = h("tr", { data: { id } },
+      cell("state", parts.badge),
+      cell("job", parts.title, h("span", { class: "sub" }, h("code", {}, id), parts.session)),
+      cell("last", parts.why, parts.detail),
+      cell("progress", parts.bar, parts.percent),
+      cell("idle", parts.idle),
+      cell("age", parts.age),
+      cell("attempt", parts.attempt));
+    return parts;
+  }
+
+  #fill(parts, row) {
+    if (parts.row === row) return;
+    parts.row = row;
+    mark(parts.node, "group", row.group);
+    setBadge(parts.badge, row);
+    say(parts.title, row.title || "untitled job");
+    say(parts.session, row.session);
+    say(parts.why, row.why);
+    say(parts.detail, row.detail);
+    parts.detail.title = row.detail;
+    parts.bar.hidden = row.percent === null || row.group === "done";
+    if (row.percent !== null) parts.bar.value = row.percent;
+    parts.bar.setAttribute("aria-label", `progress of ${row.id}`);
+    say(parts.percent, row.percent === null || row.group === "done" ? "" : `${Math.round(row.percent)}%`);
+    const most = row.max_attempts ? `/${row.max_attempts}` : "";
+    say(parts.attempt, `${row.attempt}${most}`);
+    mark(parts.attempt, "again", String(row.attempt > 1));
+    this.#times(parts);
+  }
+
+  #times(parts) {
+    const row = parts.row;
+    const idle = idleOf(row);
+    say(parts.idle, idle === null ? "" : row.group === "waiting" || row.limit === null ? words(idle) : `${words(idle)} / ${words(row.limit)}`);
+    mark(parts.idle, "near", String(idle !== null && row.limit !== null && row.group === "running" && idle > row.limit * 0.75));
+    say(parts.age, words((row.finished ?? now()) - row.created));
+    parts.age.title = `registered ${fullTime(row.created)}`;
+  }
+
+  #tick() {
+    for (const parts of this.nodes.values()) this.#times(parts);
+  }
+}
+
+/** Return the sentence that tells at a glance whether anybody is needed. */
+function headline(counts, total) {
+  if (!total) return "No jobs yet";
+  const parts = [];
+  if (counts.waiting) parts.push(`${counts.waiting} ${counts.waiting === 1 ? "job waits" : "jobs wait"} for you`);
+  if (counts.stuck) parts.push(`${counts.stuck} stuck`);
+  if (counts.failed) parts.push(`${counts.failed} failed`);
+  if (counts.late) parts.push(`${counts.late} late`);
+  if (parts.length) return parts.join(" · ");
+  return counts.running ? `All well: ${counts.running} running` : "All well: nothing is running";
+}

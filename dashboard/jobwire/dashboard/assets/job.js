@@ -1,0 +1,238 @@
+// One job: what it says, what happened, what can be done.
+
+import { ask, copyButton, h, mark, say } from "./dom.js";
+import { Live } from "./live.js";
+import { badge, idleOf, setBadge } from "./fleet.js";
+import { brief, clock, fullTime, now, words } from "./format.js";
+
+const KEPT = 2000;
+
+export class JobView {
+  constructor(root, shell, id) {
+    this.root = root;
+    this.shell = shell;
+    this.id = id;
+    this.attempts = new Map();
+    this.last = null;
+    this.count = 0;
+  }
+
+  async mount() {
+    this.mounted = true;
+    this.root.replaceChildren(h("p", { class: "empty" }, "Reading the job …"));
+    try {
+      this.job = await ask(`/api/jobs/${this.id}`);
+    } catch (error) {
+      if (this.mounted) this.#failed(error);
+      return;
+    }
+    if (!this.mounted) return;
+    this.#build();
+    this.#row(this.job.row);
+    this.live = new Live(`/api/jobs/${this.id}/stream`, {
+      begin: (data) => this.#begin(data),
+      lines: (data) => this.#lines(data),
+      row: (data) => this.#row(data),
+      alive: () => {},
+    }, (state) => this.shell.state(state));
+    this.live.start();
+    this.timer = setInterval(() => this.#tick(), 1000);
+  }
+
+  unmount() {
+    this.mounted = false;
+    this.live?.stop();
+    clearInterval(this.timer);
+  }
+
+  key(event) {
+    if (event.key !== "Escape") return false;
+    this.shell.go("/");
+    return true;
+  }
+
+  #failed(error) {
+    this.root.replaceChildren(
+      h("p", { class: "empty" }, error.message, error.hint ? h("span", { class: "hint" }, error.hint) : null,
+        h("a", { href: "/", "data-nav": true }, "Back to the fleet")));
+    this.shell.state("live");
+  }
+
+  #build() {
+    const { record, paths, commands } = this.job;
+    this.badge = badge();
+    this.title = h("h1", { class: "job-title" }, record.title || "untitled job");
+    this.word = h("p", { class: "word" });
+    this.bar = h("progress", { max: "100", "aria-label": "progress" });
+    this.percent = h("span", { class: "percent" });
+    this.facts = new Map();
+    const fact = (name, title) => {
+      const value = h("dd");
+      this.facts.set(name, value);
+      return h("div", {}, h("dt", {}, title), value);
+    };
+    this.cancelButton = h("button", { type: "button", class: "danger", onclick: () => this.#confirm() }, "Cancel the job …");
+    this.attemptList = h("tbody");
+    this.list = h("ol", { class: "timeline" });
+    this.older = h("p", { class: "hint", hidden: true });
+    this.raw = h("pre");
+    this.root.replaceChildren(h("article", { class: "job" },
+      h("p", { class: "crumbs" }, h("a", { href: "/", "data-nav": true }, "← Fleet")),
+      h("div", { class: "job-head" }, this.badge, this.title,
+        document.documentElement.dataset.actions === "yes" ? this.cancelButton : null),
+      this.word,
+      h("p", { class: "job-progress" }, this.bar, this.percent),
+      h("dl", { class: "facts" },
+        h("div", {}, h("dt", {}, "Job"), h("dd", {}, h("code", {}, this.id), copyButton(this.id))),
+        fact("session", "Session"), fact("attempt", "Attempt"), fact("idle", "Idle / limit"), fact("age", "Age"),
+        fact("owner", "Held by"), fact("seq", "Events"), fact("finished", "Finished")),
+      h("div", { class: "columns" },
+        h("section", { class: "history" }, h("h2", {}, "History"), this.list, this.older),
+        h("aside", {},
+          h("h2", {}, "Commands"),
+          h("ul", { class: "commands" }, commands.map((item) => h("li", {}, h("span", {}, item.what), h("div", {}, h("code", {}, item.command), copyButton(item.command))))),
+          h("h2", {}, "Attempts"),
+          h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, ["Try", "From", "Lasted", "Events", "End"].map((text) => h("th", { scope: "col" }, text)))), this.attemptList),
+          h("h2", {}, "Files"),
+          h("ul", { class: "commands" }, Object.entries(paths).filter(([, path]) => path).map(([name, path]) => h("li", {}, h("span", {}, name), h("div", {}, h("code", {}, path), copyButton(path))))),
+          record.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("pre", {}, record.instructions)) : null,
+          h("details", {}, h("summary", {}, "Record"), this.raw)))));
+    this.raw.textContent = JSON.stringify(record, null, 1);
+  }
+
+  #row(row) {
+    this.row = row;
+    setBadge(this.badge, row);
+    say(this.title, row.title || "untitled job");
+    document.title = `${row.title || this.id} · jobwire`;
+    mark(this.word, "group", row.group);
+    say(this.word, [row.why, row.detail].filter(Boolean).join(": ") || "It has said nothing yet.");
+    this.bar.parentNode.hidden = row.percent === null || row.group === "done";
+    if (row.percent !== null) this.bar.value = row.percent;
+    say(this.percent, row.percent === null ? "" : `${Math.round(row.percent)}%`);
+    say(this.facts.get("session"), row.session || "–");
+    say(this.facts.get("attempt"), row.max_attempts ? `${row.attempt} of ${row.max_attempts}` : String(row.attempt));
+    say(this.facts.get("owner"), row.owner || "–");
+    say(this.facts.get("seq"), String(row.seq));
+    say(this.facts.get("finished"), row.finished ? clock(row.finished) : "–");
+    this.cancelButton.hidden = row.finished !== null;
+    this.#tick();
+    clearTimeout(this.refresh);
+    if (this.live) this.refresh = setTimeout(() => this.#reread(), 300);
+  }
+
+  async #reread() {
+    try {
+      const job = await ask(`/api/jobs/${this.id}`);
+      this.raw.textContent = JSON.stringify(job.record, null, 1);
+    } catch { /* the stream tells of trouble */ }
+  }
+
+  #tick() {
+    const idle = idleOf(this.row);
+    say(this.facts.get("idle"), idle === null ? "–" : this.row.limit === null ? words(idle) : `${words(idle)} / ${words(this.row.limit)}`);
+    say(this.facts.get("age"), words((this.row.finished ?? now()) - this.row.created));
+  }
+
+  // -- history -------------------------------------------------------------------------------------
+
+  #begin(data) {
+    // Sent at every connection; only the first one says where this page began.
+    if (this.began) return;
+    this.began = true;
+    this.older.hidden = data.start === 0;
+    say(this.older, `Older entries are in the history file (${data.start} bytes before these).`);
+  }
+
+  #lines(entries) {
+    const nodes = [];
+    for (const item of entries) {
+      nodes.push(...this.#entry(item));
+      this.#attempt(item);
+    }
+    this.list.prepend(...nodes.reverse());
+    while (this.list.childElementCount > KEPT) this.list.lastElementChild.remove();
+    this.#drawAttempts();
+  }
+
+  #entry(item) {
+    const nodes = [];
+    if (this.last !== null && item.attempt && this.last.attempt && item.attempt !== this.last.attempt) {
+      nodes.push(h("li", { class: "divide" }, `Attempt ${item.attempt}`));
+    }
+    const since = this.last?.at && item.at ? item.at - this.last.at : null;
+    this.last = item;
+    this.count += 1;
+    const [kind, name, text] = describe(item);
+    const data = item.data && Object.keys(item.data).length ? JSON.stringify(item.data, null, 1) : "";
+    const delay = item.said_at && item.at ? item.at - item.said_at : null;
+    nodes.push(h("li", { class: "entry", data: { kind, seq: item.seq ?? "" } },
+      h("time", { title: item.at ? `${fullTime(item.at)}${delay === null ? "" : `\nsaid ${brief(delay)} earlier`}` : "", datetime: item.at ? fullTime(item.at) : "" }, item.at ? clock(item.at) : "?"),
+      h("span", { class: "since", title: "since the entry before" }, since === null ? "" : `+${brief(since)}`),
+      h("span", { class: "what" },
+        h("b", {}, name), item.seq ? h("span", { class: "seq" }, `#${item.seq}`) : null,
+        h("span", { class: "text" }, text),
+        data ? h("details", {}, h("summary", {}, "data"), h("pre", {}, data)) : null)));
+    return nodes;
+  }
+
+  #attempt(item) {
+    if (!item.attempt) return;
+    let attempt = this.attempts.get(item.attempt);
+    if (!attempt) {
+      attempt = { from: item.at, until: item.at, events: 0, end: "" };
+      this.attempts.set(item.attempt, attempt);
+    }
+    attempt.until = Math.max(attempt.until, item.at);
+    if (item.kind === "event" && item.verdict === "accepted") attempt.events += 1;
+    if (["completed", "error", "cancelled"].includes(item.after)) attempt.end = item.after;
+    const before = this.attempts.get(item.attempt - 1);
+    if (before && !before.end) before.end = item.cause || "given up";
+  }
+
+  #drawAttempts() {
+    this.attemptList.replaceChildren(...[...this.attempts].sort((a, b) => b[0] - a[0]).map(([number, item]) =>
+      h("tr", {}, [String(number), clock(item.from), words(item.until - item.from), String(item.events), item.end || "open"].map((text) => h("td", {}, text)))));
+  }
+
+  // -- the one action --------------------------------------------------------------------------------
+
+  #confirm() {
+    const reason = h("input", { type: "text", maxlength: "200", placeholder: "why (its worker reads this)", "aria-label": "Reason" });
+    const problem = h("p", { class: "wrong", role: "alert", hidden: true });
+    const dialog = h("dialog", { class: "confirm", "aria-labelledby": "confirm-title" },
+      h("h2", { id: "confirm-title" }, `Cancel job ${this.id}?`),
+      h("p", { class: "word" }, this.row.title || this.row.detail),
+      h("p", {}, "This cannot be undone. Its worker is told when it next speaks."),
+      reason, problem,
+      h("div", { class: "buttons" },
+        h("button", { type: "button", onclick: () => dialog.close() }, "Keep it"),
+        h("button", { type: "button", class: "danger", onclick: async (event) => {
+          event.target.disabled = true;
+          try {
+            await ask(`/api/jobs/${this.id}/cancel`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ reason: reason.value }) });
+            dialog.close();
+          } catch (error) {
+            event.target.disabled = false;
+            problem.hidden = false;
+            problem.textContent = error.message;
+          }
+        } }, "Cancel the job")));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+}
+
+/** Return [kind, name, text] of a line of the history. */
+function describe(item) {
+  if (item.kind === "status") {
+    const from = item.before && item.before !== item.after ? `${item.before} → ` : "";
+    return ["status", `${from}${item.after ?? "?"}`, item.cause || ""];
+  }
+  if (item.kind !== "event") return ["damaged", "damaged line", ""];
+  const text = item.detail || "";
+  if (item.verdict === "accepted") return [item.event, String(item.event).replace("_", " "), text];
+  const name = item.verdict === "late" ? `late ${item.event ?? ""}` : `refused: ${item.verdict}`;
+  return [item.verdict === "late" ? "late" : "refused", name, [item.why, text].filter(Boolean).join(" · ")];
+}

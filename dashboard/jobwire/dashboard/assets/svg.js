@@ -1,0 +1,96 @@
+// Line charts as SVG, by hand: time to the right, series above zero, a crosshair that tells values.
+
+import { fullTime, tick } from "./format.js";
+
+const NS = "http://www.w3.org/2000/svg";
+const PAD = { left: 44, right: 8, top: 8, bottom: 20 };
+const HEIGHT = 170;
+
+function s(tag, attributes = {}, text) {
+  const node = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/** Return a round number at or above `value`: 1, 2 or 5 times a power of ten. */
+export function ceiling(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.9999);
+}
+
+/** Draw `series` ([{name, values}], null for no value) over `points` (epoch seconds) into `host`. */
+export function lineChart(host, { points, step, series, unit, stacked = false, label }) {
+  const width = Math.max(host.clientWidth, 200);
+  const inner = { width: width - PAD.left - PAD.right, height: HEIGHT - PAD.top - PAD.bottom };
+  const layers = stacked ? stack(series) : series.map(({ name, values }) => ({ name, values, top: values, floor: null }));
+  const top = ceiling(Math.max(0, ...layers.flatMap((layer) => layer.top.filter((value) => value !== null))));
+  const x = (place) => PAD.left + (points.length < 2 ? 0 : (place / (points.length - 1)) * inner.width);
+  const y = (value) => PAD.top + inner.height * (1 - value / top);
+  const svg = s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
+  for (const share of [0, 0.5, 1]) {
+    svg.append(s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(top * share), y2: y(top * share) }));
+    svg.append(s("text", { class: "axis", x: PAD.left - 6, y: y(top * share) + 4, "text-anchor": "end" }, unit(top * share)));
+  }
+  const length = step * points.length;
+  const labels = Math.max(2, Math.min(6, Math.floor(inner.width / 90)));
+  for (let number = 0; number < labels; number += 1) {
+    const place = Math.round((number / (labels - 1)) * (points.length - 1));
+    const anchor = number === 0 ? "start" : number === labels - 1 ? "end" : "middle";
+    svg.append(s("text", { class: "axis", x: x(place), y: HEIGHT - 5, "text-anchor": anchor }, tick(points[place], length)));
+  }
+  layers.forEach((layer, number) => {
+    if (stacked) svg.append(s("path", { class: `area s${number % 8}`, d: areaPath(layer, x, y) }));
+    svg.append(s("path", { class: `line s${number % 8}`, d: linePath(layer.top, x, y) }));
+    for (const [place, value] of alone(layer.top)) svg.append(s("circle", { class: `dot s${number % 8}`, cx: x(place), cy: y(value), r: 2.5 }));
+  });
+  const cross = s("line", { class: "cross", y1: PAD.top, y2: PAD.top + inner.height, visibility: "hidden" });
+  svg.append(cross);
+  host.replaceChildren(svg);
+  return {
+    /** Return the place under a pointer, or null, and move the crosshair there. */
+    point(clientX) {
+      if (clientX === null) { cross.setAttribute("visibility", "hidden"); return null; }
+      const ratio = (clientX - svg.getBoundingClientRect().left - PAD.left) / inner.width;
+      const place = Math.min(Math.max(Math.round(ratio * (points.length - 1)), 0), points.length - 1);
+      cross.setAttribute("x1", x(place));
+      cross.setAttribute("x2", x(place));
+      cross.setAttribute("visibility", "visible");
+      return { place, at: fullTime(points[place]) };
+    },
+  };
+}
+
+function stack(series) {
+  let floor = null;
+  return series.map(({ name, values }) => {
+    const base = floor ?? values.map(() => 0);
+    const top = values.map((value, place) => base[place] + (value ?? 0));
+    floor = top;
+    return { name, values, top, floor: base };
+  });
+}
+
+function linePath(values, x, y) {
+  let path = "";
+  let pen = "M";
+  values.forEach((value, place) => {
+    if (value === null) { pen = "M"; return; }
+    path += `${pen}${x(place).toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = "L";
+  });
+  return path;
+}
+
+function areaPath(layer, x, y) {
+  const forth = layer.top.map((value, place) => `${x(place).toFixed(1)} ${y(value).toFixed(1)}`);
+  const back = layer.floor.map((value, place) => `${x(place).toFixed(1)} ${y(value).toFixed(1)}`).reverse();
+  return `M${[...forth, ...back].join("L")}Z`;
+}
+
+/** Return [place, value] of values without neighbours: a line would not show them. */
+function alone(values) {
+  return [...values.entries()].filter(([place, value]) => value !== null
+    && (values[place - 1] ?? null) === null && (values[place + 1] ?? null) === null);
+}

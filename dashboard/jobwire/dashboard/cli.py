@@ -1,0 +1,188 @@
+"""`jobwire dashboard`, `jobwire top`, `jobwire status`. Each loads its heavy libraries when it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+DEFAULT_PORT = 8470
+_EXTRA = "dashboard"
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the three commands to the umbrella's parser."""
+    _add_dashboard(subparsers)
+    _add_top(subparsers)
+    _add_status(subparsers)
+
+
+def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "dashboard",
+        help="the fleet on a live page, and for Prometheus",
+        description="Serve the fleet on a live page (/) and for Prometheus (/metrics), until stopped.",
+        epilog="example:\n  jobwire dashboard --allow-actions",
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes any free one"
+    )
+    parser.add_argument("--certfile", metavar="FILE", help="TLS certificate; needed beyond loopback")
+    parser.add_argument("--keyfile", metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="a token or password, mode 0600; needed beyond loopback"
+    )
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that the page may be called by (a proxy's)",
+    )
+    parser.add_argument("--allow-actions", action="store_true", help="let the page cancel jobs")
+    parser.add_argument(
+        "--metrics-db", metavar="FILE|URL", help="the metric tables (default: those below --home)"
+    )
+    parser.add_argument(
+        "--poll", action="store_true", help="look through the records every second (network file systems)"
+    )
+    _add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
+    parser.set_defaults(run=run_dashboard)
+
+
+def _add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "top",
+        help="the fleet in the terminal",
+        description="Show the fleet live in the terminal, problems first. Keys are listed at the bottom.",
+        epilog="example:\n  jobwire top --session backend",
+    )
+    parser.add_argument("--session", default="", metavar="NAME", help="only jobs of this session")
+    parser.add_argument("--text", default="", help="only jobs whose id, title or detail has this text")
+    parser.add_argument("--once", action="store_true", help="print the fleet once, as text, and end")
+    parser.add_argument("--poll", action="store_true", help="for records on a network file system")
+    _add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="print the fleet once, one JSON object a job")
+    parser.set_defaults(run=run_top)
+
+
+def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "status",
+        help="one line for a status bar",
+        description="Say how the fleet does. --line is for a status bar: running, waiting for you, failed.",
+        epilog="example (tmux.conf):\n  set -g status-right '#(jobwire --home ~/work/.hermes status --line)'",
+    )
+    parser.add_argument("--line", action="store_true", help="one short line")
+    _add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="the figures as a JSON object")
+    parser.set_defaults(run=run_status)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stuck-after",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="silence after which a job without an idle timeout counts as stuck (300)",
+    )
+    parser.add_argument(
+        "--late-after",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="waiting after which a job that nobody picked counts as late (600)",
+    )
+
+
+def run_dashboard(args: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
+
+    try:
+        from jobwire.dashboard import serve  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    from jobwire.dashboard.auth import Bind  # noqa: PLC0415
+    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415
+
+    bind = Bind(
+        host=args.host,
+        port=args.port,
+        certfile=args.certfile,
+        keyfile=args.keyfile,
+        token_file=args.token_file,
+        allowed_hosts=tuple(args.allowed_host),
+    )
+    settings = serve.Settings(
+        home=Path(args.home),
+        bind=bind,
+        limits=Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after),
+        allow_actions=args.allow_actions,
+        poll=args.poll,
+        metrics_database=args.metrics_db,
+    )
+
+    def announce(url: str) -> None:
+        ready = json.dumps({"ready": True, "url": url, "pid": os.getpid()})
+        print(ready if args.json else f"jobwire dashboard: {url}", flush=True)
+
+    serve.run(settings, announce=announce)
+    return 0
+
+
+def run_top(args: argparse.Namespace) -> int:
+    """Show the fleet until a key ends it, or once."""
+    from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
+
+    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
+
+    limits = fleet.Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after)
+    query = fleet.Query(session=args.session, text=args.text)
+    model = top_once.open_model(Path(args.home), limits=limits, poll=args.poll)
+    if args.json or args.once or not sys.stdout.isatty():
+        print(top_once.render(model, query, as_json=args.json), end="")
+        return 0
+    try:
+        from jobwire.dashboard import top  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    return top.show(model, query)
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print the fleet's state."""
+    from jobwire.dashboard import status  # noqa: PLC0415
+
+    if args.line or args.json:
+        line = status.line_of(args.home)
+        print(status.render_json(line) if args.json else status.render_line(line))
+        return 0
+    from pathlib import Path  # noqa: PLC0415
+
+    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
+
+    limits = fleet.Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after)
+    model = top_once.open_model(Path(args.home), limits=limits, poll=True)
+    model.start()
+    print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
+    model.close()
+    return 0
+
+
+def _missing(error: ModuleNotFoundError) -> Exception:
+    """Return what to say for a library that is not installed."""
+    from jobwire.core.errors import ConfigError  # noqa: PLC0415
+
+    if error.name is None or error.name.startswith("jobwire"):
+        return error
+    return ConfigError(
+        f"this command needs {error.name}, which is not installed", hint=f"pip install 'jobwire[{_EXTRA}]'"
+    )

@@ -1,0 +1,149 @@
+"""What the server answers, apart from HTTP: one job, the metrics, an action. May block on the disk."""
+
+import shlex
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import NotFoundError
+from jobwire.core.record import JobRecord
+from jobwire.core.settings import DEFAULT_HOME
+from jobwire.dashboard.broadcast import Broadcaster
+from jobwire.dashboard.figures import STEPS, Database
+from jobwire.dashboard.fleet import Group, Limits, judge, row_of
+from jobwire.dashboard.journal_tail import JournalTail
+from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
+from jobwire.dashboard.records import RecordSource
+from jobwire.dashboard.report import Live, Report, safe_report
+from jobwire.dashboard.timeline import shown_record
+from jobwire.dashboard.waiting import WaitingHistory
+from jobwire.registry.queue import JobQueue
+
+_FRESH_SECONDS = 1.0
+# Pieces of the journal folded before one answer: some 100,000 rows, half a second.
+_PIECES = 20
+_OUTPUT = "output.log"
+
+
+class Desk:
+    """Reads for the pages. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        source: RecordSource,
+        queue: JobQueue,
+        broadcaster: Broadcaster,
+        journal: JournalTail,
+        waits: WaitingHistory,
+        tables: Callable[[], Database | None],
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self._source = source
+        self._queue = queue
+        self._broadcaster = broadcaster
+        self._journal = journal
+        self._waits = waits
+        self._tables = tables
+        self._clock = clock
+        self._limits = limits
+        self._guard = threading.Lock()
+        self._reports: OrderedDict[int, tuple[float, Report]] = OrderedDict()
+        self._counts: tuple[float, dict[str, int]] = (0.0, {})
+
+    def record(self, job_id: str) -> JobRecord:
+        """Return the record; raises what RecordStore.get raises."""
+        return self._source.store.get(job_id)
+
+    def history_path(self, job_id: str) -> str:
+        """Return the file of the job's history."""
+        return self._source.store.audit(job_id).events_path
+
+    def row(self, job_id: str) -> dict[str, object]:
+        """Return the job's row, also of one that left the fleet. Raises NotFoundError."""
+        known = self._broadcaster.rows.get(job_id)
+        if known is None:
+            facts = self._source.read(job_id, None)
+            if facts is None:
+                raise NotFoundError(f"no job {job_id}", job_id=job_id)
+            known = row_of(facts, judge(facts, self._clock.now(), self._limits), self._limits)
+        return known._asdict()
+
+    def job(self, job_id: str) -> dict[str, object]:
+        """Return everything the job view begins with, but for its history."""
+        record = self.record(job_id)
+        log = Path(self._source.store.log_dir(job_id)).absolute()
+        output = log / _OUTPUT
+        return {
+            "record": shown_record(record),
+            "row": self.row(job_id),
+            "paths": {
+                "history": str(log / "events.ndjson"),
+                "output": str(output) if output.exists() else "",
+            },
+            "commands": self._commands(job_id, output, open_job=not record.terminal),
+        }
+
+    def cancel(self, job_id: str, reason: str) -> dict[str, object]:
+        """Cancel the job, durably. Raises NotFoundError, ConflictError, StorageError."""
+        record, done = self._queue.cancel(job_id, reason=reason)
+        return {"job_id": record.job_id, "status": str(record.status), "cancelled": done}
+
+    def report(self, seconds: int) -> Report:
+        """Return the figures of a range; asked again within a second, the same ones."""
+        wanted = seconds if seconds in STEPS else 3600
+        with self._guard:
+            at, kept = self._reports.get(wanted, (float("-inf"), None))
+            if kept is None or self._clock.monotonic() - at > _FRESH_SECONDS:
+                kept = safe_report(self._tables(), self._live(), seconds=wanted, now=self._clock.now())
+                self._reports[wanted] = (self._clock.monotonic(), kept)
+            return kept
+
+    def figures(self, pages: int) -> Figures:
+        """Return what one scrape needs."""
+        report = self.report(RANGE_SECONDS)
+        with self._guard:
+            return Figures(
+                live=self._live(),
+                counts=self._status_counts(),
+                verdicts=dict(self._journal.verdicts),
+                events=dict(self._journal.events),
+                report=report,
+                pages=pages,
+                now=self._clock.now(),
+            )
+
+    def _live(self) -> Live:
+        now = self._clock.now()
+        for _ in range(_PIECES):
+            self._waits.advance(now)
+            if self._waits.complete:
+                break
+        # Copied in one step: the event loop's thread goes on changing it.
+        rows = dict(self._broadcaster.rows)
+        waiting = {job_id for job_id, row in rows.items() if row.group == Group.WAITING}
+        return Live(rows, self._waits.intervals(waiting, now), self._journal.offset)
+
+    def _status_counts(self) -> dict[str, int]:
+        at, counts = self._counts
+        if self._clock.monotonic() - at > 5 * _FRESH_SECONDS or not counts:
+            found = self._source.glance()
+            counts = found.counts if found else {}
+            self._counts = (self._clock.monotonic(), counts)
+        return counts
+
+    def _commands(self, job_id: str, output: Path, *, open_job: bool) -> list[dict[str, str]]:
+        home = Path(self._source.store.home)
+        option = "" if str(home) == DEFAULT_HOME else f" --home {shlex.quote(str(home.absolute()))}"
+        commands = [
+            ("watch it", f"job_subscriber --job {job_id}{option}"),
+            ("its record", f"jobwire registry show {job_id}{option}"),
+        ]
+        if output.exists():
+            commands.append(("its output", f"tail -f {shlex.quote(str(output))}"))
+        if open_job:
+            commands.append(("cancel it", f"jobwire registry cancel {job_id}{option}"))
+        return [{"what": what, "command": command} for what, command in commands]

@@ -1,0 +1,77 @@
+"""The thread that follows the records and the journal, and reports to the event loop."""
+
+import threading
+from collections.abc import Callable
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError
+from jobwire.dashboard.broadcast import Moment
+from jobwire.dashboard.model import Changes, FleetModel
+
+# Ten looks a second: well inside the second that is promised, and each costs a system call or two.
+LOOK_SECONDS = 0.1
+SIGN_OF_LIFE_SECONDS = 3.0
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+class Follower:
+    """Runs a model until stopped. `begin` gets the model's rows, `publish` what changed since.
+
+    Both are called in this thread. Whatever fails is reported as trouble and tried again: the page
+    stays up and says so.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: FleetModel,
+        clock: Clock,
+        begin: Callable[[FleetModel, Moment], None],
+        publish: Callable[[Changes, Moment], None],
+        warn: Callable[[str], None],
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._model = model
+        self._clock = clock
+        self._begin = begin
+        self._publish = publish
+        self._warn = warn
+        self._look_seconds = look_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobwire-follower", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop and wait."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = self._look_seconds
+        while not self._stop.is_set():
+            try:
+                self._model.start()
+                self._begin(self._model, self._moment())
+                pause = self._look_seconds
+                self._follow()
+            except (JobwireError, OSError) as error:
+                self._warn(str(error))
+                self._publish(Changes(), self._moment(str(error)))
+                self._stop.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            finally:
+                self._model.close()
+
+    def _follow(self) -> None:
+        quiet_until = self._clock.monotonic() + SIGN_OF_LIFE_SECONDS
+        while not self._stop.wait(self._look_seconds):
+            changes = self._model.refresh()
+            if changes or self._clock.monotonic() >= quiet_until:
+                self._publish(changes, self._moment())
+                quiet_until = self._clock.monotonic() + SIGN_OF_LIFE_SECONDS
+
+    def _moment(self, trouble: str = "") -> Moment:
+        return Moment(self._clock.now(), self._model.journal.offset, trouble)

@@ -1,0 +1,146 @@
+"""The same figures for Prometheus. Label values come from fixed sets: no job, session or text is one."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from jobwire.core.admission import ACCEPTED, Reason
+from jobwire.core.event import EVENT_TYPES
+from jobwire.core.lifecycle import Status
+from jobwire.dashboard.fleet import Group, tally
+from jobwire.dashboard.report import Live, Report
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# The metrics below that come from the tables speak of this range.
+RANGE_SECONDS = 900
+_STATES = ("none", "live", "behind", "idle", "stopped")
+_VERDICTS = (ACCEPTED, *(str(reason) for reason in Reason))
+_QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+
+
+class Figures(NamedTuple):
+    """What one scrape is made of. The counters began when this process did."""
+
+    live: Live
+    counts: Mapping[str, int]
+    verdicts: Mapping[str, int]
+    events: Mapping[str, int]
+    report: Report
+    pages: int
+    now: float
+
+
+def exposition(collect: Callable[[], Figures]) -> bytes:
+    """Return the text that Prometheus reads."""
+    registry = CollectorRegistry()
+    registry.register(_Fleet(collect))
+    return generate_latest(registry)
+
+
+class _Fleet(Collector):
+    def __init__(self, collect: Callable[[], Figures]) -> None:
+        self._collect = collect
+
+    def describe(self) -> list[Metric]:
+        """Promise nothing, so that registering collects nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric of one moment."""
+        figures = self._collect()
+        yield from _jobs(figures)
+        yield from _messages(figures)
+        yield from _from_tables(figures.report, figures.now)
+
+
+def _jobs(figures: Figures) -> Iterator[Metric]:
+    yield _gauge(
+        "jobwire_jobs",
+        "Jobs in the registry by status.",
+        "status",
+        {str(status): figures.counts.get(str(status), 0) for status in Status},
+    )
+    groups = tally(figures.live.rows.values())
+    yield _gauge(
+        "jobwire_fleet_jobs",
+        "Jobs of the fleet by what they need; failed: within the last day.",
+        "group",
+        {str(group): groups[group] for group in Group},
+    )
+    waiting = [row.last for row in figures.live.rows.values() if row.group == Group.WAITING and row.last]
+    oldest = figures.now - min(waiting) if waiting else 0.0
+    yield GaugeMetricFamily(
+        "jobwire_oldest_permission_wait_seconds", "How long the longest wait for a permission lasts.", oldest
+    )
+    yield GaugeMetricFamily("jobwire_dashboard_pages", "Pages that are open.", figures.pages)
+
+
+def _messages(figures: Figures) -> Iterator[Metric]:
+    verdicts = CounterMetricFamily(
+        "jobwire_messages", "Journaled messages by verdict since this process began.", labels=["verdict"]
+    )
+    for verdict in _VERDICTS:
+        verdicts.add_metric([verdict], figures.verdicts.get(verdict, 0))
+    yield verdicts
+    events = CounterMetricFamily(
+        "jobwire_events", "Accepted events by type since this process began.", labels=["event"]
+    )
+    for event in sorted(EVENT_TYPES):
+        events.add_metric([event], figures.events.get(event, 0))
+    yield events
+    yield GaugeMetricFamily(
+        "jobwire_journal_offset", "The journal's end; -1 without a journal.", figures.live.journal_end
+    )
+
+
+def _from_tables(report: Report, now: float) -> Iterator[Metric]:
+    fresh = report.freshness
+    states = {state: float(state == fresh.state) for state in _STATES}
+    yield _gauge("jobwire_metrics_state", "1 for the state of the streaming query.", "state", states)
+    if fresh.updated_at is not None:
+        yield GaugeMetricFamily(
+            "jobwire_metrics_age_seconds", "Time since the metric tables changed.", now - fresh.updated_at
+        )
+    if fresh.backlog is not None:
+        yield GaugeMetricFamily(
+            "jobwire_metrics_backlog_messages", "Messages not counted yet.", fresh.backlog
+        )
+    yield _quantiles(
+        "jobwire_job_duration_seconds", "Duration of jobs that ended in 15 min.", report.durations_total
+    )
+    yield _quantiles(
+        "jobwire_permission_wait_seconds",
+        "Waiting time of jobs that waited and ended in 15 min.",
+        report.waiting_total,
+    )
+    newest = {name: _last(values) for name, values in report.delay.items()}
+    yield _quantiles("jobwire_delivery_delay_seconds", "From worker to journal, newest window.", newest)
+    ended = sum(report.finished.values())
+    yield GaugeMetricFamily(
+        "jobwire_job_error_ratio",
+        "Share of the jobs ended in 15 min that ended in error.",
+        report.finished.get("error", 0) / ended if ended else 0.0,
+    )
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    metric = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        metric.add_metric([value], number)
+    return metric
+
+
+def _quantiles(name: str, text: str, values: Mapping[str, float | None]) -> Metric:
+    metric = GaugeMetricFamily(name, text, labels=["quantile"])
+    for key, quantile in _QUANTILES.items():
+        value = values.get(key)
+        if value is not None:
+            metric.add_metric([quantile], value)
+    return metric
+
+
+def _last(values: list[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)

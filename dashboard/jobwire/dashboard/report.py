@@ -1,0 +1,127 @@
+"""One answer for the metrics view and for Prometheus, from the tables, the journal and the fleet."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from jobwire.core.errors import StorageError
+from jobwire.dashboard import figures
+from jobwire.dashboard.figures import Database, FinishedJob, Freshness, Span
+from jobwire.dashboard.fleet import Row
+
+_FOREVER = float("inf")
+
+
+class Live(NamedTuple):
+    """What this process knows itself: the fleet, waits folded from the journal, the journal's end."""
+
+    rows: Mapping[str, Row]
+    waits: list[tuple[float, float]]
+    journal_end: int
+
+
+class Report(NamedTuple):
+    """The figures of one range. Series have one value a step; None where there is nothing to say."""
+
+    freshness: Freshness
+    points: list[int]
+    step: int
+    events: dict[str, list[float]]
+    rejections: dict[str, list[float]]
+    jobs: dict[str, list[int]]
+    durations: dict[str, list[float | None]]
+    durations_total: dict[str, float | None]
+    waiting: dict[str, list[float | None]]
+    waiting_total: dict[str, float | None]
+    delay: dict[str, list[float | None]]
+    error_rate: list[float | None]
+    finished: dict[str, int]
+    sessions: list[dict[str, object]]
+
+
+def report(database: Database, live: Live, *, seconds: int, now: float) -> Report:
+    """Return the figures of the last `seconds`. Raises StorageError where the tables cannot be read."""
+    wanted = figures.span(seconds, now)
+    events = figures.event_rates(database, wanted)
+    finished = figures.finished_jobs(database, wanted)
+    waited = [job for job in finished if job.waiting > 0]
+    running = [(job.started, job.finished) for job in finished]
+    running += _open_intervals(figures.open_since(database), live.rows)
+    return Report(
+        freshness=figures.freshness(database, now, live.journal_end),
+        points=wanted.points,
+        step=wanted.step,
+        events=events,
+        rejections=figures.rejections(database, wanted),
+        jobs={
+            "running": figures.count_over_time(running, wanted),
+            "waiting": figures.count_over_time(live.waits, wanted),
+        },
+        durations=figures.quantiles_over_time(_durations(finished), wanted),
+        durations_total=figures.quantiles([length for _, length in _durations(finished)]),
+        waiting=figures.quantiles_over_time([(job.finished, job.waiting) for job in waited], wanted),
+        waiting_total=figures.quantiles([job.waiting for job in waited]),
+        delay=figures.delays(database, wanted),
+        error_rate=_error_rate(events, wanted),
+        finished=_outcomes(finished),
+        sessions=figures.sessions(database, wanted),
+    )
+
+
+def no_report(why: str, *, seconds: int, now: float) -> Report:
+    """Return the empty figures of a range, with the reason."""
+    wanted = figures.span(seconds, now)
+    nothing = figures.quantiles([])
+    return Report(
+        freshness=Freshness("none", why),
+        points=wanted.points,
+        step=wanted.step,
+        events={},
+        rejections={},
+        jobs={},
+        durations={},
+        durations_total=nothing,
+        waiting={},
+        waiting_total=nothing,
+        delay={},
+        error_rate=[],
+        finished={},
+        sessions=[],
+    )
+
+
+def safe_report(database: Database | None, live: Live, *, seconds: int, now: float) -> Report:
+    """Return the figures, or empty ones that say why; never raises for the tables."""
+    if database is None:
+        return no_report("no metrics yet: jobwire metrics run", seconds=seconds, now=now)
+    try:
+        return report(database, live, seconds=seconds, now=now)
+    except StorageError as error:
+        return no_report(error.message, seconds=seconds, now=now)
+
+
+def _open_intervals(since: Mapping[str, float], rows: Mapping[str, Row]) -> list[tuple[float, float]]:
+    """Return when jobs ran that the tables call open: a cancelled job sent no event, the fleet knows it."""
+    intervals = []
+    for job_id, started in since.items():
+        row = rows.get(job_id)
+        if row is not None:
+            intervals.append((started, row.finished or _FOREVER))
+    return intervals
+
+
+def _durations(finished: Iterable[FinishedJob]) -> list[tuple[float, float]]:
+    return [(job.finished, job.finished - job.started) for job in finished]
+
+
+def _error_rate(events: Mapping[str, list[float]], wanted: Span) -> list[float | None]:
+    """Return the share of ended jobs that ended in error at each step."""
+    zeros = [0.0] * len(wanted.points)
+    pairs = zip(events.get("completed", zeros), events.get("error", zeros), strict=True)
+    return [round(bad / (good + bad), 4) if good + bad else None for good, bad in pairs]
+
+
+def _outcomes(finished: Iterable[FinishedJob]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in finished:
+        counts[job.outcome] = counts.get(job.outcome, 0) + 1
+    return counts

@@ -1,0 +1,195 @@
+"""Putting the server together and running it until it is told to stop."""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import ConfigError
+from jobwire.dashboard.assembly import new_model, new_source, warn
+from jobwire.dashboard.auth import Bind, Gate, check_bind
+from jobwire.dashboard.broadcast import Broadcaster, Moment
+from jobwire.dashboard.desk import Desk
+from jobwire.dashboard.fleet import Limits
+from jobwire.dashboard.follower import Follower
+from jobwire.dashboard.model import FleetModel
+from jobwire.dashboard.server import Pages, build_app, load_assets
+from jobwire.dashboard.tables import TablesAt
+from jobwire.dashboard.waiting import WaitingHistory
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.store import RecordStore
+
+_BACKLOG = 128
+_WAITS_SECONDS = 86_400.0
+
+
+class Settings(NamedTuple):
+    """What `jobwire dashboard` was asked to do."""
+
+    home: Path
+    bind: Bind
+    limits: Limits = Limits()
+    allow_actions: bool = False
+    poll: bool = False
+    metrics_database: str | None = None
+
+
+def build(settings: Settings, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
+    """Return the application, following the fleet while it runs. Raises ConfigError."""
+    gate = Gate(bind=settings.bind, secret=check_bind(settings.bind))
+    store = RecordStore(settings.home, clock=clock)
+    source = new_source(store, settings.limits)
+    model = new_model(source, home=settings.home, clock=clock, limits=settings.limits, poll=settings.poll)
+    broadcaster = Broadcaster(start_id=secrets.token_hex(4))
+    desk = Desk(
+        source=source,
+        queue=JobQueue(store, warn=warn),
+        broadcaster=broadcaster,
+        journal=model.journal,
+        waits=WaitingHistory(settings.home / "journal", seconds=_WAITS_SECONDS),
+        tables=TablesAt(home=settings.home, location=settings.metrics_database),
+        clock=clock,
+        limits=settings.limits,
+    )
+    shown = {
+        "home": str(settings.home),
+        "actions": "yes" if settings.allow_actions else "no",
+        "login": "yes" if gate.asks else "no",
+    }
+    pages = Pages(
+        desk=desk,
+        broadcaster=broadcaster,
+        gate=gate,
+        assets=load_assets(shown),
+        clock=clock,
+        allow_actions=settings.allow_actions,
+    )
+    app = build_app(pages, gate=gate, clock=clock)
+    app.router.lifespan_context = lambda _: _following(model, broadcaster, clock)
+    return app, broadcaster
+
+
+@contextlib.asynccontextmanager
+async def _following(model: FleetModel, broadcaster: Broadcaster, clock: Clock) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def in_loop(function: Callable[..., None], *values: object) -> None:
+        # The loop may have ended first while the process stops.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(function, *values)
+
+    def begin(model: FleetModel, moment: Moment) -> None:
+        in_loop(broadcaster.begin, dict(model.rows), moment)
+
+    follower = Follower(
+        model=model,
+        clock=clock,
+        begin=begin,
+        publish=lambda changes, moment: in_loop(broadcaster.publish, changes, moment),
+        warn=warn,
+    )
+    follower.start()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(follower.stop)
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams at the first signal: uvicorn waits for them, and they never end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, broadcaster: Broadcaster, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._broadcaster = broadcaster
+        self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; called between two steps of the event loop."""
+        self._broadcaster.close()
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then tell."""
+        await super().startup(sockets)
+        self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals, and end with exit code 0: uvicorn would raise them again afterwards."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+
+def run(settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; `announce` gets the address when requests are answered.
+
+    Raises ConfigError where the address is taken or the settings are not safe.
+    """
+    clock = SystemClock()
+    bind = settings.bind
+    app, broadcaster = build(settings, clock=clock)
+    listener = listen(bind)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=bind.certfile,
+        ssl_keyfile=bind.keyfile,
+    )
+    load_tls(config)
+    port = listener.getsockname()[1]
+    server = _Server(config, broadcaster, lambda: announce(address(bind, port)))
+    server.run(sockets=[listener])
+
+
+def load_tls(config: uvicorn.Config) -> None:
+    """Read certificate and key. Raises ConfigError."""
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"cannot use the certificate or its key: {error}", hint="see --certfile and --keyfile"
+        ) from error
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def listen(bind: Bind) -> socket.socket:
+    """Return the listening socket. Raises ConfigError."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {bind.host}: {error}", hint="see --host") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {bind.host} port {bind.port}: {error.strerror}",
+            hint="another dashboard may run there; --port 0 takes any free port",
+        ) from error
+    return listener
+
+
+def address(bind: Bind, port: int) -> str:
+    """Return the URL to print."""
+    host = f"[{bind.host}]" if ":" in bind.host else bind.host
+    return f"{'https' if bind.tls else 'http'}://{host}:{port}/"

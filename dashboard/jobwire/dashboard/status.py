@@ -1,0 +1,97 @@
+"""`jobwire status`: the fleet in one line, or in a few. The line's imports stay light."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.dashboard.glance import Glance, attention, look, read_flags
+
+if TYPE_CHECKING:
+    from jobwire.dashboard.fleet import Row
+
+_DAY_SECONDS = 86_400.0
+_MANY_MARKS = 500
+_SHOWN = 10
+
+
+class Line(NamedTuple):
+    """The three figures of a status bar; failed: within the last day."""
+
+    running: int
+    waiting: int
+    failed: int
+
+
+def line_of(home: str) -> Line:
+    """Return the figures. A missing or much outdated index is mended by its owner first: slow, once."""
+    since = utc_timestamp(time.time() - _DAY_SECONDS)
+    found = look(home, failed_since=since)
+    if found is None or len(found.touched) > _MANY_MARKS:
+        found = _mended(home, since)
+    if found is None:
+        return Line(0, 0, 0)
+    running, failed = set(found.running), set(found.failed)
+    for job_id in found.touched:
+        flags = read_flags(home, job_id)
+        running.discard(job_id)
+        failed.discard(job_id)
+        if flags is not None and flags.status == "running":
+            running.add(job_id)
+        elif flags is not None and flags.status == "error" and flags.finished_at >= since:
+            failed.add(job_id)
+    waiting = attention(home, running)
+    return Line(len(running) - waiting, waiting, len(failed))
+
+
+def render_line(line: Line) -> str:
+    """Return the line for a status bar: what needs nobody comes first, what is zero is left out."""
+    parts = [f"{line.running} running"]
+    if line.waiting:
+        parts.append(f"{line.waiting} {'waits' if line.waiting == 1 else 'wait'} for you")
+    if line.failed:
+        parts.append(f"{line.failed} failed")
+    return ", ".join(parts)
+
+
+def render_json(line: Line) -> str:
+    """Return the figures as one JSON object."""
+    return json.dumps({"running": line.running, "waiting": line.waiting, "failed": line.failed})
+
+
+def render_table(rows: list[Row], now: float) -> str:
+    """Return what needs a person, one line a job, and how many jobs there are besides."""
+    from jobwire.dashboard.fleet import RANK, Group, tally, words  # noqa: PLC0415 - not for --line
+    from jobwire.dashboard.plain import one_line  # noqa: PLC0415 - as above
+
+    counts = tally(rows)
+    shown = [row for row in rows if row.rank < RANK[Group.RUNNING]][:_SHOWN]
+    lines = [
+        f"{row.id}  {row.group:<8} {words(now - (row.last or row.created)):>8}  "
+        f"{one_line(row.session, 14):<14} {one_line(row.title or row.detail, 40)}".rstrip()
+        for row in shown
+    ]
+    summary = ", ".join(f"{count} {group}" for group, count in counts.items() if count) or "no jobs"
+    return "\n".join([summary, *lines])
+
+
+def _mended(home: str, since: str) -> Glance | None:
+    import sys  # noqa: PLC0415 - only where the index must be made again, as the next one
+
+    from jobwire.core.errors import JobwireError  # noqa: PLC0415
+    from jobwire.registry.queue import JobQueue  # noqa: PLC0415
+    from jobwire.registry.store import RecordStore  # noqa: PLC0415
+
+    store = RecordStore(home)
+    if not store.has_jobs():
+        return None
+    queue = JobQueue(store, warn=lambda text: print(text, file=sys.stderr))  # noqa: T201 - a warning of a command
+    try:
+        queue.counts()
+    except JobwireError as error:
+        print(f"jobwire status: {error}", file=sys.stderr)  # noqa: T201 - as above
+    finally:
+        queue.close()
+    return look(home, failed_since=since)

@@ -1,0 +1,253 @@
+"""`jobwire top`: the fleet live in a terminal, problems first. Fits 80 by 24 over ssh."""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from jobwire.core.errors import JobwireError
+from jobwire.dashboard.fleet import Group, Query, Row, arrange, tally, words
+from jobwire.dashboard.model import FleetModel
+from jobwire.dashboard.plain import one_line
+from jobwire.dashboard.top_once import HEADINGS, cells, now
+
+LOOK_SECONDS = 0.25
+_STYLES = {
+    Group.WAITING: "bold yellow",
+    Group.STUCK: "bold magenta",
+    Group.FAILED: "bold red",
+    Group.LATE: "yellow",
+    Group.RUNNING: "cyan",
+    Group.PENDING: "dim",
+    Group.DONE: "green",
+}
+_WIDTHS = (8, 8, 12, 4, 8, 8, None)
+_KEYS = {str(number): str(group) for number, group in enumerate(Group, 1)}
+_SHOWN_ROWS = 500
+_HISTORY_LINES = 200
+
+
+def show(model: FleetModel, query: Query) -> int:
+    """Run until a key ends it; return the exit code."""
+    return Top(model=model, query=query).run() or 0
+
+
+class Top(App[int]):
+    """The table of the fleet."""
+
+    CSS = """
+    #counts { height: 1; }
+    #find { height: 1; border: none; display: none; }
+    #find.open { display: block; }
+    DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        ("slash", "find", "Find"),
+        ("p", "problems", "Problems"),
+        ("a", "all", "All"),
+        ("enter", "open", "Open"),
+        ("s", "session", "Session"),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, *, model: FleetModel, query: Query) -> None:
+        super().__init__()
+        self._model = model
+        self.query_now = query
+        self._shown: dict[str, tuple[str, ...]] = {}
+
+    def compose(self) -> ComposeResult:
+        """Lay out the counts, the table, the filter line and the keys."""
+        yield Static(id="counts")
+        table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=False, show_cursor=True)
+        yield table
+        yield Input(placeholder="text; Enter keeps it, Esc clears it", id="find")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Read the fleet, then look for changes."""
+        table = self.query_one(DataTable)
+        for name, width in zip(HEADINGS, _WIDTHS, strict=True):
+            table.add_column(name, width=width, key=name)
+        table.focus()
+        self._model.start()
+        self.draw()
+        self.set_interval(LOOK_SECONDS, self.look)
+        self.set_interval(1.0, self.draw)
+
+    def on_unmount(self) -> None:
+        """Close what was opened."""
+        self._model.close()
+
+    def look(self) -> None:
+        """Take in changes."""
+        try:
+            changed = self._model.refresh()
+        except (JobwireError, OSError) as error:
+            self.query_one("#counts", Static).update(Text(f"cannot read: {error}", style="red"))
+            return
+        if changed:
+            self.draw()
+
+    def draw(self) -> None:
+        """Bring the table up to the fleet; only cells that differ are touched."""
+        if self.screen is not self.screen_stack[0]:
+            return
+        rows = arrange(self._model.rows.values(), self.query_now)[:_SHOWN_ROWS]
+        self.query_one("#counts", Static).update(self._counts(rows))
+        table = self.query_one(DataTable)
+        at = now()
+        wanted = {row.id: cells(row, at) for row in rows}
+        if list(wanted) == list(self._shown):
+            for row in rows:
+                self._update_cells(table, row, wanted[row.id])
+        else:
+            self._fill(table, rows, wanted)
+        self._shown = wanted
+
+    def _update_cells(self, table: DataTable[Text], row: Row, texts: tuple[str, ...]) -> None:
+        before = self._shown[row.id]
+        for name, old, new in zip(HEADINGS, before, texts, strict=True):
+            if old != new:
+                table.update_cell(row.id, name, _styled(name, new, row))
+
+    def _fill(self, table: DataTable[Text], rows: list[Row], wanted: dict[str, tuple[str, ...]]) -> None:
+        chosen = self._chosen()
+        table.clear()
+        for row in rows:
+            texts = wanted[row.id]
+            table.add_row(
+                *(_styled(name, text, row) for name, text in zip(HEADINGS, texts, strict=True)), key=row.id
+            )
+        if chosen in wanted:
+            table.move_cursor(row=list(wanted).index(chosen), animate=False)
+
+    def _chosen(self) -> str | None:
+        table = self.query_one(DataTable)
+        ids = list(self._shown)
+        return ids[table.cursor_row] if 0 <= table.cursor_row < len(ids) else None
+
+    def _counts(self, rows: Iterable[Row]) -> Text:
+        counts = tally(self._model.rows.values())
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for number, group in enumerate(Group, 1):
+            style = _STYLES[group] if counts[group] else "dim"
+            text.append(f"{number} {group} {counts[group]}  ", style)
+        filters = [*sorted(self.query_now.groups), self.query_now.session, self.query_now.text]
+        shown = " ".join(one_line(part, 20) for part in filters if part)
+        if shown:
+            text.append(f"[{shown}: {len(list(rows))}]", "reverse")
+        return text
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def on_key(self, event: object) -> None:
+        """Choose a group by its number."""
+        group = _KEYS.get(getattr(event, "key", ""))
+        if group is not None and not isinstance(self.focused, Input):
+            self._change(self.query_now._replace(groups=self.query_now.groups ^ {group}))
+
+    def action_problems(self) -> None:
+        """Show what needs somebody."""
+        groups = frozenset(str(group) for group in (Group.WAITING, Group.STUCK, Group.FAILED, Group.LATE))
+        self._change(self.query_now._replace(groups=groups))
+
+    def action_all(self) -> None:
+        """Show everything."""
+        self._change(Query())
+
+    def action_session(self) -> None:
+        """Show only the session of the chosen job, or all sessions again."""
+        row = self._model.rows.get(self._chosen() or "")
+        session = row.session if row is not None and not self.query_now.session else ""
+        self._change(self.query_now._replace(session=session))
+
+    def action_find(self) -> None:
+        """Ask for a text."""
+        find = self.query_one("#find", Input)
+        find.add_class("open")
+        find.value = self.query_now.text
+        find.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while typing."""
+        self._change(self.query_now._replace(text=event.value))
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter, go back to the table."""
+        self._close_find()
+
+    def key_escape(self) -> None:
+        """Clear the filter's text."""
+        self.query_one("#find", Input).value = ""
+        self._change(self.query_now._replace(text=""))
+        self._close_find()
+
+    def on_data_table_row_selected(self) -> None:
+        """Open the job: the table takes Enter for itself."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Show the chosen job."""
+        chosen = self._chosen()
+        if chosen is not None:
+            self.push_screen(JobScreen(self._model, chosen))
+
+    def _close_find(self) -> None:
+        self.query_one("#find", Input).remove_class("open")
+        self.query_one(DataTable).focus()
+
+    def _change(self, query: Query) -> None:
+        self.query_now = query
+        self.draw()
+
+
+class JobScreen(Screen[None]):
+    """One job: what it says now, and its history, newest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,q,backspace", "dismiss", "Back")]
+    CSS = "#job { padding: 0 1; }"
+
+    def __init__(self, model: FleetModel, job_id: str) -> None:
+        super().__init__()
+        self._model = model
+        self._job_id = job_id
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text and the keys."""
+        with VerticalScroll():
+            yield Static(id="job")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Draw, and again every half second."""
+        self.draw()
+        self.set_interval(0.5, self.draw)
+
+    def draw(self) -> None:
+        """Write the job anew."""
+        row = self._model.rows.get(self._job_id)
+        body = Text()
+        if row is None:
+            body.append(f"job {self._job_id} is gone")
+        else:
+            style = _STYLES[Group(row.group)]
+            body.append(f"{row.id}  {row.group}  ", style).append(one_line(row.title, 200) + "\n", "bold")
+            body.append(one_line(": ".join(part for part in (row.why, row.detail) if part), 1200) + "\n")
+            facts = [f"attempt {row.attempt}", f"seq {row.seq}", f"age {words(now() - row.created)}"]
+            facts += [f"session {one_line(row.session, 40)}"] if row.session else []
+            body.append("  ".join(facts) + "\n\n", "dim")
+        for line in self._model.history(self._job_id, _HISTORY_LINES):
+            body.append(one_line(line, 300) + "\n")
+        self.query_one("#job", Static).update(body)
+
+
+def _styled(name: str, text: str, row: Row) -> Text:
+    """Return a cell; never as markup, because texts come from workers."""
+    return Text(text, style=_STYLES[Group(row.group)] if name in {"job", "state"} else "")

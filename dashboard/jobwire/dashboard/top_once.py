@@ -1,0 +1,61 @@
+"""The fleet as text, once: for pipes, scripts and small terminals."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobwire.core.clock import SystemClock
+from jobwire.dashboard.assembly import new_model, new_source
+from jobwire.dashboard.fleet import Limits, Query, Row, arrange, words
+from jobwire.dashboard.model import FleetModel
+from jobwire.dashboard.plain import one_line
+from jobwire.registry.store import RecordStore
+
+HEADINGS = ("job", "state", "session", "prog", "idle", "age", "what")
+
+
+def now() -> float:
+    """Return the wall time that ages are counted from."""
+    return SystemClock().now()
+
+
+def open_model(home: Path, *, limits: Limits, poll: bool) -> FleetModel:
+    """Return the fleet of a home directory, not started."""
+    clock = SystemClock()
+    source = new_source(RecordStore(home, clock=clock), limits)
+    return new_model(source, home=home, clock=clock, limits=limits, poll=poll)
+
+
+def render(model: FleetModel, query: Query, *, as_json: bool) -> str:
+    """Read the fleet and return it as lines."""
+    model.start()
+    rows = arrange(model.rows.values(), query)
+    model.close()
+    if as_json:
+        return "".join(json.dumps(row._asdict()) + "\n" for row in rows)
+    return table(rows, now())
+
+
+def cells(row: Row, at: float) -> tuple[str, ...]:
+    """Return a row's texts in the order of HEADINGS, safe on a terminal; the last one is not cut."""
+    progress = "" if row.percent is None else f"{row.percent:.0f}%"
+    idle = words(at - (row.last or row.started or row.created)) if row.finished is None else ""
+    what = " · ".join(part for part in (row.title, row.why or row.detail) if part)
+    return (
+        row.id,
+        row.group,
+        one_line(row.session, 12),
+        progress,
+        idle,
+        words((row.finished or at) - row.created),
+        one_line(what, 200),
+    )
+
+
+def table(rows: Iterable[Row], at: float) -> str:
+    """Return the fleet as aligned text."""
+    lines = [HEADINGS, *(cells(row, at) for row in rows)]
+    return "".join(
+        f"{job:<8}  {state:<8} {session:<12} {progress:>4} {idle:>8} {age:>8}  {what}".rstrip() + "\n"
+        for job, state, session, progress, idle, age, what in lines
+    )
