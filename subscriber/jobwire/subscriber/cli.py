@@ -181,6 +181,8 @@ def _report(verdicts: Verdicts) -> None:
     """Say on stderr why the exit code is not 0, for whoever sees nothing but that."""
     if verdicts.interrupted:
         print(f"{PROG}: interrupted; the jobs go on", file=sys.stderr)
+    if sys.stdout.isatty() and sys.stderr.isatty():
+        return  # the verdict stands right above
     for verdict in verdicts.by_job.values():
         if verdict.exit_code:
             words = str(verdict.outcome).replace("_", " ")

@@ -2,9 +2,11 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +146,27 @@ def test_broker_down_all_the_time(tmp_path: Path) -> None:
         assert watcher.wait() == 2
         assert watcher.verdicts() == {job: "wall_timeout"}
         assert "jobwire broker up" in watcher.errors()
+
+
+def test_a_watcher_that_was_stopped_and_continued(broker: BrokerProcess) -> None:
+    """Ctrl-Z for longer than the idle limit: events that waited in the socket count before the clock does."""
+    house = JobHouse(broker.home)
+    job = house.register()
+    with (
+        Watcher(broker.home, "--job", job, "--idle-timeout", "2", "--wall-timeout", "60") as watcher,
+        house.worker(job) as worker,
+    ):
+        watcher.wait_until_watching()
+        worker.started()
+        watcher.wait_for_event(1)
+        watcher.process.send_signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        worker.progress("nobody listens")
+        wait_for(lambda: time.monotonic() > stopped_at + 2.5, what="the idle limit to pass")
+        watcher.process.send_signal(signal.SIGCONT)
+        watcher.wait_for_event(2)
+        worker.completed()
+        assert watcher.wait() == 0, watcher.errors()
 
 
 def test_a_second_terminal_event(broker: BrokerProcess) -> None:
