@@ -103,6 +103,8 @@ class HardenedBroker(Broker):
 
     def room_made(self) -> None:
         """Let the waiting publishers look again."""
+        if not self._room:
+            return
         waiting, self._room = self._room, []
         for future in waiting:
             if not future.done():
