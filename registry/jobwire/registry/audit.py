@@ -22,7 +22,6 @@ import os
 import os.path
 from typing import TYPE_CHECKING, Any
 
-from jobwire.core.errors import StorageError
 from jobwire.core.record import public_record
 from jobwire.registry.files import (
     FileSystem,
@@ -74,7 +73,7 @@ def status_line(
         "after": after,
         "cause": cause,
     }
-    return _encode(line), _identity(line)
+    return _encode(line), identity_of(line)
 
 
 def event_line(
@@ -102,11 +101,11 @@ def event_line(
         line["before"], line["after"] = change
     if seq is None:
         line["payload"] = payload[:MAX_EVIDENCE].decode("utf-8", "replace")
-        return _encode(line), _identity(line)
+        return _encode(line), identity_of(line)
     head = _encode(line)
     # Line breaks are possible only between the tokens of JSON text: a foreign sender may indent.
     body = payload if b"\n" not in payload and b"\r" not in payload else _encode(json.loads(payload))[:-1]
-    return head[:-2] + b',"event":' + body + b"}\n", _identity(line)
+    return head[:-2] + b',"event":' + body + b"}\n", identity_of(line)
 
 
 class AuditLog:
@@ -128,26 +127,14 @@ class AuditLog:
         meta = {name: body[name] for name in _META_FIELDS}
         replace_durably(self._path(META), _encode(meta), files=self._files)
 
-    def append(self, line: tuple[bytes, Line]) -> None:
-        """Append one line, flushed, unless a crash came between it and the record and it is there already.
-
-        Creates the folder where it is missing. Raises StorageError.
-        """
-        encoded, identity = line
+    def ends_with(self, identity: Line) -> bool:
+        """Tell whether the last line is this one: a crash came between it and the record."""
         last = self.last()
-        if last is not None and _identity(last) == identity:
-            return
-        self.append_raw(encoded)
+        return last is not None and identity_of(last) == identity
 
     def append_raw(self, encoded: bytes) -> None:
-        """Append whole lines, flushed, without a look at what is there. Raises StorageError."""
-        try:
-            append_durably(self.events_path, encoded, files=self._files)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            self._files.make_directory(self.directory)
-            append_durably(self.events_path, encoded, files=self._files)
+        """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
+        append_durably(self.events_path, encoded, files=self._files)
 
     def write_status(self, record: JobRecord) -> None:
         """Write status.json; atomic but not flushed, because it repeats the record. Raises StorageError."""
@@ -174,6 +161,19 @@ class AuditLog:
         finally:
             os.close(descriptor)
         return list(_decode(raw.splitlines()[-count:]))
+
+    def since(self, offset: int) -> tuple[list[Line], int]:
+        """Return the whole lines from byte `offset` on, and the offset after them."""
+        try:
+            with open(self.events_path, "rb") as file:
+                file.seek(offset)
+                raw = file.read()
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        whole = raw[: raw.rfind(b"\n") + 1]
+        return list(_decode(whole.splitlines())), offset + len(whole)
 
     def lines(self) -> Iterator[Line]:
         """Yield every whole line, oldest first; a torn last one is left out."""
@@ -215,7 +215,7 @@ def _decode(raw_lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Line]:
         yield value if isinstance(value, dict) else {"kind": "damaged"}
 
 
-def _identity(line: Mapping[str, Any]) -> Line:
+def identity_of(line: Mapping[str, Any]) -> Line:
     """Return what makes two lines the same change: everything but when and by whom it was written."""
     names = ("kind", "attempt", "seq", "digest", "verdict", "before", "after", "cause")
     return {name: line.get(name) for name in names}

@@ -60,6 +60,9 @@ class StoppingFiles:
         self._count("write", self._names[descriptor])
         self._inner.write(descriptor, data)
 
+    def start_writing(self, descriptor: int) -> None:
+        """Do nothing: it promises nothing."""
+
     def sync(self, descriptor: int) -> None:
         """Pass on."""
         self._count("sync", self._names[descriptor])

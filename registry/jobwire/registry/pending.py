@@ -21,7 +21,8 @@ from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.record import JobRecord, Priority
 from jobwire.registry.deadlines import epoch, next_due
 from jobwire.registry.files import storage_failure
-from jobwire.registry.store import TOUCHED, RecordStore
+from jobwire.registry.layout import TOUCHED
+from jobwire.registry.store import RecordStore
 
 FILE = "pending.sqlite"
 _VERSION = "1"

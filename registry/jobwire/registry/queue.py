@@ -25,11 +25,12 @@ from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
 from jobwire.registry import locks
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
+from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.reaper import Reaped, reap_due
 from jobwire.registry.spec import JobSpec, check_spec
-from jobwire.registry.store import TOUCHED, RecordStore
+from jobwire.registry.store import RecordStore
 
 # A rebuild of the index over 100,000 records takes seconds, and everybody waits for it.
 QUEUE_DEADLINE_SECONDS = 30.0

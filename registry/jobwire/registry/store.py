@@ -6,66 +6,50 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
-import os
-import os.path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, NotFoundError
 from jobwire.core.fold import apply_event
 from jobwire.core.record import JobRecord, RecordFormatError, decode_record, encode_record
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import (
-    TEMPORARY,
-    FileSystem,
-    SystemFiles,
-    replace_durably,
-    storage_failure,
-    temporary_name,
-)
+from jobwire.registry.files import append_many_durably, replace_many_durably, storage_failure
+from jobwire.registry.layout import TOUCHED, HomeLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-    from jobwire.core.clock import Clock
     from jobwire.core.event import Event
 
-JOBS = "jobs"
-QUEUE = "queue"
-TOUCHED = "touched"
-LOCKS = "locks"
-LOGS = "logs"
-OUTBOX = "outbox"
-# In the order of their making; the last one tells that all are there.
-_FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
+__all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
+
 # A digest marks a message in history; it needs no more than admission's 128 bits.
 _DIGEST_BYTES = 16
 
 
 def payload_digest(payload: bytes) -> bytes:
-    """Return what tells two payloads apart, as `admission.digest_of` does (which brings pydantic)."""
+    """Return what tells two payloads apart, as `admission.digest_of` does (which brings more)."""
     import hashlib  # noqa: PLC0415 - loaded by the signature anyway; kept off plain reading
 
     return hashlib.sha256(payload).digest()[:_DIGEST_BYTES]
 
 
-class RecordStore:
+class Revision(NamedTuple):
+    """One record's change: what the disk holds, what it shall hold, and the history's lines for it."""
+
+    before: JobRecord
+    after: JobRecord
+    lines: Sequence[bytes] = ()
+
+
+class RecordStore(HomeLayout):
     """All jobs below one home directory. Safe for any number of processes and threads.
 
-    Nothing is created before the first write. Methods raise InvalidInputError for what is no job id,
-    NotFoundError for an unknown job, QuarantinedRecordError where its record could not be read, and
-    StorageError for the disk.
+    Methods raise InvalidInputError for what is no job id, NotFoundError for an unknown job,
+    QuarantinedRecordError where its record could not be read, and StorageError for the disk.
     """
-
-    def __init__(
-        self, home: Path | str, *, clock: Clock | None = None, files: FileSystem | None = None
-    ) -> None:
-        self.home = os.fspath(home)
-        self.clock: Clock = clock if clock is not None else SystemClock()
-        self.files: FileSystem = files if files is not None else SystemFiles()
 
     def get(self, job_id: str) -> JobRecord:
         """Return the record as it is now, without a lock."""
@@ -79,11 +63,7 @@ class RecordStore:
         except RecordFormatError:
             # Moving it is a write: under the lock, and only if it is still unreadable there.
             with self._lock(job_id, locks.DEFAULT_DEADLINE_SECONDS):
-                return self._read_locked(job_id)
-
-    def exists(self, job_id: str) -> bool:
-        """Tell whether the job has a record."""
-        return os.path.exists(self.record_path(job_id))
+                return self.read_locked(job_id)
 
     @contextlib.contextmanager
     def locked(
@@ -96,7 +76,7 @@ class RecordStore:
         if not self.exists(job_id):
             raise self._missing(job_id)
         with self._lock(job_id, deadline_seconds):
-            yield LockedRecord(self, self._read_locked(job_id))
+            yield LockedRecord(self, self.read_locked(job_id))
 
     def apply(self, job_id: str, event: Event, payload: bytes, *, source: str) -> JobRecord:
         """Fold one accepted event into the record, durably; the same record where it was applied before.
@@ -114,131 +94,39 @@ class RecordStore:
                 raise ConflictError(f"job {record.job_id} exists already", job_id=record.job_id)
             log = self.audit(record.job_id)
             log.begin(record)
-            after = str(record.status)
-            log.append(
-                status_line(
-                    at=record.created_at,
-                    source=source,
-                    attempt=record.attempt,
-                    before=None,
-                    after=after,
-                    cause=cause,
-                )
+            line, _ = status_line(
+                at=record.created_at,
+                source=source,
+                attempt=record.attempt,
+                before=None,
+                after=str(record.status),
+                cause=cause,
             )
-            self.touch(record.job_id)
-            replace_durably(self.record_path(record.job_id), encode_record(record), files=self.files)
+            log.append_raw(line)
+            self._put([record])
             log.write_status(record)
 
-    def job_ids(self) -> Iterator[str]:
-        """Yield every job id that has a record, in no order; cost grows with their number."""
-        try:
-            with os.scandir(self._path(JOBS)) as entries:
-                for entry in entries:
-                    name = entry.name
-                    if name.endswith(".json") and not name.startswith("."):
-                        yield name.removesuffix(".json")
-        except FileNotFoundError:
-            return
+    def write(self, revisions: Sequence[Revision]) -> None:
+        """Write changed records and their history; everything is on the disk on return.
+
+        All lines are flushed before the first record is replaced, each record is replaced whole or not
+        at all. The caller holds every record's lock. Raises StorageError: then the lines may be there
+        and an unknown part of the records is replaced.
+        """
+        written = [(self.audit(one.after.job_id), b"".join(one.lines)) for one in revisions if one.lines]
+        append_many_durably([(log.events_path, lines) for log, lines in written], files=self.files)
+        changed = [one for one in revisions if one.after != one.before]
+        self._put([one.after for one in changed], marked=[one for one in changed if _index_differs(one)])
+        for one in changed:
+            if _state(one.after) != _state(one.before):
+                self.audit(one.after.job_id).write_status(one.after)
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""
         return AuditLog(self.log_dir(job_id), files=self.files)
 
-    def record_path(self, job_id: str) -> str:
-        """Return `jobs/<job_id>.json`."""
-        return self._path(JOBS, f"{check_job_id(job_id)}.json")
-
-    def log_dir(self, job_id: str) -> str:
-        """Return `logs/<job_id>`, which holds the history and the worker's output.log."""
-        return self._path(LOGS, check_job_id(job_id))
-
-    def outbox_path(self, job_id: str) -> str:
-        """Return `outbox/<job_id>.ndjson`."""
-        return self._path(OUTBOX, f"{check_job_id(job_id)}.ndjson")
-
-    def lock_path(self, name: str) -> str:
-        """Return `locks/<name>.lock`: a job id for its record, `queue`, or a component's own name."""
-        return self._path(LOCKS, f"{name}.lock")
-
-    def queue_path(self, *parts: str) -> str:
-        """Return a path below `queue/`."""
-        return self._path(QUEUE, *parts)
-
-    def jobs_path(self) -> str:
-        """Return `jobs/`."""
-        return self._path(JOBS)
-
-    def has_jobs(self) -> bool:
-        """Tell whether anything was ever written here."""
-        return os.path.isdir(self._path(JOBS))
-
-    def make_layout(self) -> None:
-        """Create the directories, mode 0700; existing ones are left as they are."""
-        if os.path.isdir(self._path(_FOLDERS[-1])):
-            return
-        try:
-            self._make_home(os.path.abspath(self.home))
-            for name in _FOLDERS:
-                self.files.make_directory(self._path(name))
-            self.files.sync_directory(self._path(QUEUE))
-            self.files.sync_directory(self.home)
-        except OSError as error:
-            raise storage_failure("create", self.home, error) from error
-
-    def touch(self, job_id: str) -> None:
-        """Tell the pending index that this job's status changes (pending.py says how it is used)."""
-        marker = self.queue_path(TOUCHED, job_id)
-        try:
-            _create_empty(marker)
-        except FileNotFoundError:
-            self.make_layout()
-            _create_empty(marker)
-        except OSError as error:
-            raise storage_failure("mark", marker, error) from error
-
-    def sweep(self, job_id: str) -> None:
-        """Remove the temporary file that a crash left of this record; a writer at work is left alone."""
-        stale = temporary_name(self.record_path(job_id))
-        if not os.path.exists(stale):
-            return
-        descriptor = locks.try_acquire(self.lock_path(job_id))
-        if descriptor is None:
-            return
-        try:
-            self.files.unlink(stale)
-        except OSError as error:
-            raise storage_failure("remove", stale, error) from error
-        finally:
-            locks.release(descriptor)
-
-    def sweep_all(self) -> None:
-        """Remove every temporary file that crashes left of records; cost grows with their number."""
-        try:
-            names = os.listdir(self._path(JOBS))
-        except FileNotFoundError:
-            return
-        for name in names:
-            if name.startswith(".") and name.endswith(f".json{TEMPORARY}"):
-                self.sweep(name[1:].removesuffix(f".json{TEMPORARY}"))
-
-    def _make_home(self, path: str) -> None:
-        parent = os.path.dirname(path)
-        if not os.path.isdir(parent):
-            self._make_home(parent)
-        self.files.make_directory(path)
-
-    def _path(self, *parts: str) -> str:
-        return os.path.join(self.home, *parts)
-
-    def _lock(self, job_id: str, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
-        return locks.held(
-            self.lock_path(check_job_id(job_id)),
-            clock=self.clock,
-            deadline_seconds=deadline_seconds,
-            what=f"job {job_id}",
-        )
-
-    def _read_locked(self, job_id: str) -> JobRecord:
+    def read_locked(self, job_id: str) -> JobRecord:
+        """Return the record; the caller holds its lock. One that cannot be read goes to quarantine."""
         path = self.record_path(job_id)
         try:
             return _read(path, job_id)
@@ -252,6 +140,24 @@ class RecordStore:
                 self.jobs_path(), job_id, reason=error.message, at=at, files=self.files
             )
             raise quarantine.error_for(item) from error
+
+    def _put(self, records: Sequence[JobRecord], *, marked: Sequence[Revision] | None = None) -> None:
+        """Replace the records durably; the index is told of those that are `marked` (default: all)."""
+        job_ids = [one.job_id for one in records] if marked is None else [one.after.job_id for one in marked]
+        for job_id in job_ids:
+            self.touch(job_id)
+        items = [(self.record_path(record.job_id), encode_record(record)) for record in records]
+        replace_many_durably(items, files=self.files)
+        for job_id in job_ids:
+            self.touch(job_id)
+
+    def _lock(self, job_id: str, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
+        return locks.held(
+            self.lock_path(check_job_id(job_id)),
+            clock=self.clock,
+            deadline_seconds=deadline_seconds,
+            what=f"job {job_id}",
+        )
 
     def _missing(self, job_id: str) -> Exception:
         aside = quarantine.find(self.jobs_path(), job_id)
@@ -312,24 +218,13 @@ class LockedRecord:
         return self._write(new, line)
 
     def _write(self, new: JobRecord, line: tuple[bytes, Line] | None) -> JobRecord:
-        store, before = self._store, self.record
-        if new == before:
-            return before
-        if new.job_id != before.job_id:
+        if new == self.record:
+            return new
+        if new.job_id != self.record.job_id:
             raise ValueError("a record keeps its job id")
-        log = store.audit(new.job_id)
-        if line is not None:
-            log.append(line)
-        indexed = _indexed(new) != _indexed(before) or _due_earlier(new, before)
-        if indexed:
-            # Before and again after: a reader of the index in between would use up the first mark.
-            store.touch(new.job_id)
-        replace_durably(store.record_path(new.job_id), encode_record(new), files=store.files)
+        known = line is None or self._store.audit(new.job_id).ends_with(line[1])
+        self._store.write([Revision(self.record, new, () if known or line is None else (line[0],))])
         self.record = new
-        if indexed:
-            store.touch(new.job_id)
-        if _state(new) != _state(before):
-            log.write_status(new)
         return new
 
     def _now(self) -> str:
@@ -340,21 +235,23 @@ def _state(record: JobRecord) -> tuple[str, int]:
     return str(record.status), record.attempt
 
 
-def _indexed(record: JobRecord) -> tuple[object, ...]:
-    """Return what the pending index holds of a record, but for the time of its next limit."""
-    return (*_state(record), record.agent_session, record.priority, record.timeouts)
+def _index_differs(one: Revision) -> bool:
+    """Tell whether the pending index holds something else for the record now.
 
-
-def _due_earlier(new: JobRecord, before: JobRecord) -> bool:
-    """Tell whether a lease was given or cut; one that was extended is found by the reaper in time."""
+    A lease that was extended is no difference: the reaper finds it in time. One that was cut is.
+    """
+    new, before = one.after, one.before
+    if _indexed(new) != _indexed(before):
+        return True
     if new.lease is None:
         return False
     # Equal forms of one clock: ISO 8601 UTC compares as text.
     return before.lease is None or new.lease.expires_at < before.lease.expires_at
 
 
-def _create_empty(path: str) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+def _indexed(record: JobRecord) -> tuple[object, ...]:
+    """Return what the pending index holds of a record, but for the time of its next limit."""
+    return (*_state(record), record.agent_session, record.priority, record.timeouts)
 
 
 def _read(path: str, job_id: str) -> JobRecord:

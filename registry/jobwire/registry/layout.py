@@ -1,0 +1,161 @@
+"""The home directory: where everything lies, and the empty files that tell of changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import os.path
+from typing import TYPE_CHECKING
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.topics import check_job_id
+from jobwire.registry import locks
+from jobwire.registry.files import (
+    TEMPORARY,
+    FileSystem,
+    SystemFiles,
+    storage_failure,
+    temporary_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from jobwire.core.clock import Clock
+
+JOBS = "jobs"
+QUEUE = "queue"
+TOUCHED = "touched"
+ANNOUNCE = "announce"
+LOCKS = "locks"
+LOGS = "logs"
+OUTBOX = "outbox"
+# In the order of their making; the last one tells that all are there.
+_FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
+
+
+class HomeLayout:
+    """Paths below one home directory. Nothing is created before `make_layout`."""
+
+    def __init__(
+        self, home: Path | str, *, clock: Clock | None = None, files: FileSystem | None = None
+    ) -> None:
+        self.home = os.fspath(home)
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.files: FileSystem = files if files is not None else SystemFiles()
+
+    def record_path(self, job_id: str) -> str:
+        """Return `jobs/<job_id>.json`."""
+        return self._path(JOBS, f"{check_job_id(job_id)}.json")
+
+    def log_dir(self, job_id: str) -> str:
+        """Return `logs/<job_id>`, which holds the history and the worker's output.log."""
+        return self._path(LOGS, check_job_id(job_id))
+
+    def outbox_path(self, job_id: str) -> str:
+        """Return `outbox/<job_id>.ndjson`."""
+        return self._path(OUTBOX, f"{check_job_id(job_id)}.ndjson")
+
+    def outbox_dir(self) -> str:
+        """Return `outbox/`."""
+        return self._path(OUTBOX)
+
+    def lock_path(self, name: str) -> str:
+        """Return `locks/<name>.lock`: a job id for its record, `queue`, or a component's own name."""
+        return self._path(LOCKS, f"{name}.lock")
+
+    def queue_path(self, *parts: str) -> str:
+        """Return a path below `queue/`."""
+        return self._path(QUEUE, *parts)
+
+    def jobs_path(self) -> str:
+        """Return `jobs/`."""
+        return self._path(JOBS)
+
+    def exists(self, job_id: str) -> bool:
+        """Tell whether the job has a record."""
+        return os.path.exists(self.record_path(job_id))
+
+    def has_jobs(self) -> bool:
+        """Tell whether anything was ever written here."""
+        return os.path.isdir(self._path(JOBS))
+
+    def job_ids(self) -> Iterator[str]:
+        """Yield every job id that has a record, in no order; cost grows with their number."""
+        try:
+            with os.scandir(self._path(JOBS)) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if name.endswith(".json") and not name.startswith("."):
+                        yield name.removesuffix(".json")
+        except FileNotFoundError:
+            return
+
+    def make_layout(self) -> None:
+        """Create the directories, mode 0700; existing ones are left as they are."""
+        if os.path.isdir(self._path(_FOLDERS[-1])):
+            return
+        try:
+            self._make_home(os.path.abspath(self.home))
+            for name in _FOLDERS:
+                self.files.make_directory(self._path(name))
+            self.files.sync_directory(self._path(QUEUE))
+            self.files.sync_directory(self.home)
+        except OSError as error:
+            raise storage_failure("create", self.home, error) from error
+
+    def touch(self, job_id: str) -> None:
+        """Tell the index (pending.py), and the registry process where there is one, of a change.
+
+        Called before and after the change: a reader in between would use up the first mark.
+        """
+        marker = self.queue_path(TOUCHED, job_id)
+        try:
+            _create_empty(marker)
+        except FileNotFoundError:
+            self.make_layout()
+            _create_empty(marker)
+        except OSError as error:
+            raise storage_failure("mark", marker, error) from error
+        # The registry process makes the folder: without one there is nobody to tell.
+        with contextlib.suppress(OSError):
+            _create_empty(self.queue_path(ANNOUNCE, job_id))
+
+    def sweep(self, job_id: str) -> None:
+        """Remove the temporary file that a crash left of this record; a writer at work is left alone."""
+        stale = temporary_name(self.record_path(job_id))
+        if not os.path.exists(stale):
+            return
+        descriptor = locks.try_acquire(self.lock_path(job_id))
+        if descriptor is None:
+            return
+        try:
+            self.files.unlink(stale)
+        except OSError as error:
+            raise storage_failure("remove", stale, error) from error
+        finally:
+            locks.release(descriptor)
+
+    def sweep_all(self) -> None:
+        """Remove every temporary file that crashes left of records; cost grows with their number."""
+        try:
+            names = os.listdir(self._path(JOBS))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith(".") and name.endswith(f".json{TEMPORARY}"):
+                self.sweep(name[1:].removesuffix(f".json{TEMPORARY}"))
+
+    def _make_home(self, path: str) -> None:
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            self._make_home(parent)
+        self.files.make_directory(path)
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self.home, *parts)
+
+
+def _create_empty(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
