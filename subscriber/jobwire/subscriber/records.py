@@ -15,7 +15,7 @@ from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.core.signature import SIGNATURE_FIELD
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.store import TOUCHED, RecordStore
+from jobwire.registry.store import RecordStore
 from jobwire.subscriber.watch import Past
 
 # Enough lines for every refusal and status change between the wanted events, in all but a flood.
@@ -36,7 +36,7 @@ class LocalJobs:
         self._warn = warn
         self._marks: dict[str, Mark] = {}
         self._known: set[str] = set()
-        self._touched = -1
+        self._written = -1
         self._next_look = float("-inf")
 
     def read(self, job_id: str) -> JobRecord:
@@ -84,10 +84,10 @@ class LocalJobs:
         """Return the jobs that were registered since the last look."""
         clock = self._store.clock
         began = clock.monotonic()
-        touched = self._touched_at()
-        if touched == self._touched or began < self._next_look:
+        written = self._written_at()
+        if written == self._written or began < self._next_look:
             return []
-        self._touched = touched
+        self._written = written
         new = [job_id for job_id in self._store.job_ids() if job_id not in self._known]
         self._next_look = began + (clock.monotonic() - began) / _SHARE
         return [record for job_id in sorted(new) if (record := self._try_read(job_id)) is not None]
@@ -110,10 +110,10 @@ class LocalJobs:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def _touched_at(self) -> int:
-        """Return the time stamp that moves with every new job and every change of a status."""
+    def _written_at(self) -> int:
+        """Return the time stamp that moves with every record that is written, new ones among them."""
         try:
-            return os.stat(self._store.queue_path(TOUCHED)).st_mtime_ns  # noqa: PTH116 - a polled call
+            return os.stat(self._store.jobs_path()).st_mtime_ns  # noqa: PTH116 - a polled call
         except OSError:
             return 0
 
