@@ -5,7 +5,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from types import ModuleType
 from typing import NamedTuple
 
@@ -52,6 +51,15 @@ start here:
   jobwire run -- make -j2 world  in a second terminal: any command as a watched job"""
 
 
+class _Version(argparse.Action):
+    """Prints the version; looking it up costs a third of a short command's time, so only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - see above
+
+        parser.exit(0, f"jobwire {version('jobwire')}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `jobwire`; return the exit code of SPEC section 6."""
     words, home = _take_home(list(sys.argv[1:] if argv is None else argv))
@@ -78,7 +86,7 @@ def _dispatch(words: list[str], home: str) -> int:
 
 def _parser(chosen: str) -> CommandParser:
     parser = CommandParser(PROG, description="The event bus for delegated jobs.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=f"jobwire {version('jobwire')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     parser.add_argument(
         "--home",
         metavar="DIR",
