@@ -13,6 +13,7 @@ from jobwire.core.settings import DEFAULT_HOME
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS, Database
 from jobwire.dashboard.fleet import Group, Limits, judge, row_of
+from jobwire.dashboard.glance import counts_now
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
 from jobwire.dashboard.records import RecordSource
@@ -98,7 +99,7 @@ class Desk:
         with self._guard:
             at, kept = self._reports.get(wanted, (float("-inf"), None))
             if kept is None or self._clock.monotonic() - at > _FRESH_SECONDS:
-                kept = safe_report(self._tables(), self._live(), seconds=wanted, now=self._clock.now())
+                kept = safe_report(self._tables, self._live(), seconds=wanted, now=self._clock.now())
                 self._reports[wanted] = (self._clock.monotonic(), kept)
             return kept
 
@@ -125,13 +126,13 @@ class Desk:
         # Copied in one step: the event loop's thread goes on changing it.
         rows = dict(self._broadcaster.rows)
         waiting = {job_id for job_id, row in rows.items() if row.group == Group.WAITING}
-        return Live(rows, self._waits.intervals(waiting, now), self._journal.offset)
+        return Live(rows, self._waits.intervals(waiting, now), self._journal.end)
 
     def _status_counts(self) -> dict[str, int]:
         at, counts = self._counts
         if self._clock.monotonic() - at > 5 * _FRESH_SECONDS or not counts:
             found = self._source.glance()
-            counts = found.counts if found else {}
+            counts = counts_now(self._source.store.home, found) if found else {}
             self._counts = (self._clock.monotonic(), counts)
         return counts
 

@@ -5,14 +5,9 @@ a bounded range over an index, so a year of history does not slow a page that sh
 """
 
 import math
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-
-from jobwire.core.errors import StorageError
 
 # Range in seconds -> (width of the windows read, seconds of one point on the chart).
 STEPS: dict[int, tuple[int, int]] = {
@@ -27,29 +22,15 @@ _TOTAL_SESSIONS = 12
 # A query that said nothing for so long while rows wait for it does not run any more: its slowest
 # batch takes seconds.
 STOPPED_SECONDS = 30.0
+BEHIND_SECONDS = 10.0
 
 
 class Database(Protocol):
-    """Asks the metric tables; `?` marks a value. Raises StorageError where they cannot be read."""
+    """Asks the metric tables; `?` marks a value. Raises JobwireError where they cannot be read."""
 
     def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return all rows."""
         ...
-
-
-class SqliteTables:
-    """The tables in a SQLite file, opened anew for each page of figures and never written."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return all rows; waits up to two seconds for a writer."""
-        try:
-            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=2.0)) as link:
-                return link.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise StorageError(f"cannot read the metric tables {self._path.name}: {error}") from error
 
 
 class Span(NamedTuple):
@@ -85,29 +66,43 @@ class Freshness(NamedTuple):
     watermark_at: float | None = None
 
 
-def freshness(database: Database, now: float, journal_end: int) -> Freshness:
-    """Say whether the streaming query follows; `journal_end` is -1 where there is no journal here."""
+class JournalEnd(NamedTuple):
+    """The journal of this host: its identity and end; "" and -1 where there is none."""
+
+    identity: str = ""
+    offset: int = -1
+
+
+def freshness(database: Database, now: float, journal: JournalEnd) -> Freshness:
+    """Say whether the streaming query follows the journal."""
     health = database.ask(
         "SELECT updated_at, backlog, duration_ms, watermark_at FROM health ORDER BY updated_at DESC LIMIT 1"
     )
-    progress = database.ask("SELECT MAX(next_offset), MAX(updated_at) FROM progress")
-    folded, folded_at = progress[0] if progress else (None, None)
-    if folded is None and not health:
-        return Freshness("none", "no metrics yet: jobwire metrics run")
+    progress = {
+        row[0]: row[1:] for row in database.ask("SELECT journal, next_offset, updated_at FROM progress")
+    }
+    if not progress and not health:
+        return Freshness("none", "The streaming query has not run here.")
+    folded_at = max((row[1] for row in progress.values()), default=0.0)
     updated, backlog, batch_ms, watermark = health[0] if health else (folded_at, None, None, None)
-    updated = max(updated, folded_at or 0.0)
-    waiting = max(0, journal_end - (folded or 0)) if journal_end >= 0 else backlog or 0
-    age = now - updated
-    if age > STOPPED_SECONDS and waiting > 0:
-        state = "stopped"
-        why = f"the streaming query has stopped: {waiting} messages wait for it; jobwire metrics run"
-    elif age > STOPPED_SECONDS:
-        state, why = "idle", "nothing new has arrived"
-    elif waiting > 0 and age > STOPPED_SECONDS / 3:
-        state, why = "behind", f"{waiting} messages are not counted yet"
-    else:
-        state, why = "live", ""
+    updated = max(updated, folded_at)
+    waiting = backlog or 0
+    if journal.offset >= 0:
+        waiting = max(
+            0, journal.offset - (progress[journal.identity][0] if journal.identity in progress else 0)
+        )
+    state, why = _state(now - updated, waiting)
     return Freshness(state, why, updated, waiting, batch_ms, watermark)
+
+
+def _state(age: float, waiting: int) -> tuple[str, str]:
+    if age > STOPPED_SECONDS and waiting > 0:
+        return "stopped", f"the streaming query has stopped: {waiting} messages wait; jobwire metrics run"
+    if age > STOPPED_SECONDS:
+        return "idle", "every message is counted"
+    if age > BEHIND_SECONDS and waiting > 0:
+        return "behind", f"{waiting} messages are not counted yet"
+    return "live", ""
 
 
 def event_rates(database: Database, wanted: Span) -> dict[str, list[float]]:

@@ -170,7 +170,7 @@ def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
 def _judge_running(facts: JobFacts, now: float, limits: Limits) -> Judgement:
     record = facts.record
     if record.attention:
-        return Judgement(Group.WAITING, "waits for your permission", NEVER)
+        return Judgement(Group.WAITING, "", NEVER)
     limit = record.timeouts.idle_seconds or limits.idle_seconds
     silent = _idle_since(facts) + limit
     if silent <= now:

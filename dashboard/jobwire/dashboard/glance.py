@@ -31,14 +31,15 @@ _ATTENTION = (b'\n "attention": true', b'\n "attention": false')
 class Glance(NamedTuple):
     """Job ids by what the index says of them, and those whose records must be read to know.
 
-    `recent` and `failed` are bounded by the caller's limit; `counts` is by status.
+    `recent` and `failed` are bounded by the caller's limit; `counts` is by status. `touched` names the
+    status that each of them has in the index ("" where it is not in it).
     """
 
     open: frozenset[str]
     recent: tuple[str, ...]
     failed: frozenset[str]
     running: frozenset[str]
-    touched: frozenset[str]
+    touched: dict[str, str]
     counts: dict[str, int]
 
 
@@ -77,6 +78,10 @@ def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, l
     def ids(query: str, *values: object) -> list[str]:
         return [row[0] for row in connection.execute(query, values)]
 
+    def status_of(job_id: str) -> str:
+        row = connection.execute("SELECT status FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+        return str(row[0]) if row else ""
+
     running = ids("SELECT job_id FROM jobs WHERE status = 'running'")
     pending = ids("SELECT job_id FROM jobs WHERE status = 'pending'")
     recent = ids(
@@ -94,7 +99,7 @@ def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, l
         recent=tuple(recent),
         failed=frozenset(failed),
         running=frozenset(running),
-        touched=touched,
+        touched={job_id: status_of(job_id) for job_id in touched},
         counts=counts,
     )
 
@@ -105,6 +110,17 @@ def read_flags(home: str, job_id: str) -> Flags | None:
     if body is None:
         return None
     return Flags(str(body.get("status")), body.get("attention") is True, str(body.get("finished_at") or ""))
+
+
+def counts_now(home: str, found: Glance) -> dict[str, int]:
+    """Return the number of jobs by status, with what changed since the index was brought up to date."""
+    counts = dict(found.counts)
+    for job_id, indexed in found.touched.items():
+        flags = read_flags(home, job_id)
+        for status, change in ((indexed, -1), (flags.status if flags else "", 1)):
+            if status:
+                counts[status] = counts.get(status, 0) + change
+    return counts
 
 
 def attention(home: str, job_ids: Iterable[str]) -> int:

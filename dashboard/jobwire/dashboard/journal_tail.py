@@ -9,6 +9,7 @@ from jobwire.core.admission import ACCEPTED, Rejected, parse
 from jobwire.core.errors import JobwireError
 from jobwire.core.event import Event
 from jobwire.core.topics import Topics
+from jobwire.dashboard.figures import JournalEnd
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
 from jobwire.journal.reader import JournalReader
@@ -36,6 +37,7 @@ class JournalTail:
         self._warn = warn
         self._reader: JournalReader | None = None
         self._said = ""
+        self._identity = ""
         self.offset = -1
         self.verdicts: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
@@ -45,10 +47,16 @@ class JournalTail:
         try:
             self._reader = JournalReader(self._directory)
             self.offset = self._reader.durable_offset
+            self._identity = self._reader.identity
         except JournalNotFound:
             self.close()
         except JobwireError as error:
             self._fail(error)
+
+    @property
+    def end(self) -> JournalEnd:
+        """Return which journal this is and where it was looked at last."""
+        return JournalEnd(self._identity, self.offset)
 
     def poll(self) -> list[Arrival]:
         """Return accepted events that arrived since the last call, at most some thousands; never waits."""

@@ -92,7 +92,7 @@ def _messages(figures: Figures) -> Iterator[Metric]:
         events.add_metric([event], figures.events.get(event, 0))
     yield events
     yield GaugeMetricFamily(
-        "jobwire_journal_offset", "The journal's end; -1 without a journal.", figures.live.journal_end
+        "jobwire_journal_offset", "The journal's end; -1 without a journal.", figures.live.journal.offset
     )
 
 

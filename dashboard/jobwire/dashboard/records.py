@@ -59,7 +59,7 @@ class RecordSource:
         if found is None:
             # No index: every record is read once, and the caller keeps what it wants.
             return set(self.store.job_ids())
-        return set(found.open | found.failed | found.touched | frozenset(found.recent))
+        return set(found.open | found.failed | found.touched.keys() | frozenset(found.recent))
 
     def read_all(self, job_ids: Iterable[str]) -> dict[str, JobFacts]:
         """Return the facts of those jobs that can be read."""

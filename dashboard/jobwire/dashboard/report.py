@@ -1,12 +1,13 @@
 """One answer for the metrics view and for Prometheus, from the tables, the journal and the fleet."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from jobwire.core.errors import StorageError
+from jobwire.core.errors import JobwireError
+from jobwire.core.lifecycle import Status
 from jobwire.dashboard import figures
-from jobwire.dashboard.figures import Database, FinishedJob, Freshness, Span
-from jobwire.dashboard.fleet import Row
+from jobwire.dashboard.figures import Database, FinishedJob, Freshness, JournalEnd, Span
+from jobwire.dashboard.fleet import Group, Row, tally
 
 _FOREVER = float("inf")
 
@@ -16,7 +17,7 @@ class Live(NamedTuple):
 
     rows: Mapping[str, Row]
     waits: list[tuple[float, float]]
-    journal_end: int
+    journal: JournalEnd
 
 
 class Report(NamedTuple):
@@ -27,6 +28,7 @@ class Report(NamedTuple):
     step: int
     events: dict[str, list[float]]
     rejections: dict[str, list[float]]
+    present: dict[str, int]
     jobs: dict[str, list[int]]
     durations: dict[str, list[float | None]]
     durations_total: dict[str, float | None]
@@ -39,7 +41,7 @@ class Report(NamedTuple):
 
 
 def report(database: Database, live: Live, *, seconds: int, now: float) -> Report:
-    """Return the figures of the last `seconds`. Raises StorageError where the tables cannot be read."""
+    """Return the figures of the last `seconds`. Raises JobwireError where the tables cannot be read."""
     wanted = figures.span(seconds, now)
     events = figures.event_rates(database, wanted)
     finished = figures.finished_jobs(database, wanted)
@@ -47,11 +49,12 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
     running = [(job.started, job.finished) for job in finished]
     running += _open_intervals(figures.open_since(database), live.rows)
     return Report(
-        freshness=figures.freshness(database, now, live.journal_end),
+        freshness=figures.freshness(database, now, live.journal),
         points=wanted.points,
         step=wanted.step,
         events=events,
         rejections=figures.rejections(database, wanted),
+        present=_present(live.rows),
         jobs={
             "running": figures.count_over_time(running, wanted),
             "waiting": figures.count_over_time(live.waits, wanted),
@@ -67,7 +70,7 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
     )
 
 
-def no_report(why: str, *, seconds: int, now: float) -> Report:
+def no_report(why: str, live: Live, *, seconds: int, now: float) -> Report:
     """Return the empty figures of a range, with the reason."""
     wanted = figures.span(seconds, now)
     nothing = figures.quantiles([])
@@ -77,6 +80,7 @@ def no_report(why: str, *, seconds: int, now: float) -> Report:
         step=wanted.step,
         events={},
         rejections={},
+        present=_present(live.rows),
         jobs={},
         durations={},
         durations_total=nothing,
@@ -89,14 +93,15 @@ def no_report(why: str, *, seconds: int, now: float) -> Report:
     )
 
 
-def safe_report(database: Database | None, live: Live, *, seconds: int, now: float) -> Report:
+def safe_report(find: Callable[[], Database | None], live: Live, *, seconds: int, now: float) -> Report:
     """Return the figures, or empty ones that say why; never raises for the tables."""
-    if database is None:
-        return no_report("no metrics yet: jobwire metrics run", seconds=seconds, now=now)
     try:
+        database = find()
+        if database is None:
+            return no_report("The streaming query has not run here.", live, seconds=seconds, now=now)
         return report(database, live, seconds=seconds, now=now)
-    except StorageError as error:
-        return no_report(error.message, seconds=seconds, now=now)
+    except JobwireError as error:
+        return no_report(error.message, live, seconds=seconds, now=now)
 
 
 def _open_intervals(since: Mapping[str, float], rows: Mapping[str, Row]) -> list[tuple[float, float]]:
@@ -107,6 +112,12 @@ def _open_intervals(since: Mapping[str, float], rows: Mapping[str, Row]) -> list
         if row is not None:
             intervals.append((started, row.finished or _FOREVER))
     return intervals
+
+
+def _present(rows: Mapping[str, Row]) -> dict[str, int]:
+    """Return how many jobs run and wait at this moment, as the fleet knows it."""
+    running = sum(row.status == Status.RUNNING for row in rows.values())
+    return {"running": running, "waiting": tally(rows.values())[Group.WAITING]}
 
 
 def _durations(finished: Iterable[FinishedJob]) -> list[tuple[float, float]]:

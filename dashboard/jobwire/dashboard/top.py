@@ -27,6 +27,8 @@ _STYLES = {
     Group.DONE: "green",
 }
 _WIDTHS = (8, 8, 12, 4, 8, 8, None)
+# Below this many columns the age gives its place to the title.
+_WIDE = 100
 _KEYS = {str(number): str(group) for number, group in enumerate(Group, 1)}
 _SHOWN_ROWS = 500
 _HISTORY_LINES = 200
@@ -61,6 +63,7 @@ class Top(App[int]):
         self._model = model
         self.query_now = query
         self._shown: dict[str, tuple[str, ...]] = {}
+        self._names: list[str] = []
 
     def compose(self) -> ComposeResult:
         """Lay out the counts, the table, the filter line and the keys."""
@@ -73,8 +76,10 @@ class Top(App[int]):
     def on_mount(self) -> None:
         """Read the fleet, then look for changes."""
         table = self.query_one(DataTable)
+        self._names = [name for name in HEADINGS if name != "age" or self.size.width >= _WIDE]
         for name, width in zip(HEADINGS, _WIDTHS, strict=True):
-            table.add_column(name, width=width, key=name)
+            if name in self._names:
+                table.add_column(name, width=width, key=name)
         table.focus()
         self._model.start()
         self.draw()
@@ -114,17 +119,16 @@ class Top(App[int]):
     def _update_cells(self, table: DataTable[Text], row: Row, texts: tuple[str, ...]) -> None:
         before = self._shown[row.id]
         for name, old, new in zip(HEADINGS, before, texts, strict=True):
-            if old != new:
+            if old != new and name in self._names:
                 table.update_cell(row.id, name, _styled(name, new, row))
 
     def _fill(self, table: DataTable[Text], rows: list[Row], wanted: dict[str, tuple[str, ...]]) -> None:
         chosen = self._chosen()
         table.clear()
         for row in rows:
-            texts = wanted[row.id]
-            table.add_row(
-                *(_styled(name, text, row) for name, text in zip(HEADINGS, texts, strict=True)), key=row.id
-            )
+            texts = zip(HEADINGS, wanted[row.id], strict=True)
+            shown = [_styled(name, text, row) for name, text in texts if name in self._names]
+            table.add_row(*shown, key=row.id)
         if chosen in wanted:
             table.move_cursor(row=list(wanted).index(chosen), animate=False)
 

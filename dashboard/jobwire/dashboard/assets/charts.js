@@ -1,6 +1,6 @@
 // The metrics view: figures of the streaming query over a chosen range.
 
-import { ask, h, mark, say } from "./dom.js";
+import { ask, copyButton, h, mark, say } from "./dom.js";
 import { brief, now, serverTime, short, words } from "./format.js";
 import { lineChart } from "./svg.js";
 
@@ -27,12 +27,17 @@ export class ChartsView {
     this.fresh = h("p", { class: "fresh", role: "status" }, h("i"), h("span", {}, "Reading the metrics …"));
     this.buttons = RANGES.map(([seconds, name]) => h("button", { type: "button", class: "chip", onclick: () => this.#choose(seconds), data: { seconds: String(seconds) } }, name));
     this.tiles = h("dl", { class: "tiles" });
+    const command = "jobwire metrics run";
+    this.startWhy = h("p");
+    this.start = h("section", { class: "start empty" }, h("h2", {}, "No figures yet"), this.startWhy,
+      h("p", { class: "block" }, h("code", {}, command), copyButton(command)),
+      h("p", {}, "It computes rates, durations and waiting times from the journal; this page follows by itself."));
     this.sessions = h("tbody");
     this.cards = CARDS.map((card) => this.#card(card));
     this.sessionCard = h("section", { class: "card" }, h("h2", {}, "Events by session"), h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Session"), h("th", { scope: "col" }, "Events"))), this.sessions));
     this.root.replaceChildren(
       h("div", { class: "metrics-head" }, h("h1", { class: "headline" }, "Metrics"), h("div", { class: "chips", role: "group", "aria-label": "Time range" }, this.buttons), this.fresh),
-      this.tiles, h("div", { class: "cards" }, this.cards.map((card) => card.node), this.sessionCard));
+      this.start, this.tiles, h("div", { class: "cards" }, this.cards.map((card) => card.node), this.sessionCard));
     this.resize = new ResizeObserver(() => { if (this.data) this.#draw(); });
     this.resize.observe(this.root);
     this.visibility = () => { if (!document.hidden) this.#load(); };
@@ -43,6 +48,7 @@ export class ChartsView {
 
   unmount() {
     this.gone = true;
+    delete this.root.dataset.freshness;
     clearTimeout(this.timer);
     clearInterval(this.second);
     this.resize.disconnect();
@@ -93,12 +99,13 @@ export class ChartsView {
     const data = this.data;
     this.#freshness();
     this.root.dataset.freshness = data.freshness.state;
+    say(this.startWhy, data.freshness.why);
     const ended = Object.values(data.finished).reduce((sum, count) => sum + count, 0);
     const tile = (title, value, note = "") => h("div", {}, h("dt", {}, title), h("dd", {}, value, note ? h("small", {}, note) : null));
     const lengths = data.durations_total;
     this.tiles.replaceChildren(
-      tile("Running now", String(data.jobs.running?.at(-1) ?? 0)),
-      tile("Waiting now", String(data.jobs.waiting?.at(-1) ?? 0)),
+      tile("Running now", String(data.present.running)),
+      tile("Waiting for you now", String(data.present.waiting)),
       tile("Finished", String(ended), data.finished.error ? `${data.finished.error} failed` : ""),
       tile("Typical duration", lengths.p50 === null ? "–" : brief(lengths.p50), lengths.p99 === null ? "" : `p95 ${brief(lengths.p95)} · p99 ${brief(lengths.p99)}`),
       tile("Typical wait for you", data.waiting_total.p50 === null ? "–" : brief(data.waiting_total.p50), data.waiting_total.p95 === null ? "" : `p95 ${brief(data.waiting_total.p95)}`));
@@ -127,7 +134,7 @@ export class ChartsView {
       const empty = series.length === 0 || series.every(({ values }) => values.every((value) => !value) && key !== "error_rate" && key !== "jobs");
       if (empty) {
         chart = null;
-        plot.replaceChildren(h("p", { class: "empty" }, data.freshness.state === "none" ? data.freshness.why : none));
+        plot.replaceChildren(h("p", { class: "empty" }, none));
         legend.replaceChildren();
         return;
       }

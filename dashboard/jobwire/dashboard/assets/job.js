@@ -76,7 +76,7 @@ export class JobView {
     this.list = h("ol", { class: "timeline" });
     this.older = h("p", { class: "hint", hidden: true });
     this.raw = h("pre");
-    this.root.replaceChildren(h("article", { class: "job" },
+    this.root.replaceChildren(h("article", { class: "job-view" },
       h("p", { class: "crumbs" }, h("a", { href: "/", "data-nav": true }, "← Fleet")),
       h("div", { class: "job-head" }, this.badge, this.title,
         document.documentElement.dataset.actions === "yes" ? this.cancelButton : null),
@@ -164,7 +164,8 @@ export class JobView {
     this.last = item;
     this.count += 1;
     const [kind, name, text] = describe(item);
-    const data = item.data && Object.keys(item.data).length ? JSON.stringify(item.data, null, 1) : "";
+    const { percent, ...rest } = item.data ?? {};
+    const data = Object.keys(rest).length ? JSON.stringify(item.data, null, 1) : "";
     const delay = item.said_at && item.at ? item.at - item.said_at : null;
     nodes.push(h("li", { class: "entry", data: { kind, seq: item.seq ?? "" } },
       h("time", { title: item.at ? `${fullTime(item.at)}${delay === null ? "" : `\nsaid ${brief(delay)} earlier`}` : "", datetime: item.at ? fullTime(item.at) : "" }, item.at ? clock(item.at) : "?"),
@@ -172,6 +173,7 @@ export class JobView {
       h("span", { class: "what" },
         h("b", {}, name), item.seq ? h("span", { class: "seq" }, `#${item.seq}`) : null,
         h("span", { class: "text" }, text),
+        typeof percent === "number" ? h("span", { class: "percent" }, `${Math.round(percent)}%`) : null,
         data ? h("details", {}, h("summary", {}, "data"), h("pre", {}, data)) : null)));
     return nodes;
   }
