@@ -24,6 +24,7 @@ _MAX_HISTORY = 20_000
 # Looking for new jobs takes at most this share of the time, however large the directory.
 _SHARE = 0.05
 _NO_LIMIT = 2**31
+_TICK_SECONDS = 0.1
 
 Mark = tuple[int, int, int]
 
@@ -87,7 +88,9 @@ class LocalJobs:
         written = self._written_at()
         if written == self._written or began < self._next_look:
             return []
-        self._written = written
+        # A file system's clock ticks in milliseconds: what is written in the same tick shows no change.
+        settled = clock.now() - written / 1e9 > _TICK_SECONDS
+        self._written = written if settled else -1
         new = [job_id for job_id in self._store.job_ids() if job_id not in self._known]
         self._next_look = began + (clock.monotonic() - began) / _SHARE
         return [record for job_id in sorted(new) if (record := self._try_read(job_id)) is not None]
