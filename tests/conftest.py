@@ -1,3 +1,12 @@
-"""The fixtures of `jobwire.testing` for every test."""
+"""The fixtures of `jobwire.testing` for every test, and how hard the property tests search."""
+
+import os
+
+from hypothesis import settings
 
 pytest_plugins = ["jobwire.testing.fixtures"]
+
+# No deadline: the time of a single example says something about the machine, nothing about the code.
+settings.register_profile("quick", max_examples=20, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" else "quick")

@@ -3,6 +3,7 @@
 import ast
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,13 @@ ONLY_IN = {
 }
 
 
+@cache
 def modules() -> list[tuple[str, Path]]:
     """Return (component, file) of every module of the product."""
     return [(path.name, file) for path in COMPONENTS for file in path.rglob("*.py")]
 
 
+@cache
 def imports(file: Path) -> set[str]:
     """Return the full names of everything that `file` imports, also inside functions."""
     names: set[str] = set()
