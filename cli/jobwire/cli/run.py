@@ -52,7 +52,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
     parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.add_argument("command", metavar=("COMMAND", "ARGUMENT"), nargs="+", help="after --: what to run")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="after --: what to run")
     parser.set_defaults(run=run)
 
 

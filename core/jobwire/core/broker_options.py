@@ -35,7 +35,7 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     add("--protocol", choices=PROTOCOLS)
 
 
-def broker_layer(args: argparse.Namespace) -> dict[str, object]:
+def command_line_layer(args: argparse.Namespace) -> dict[str, object]:
     """Return the settings layer of the command line, for `resolve_broker`."""
     layer: dict[str, object] = {key: getattr(args, key) for key in _SETTINGS}
     if args.tls is not None:
@@ -47,12 +47,9 @@ def whole(minimum: int, maximum: int) -> Callable[[str], int]:
     """Return an argparse type: a whole number within limits."""
 
     def number(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = minimum - 1
-        if not minimum <= value <= maximum:
+        # int() alone would also take " 5 ", "1_000" and other scripts' digits.
+        if not text.isascii() or not text.isdigit() or not minimum <= int(text) <= maximum:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} to {maximum}")
-        return value
+        return int(text)
 
     return number

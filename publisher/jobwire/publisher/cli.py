@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from jobwire.core.broker_options import command_line_layer
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import InvalidInputError, JobwireError
@@ -15,7 +16,7 @@ from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
-from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options, attempt_of, broker_options
+from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options, attempt_of
 from jobwire.publisher.publishing import Published, kept, publish
 from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
 from jobwire.registry.outbox import job_outboxes
@@ -101,7 +102,7 @@ def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, st
 
 def _courier(args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock) -> Courier:
     route = open_route(
-        desk, command_line=broker_options(args), environ=environ, clock=clock, expiry_seconds=args.expiry
+        desk, command_line=command_line_layer(args), environ=environ, clock=clock, expiry_seconds=args.expiry
     )
     return Courier(desk, route, clock=clock)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobwire.core.broker_options import command_line_layer
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import NoWorkError
 from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
@@ -21,7 +22,6 @@ from jobwire.subscriber.options import (
     DESCRIPTION,
     EXAMPLES,
     add_options,
-    broker_options,
     mode_of,
     timeout_options,
 )
@@ -109,7 +109,7 @@ def _settings(
     args: argparse.Namespace, tickets: Sequence[tuple[Ticket, Path]], environ: Mapping[str, str]
 ) -> BrokerSettings:
     """Return the one broker of all jobs; a job's own overrides count where it is named."""
-    command_line = broker_options(args)
+    command_line = command_line_layer(args)
     home = Path(args.home)
     store = RecordStore(home)
     found = [

@@ -3,8 +3,8 @@
 import argparse
 import math
 
+from jobwire.core.broker_options import add_broker_options
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.settings import PROTOCOLS
 from jobwire.subscriber.fleet import Mode
 
 DESCRIPTION = """\
@@ -23,17 +23,6 @@ examples:
 timeouts count on the monotonic clock from the start of the watch; default: those of the job's record.
 Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's."""
 
-_SETTING_OPTIONS = (
-    "broker",
-    "port",
-    "ca_certs",
-    "certfile",
-    "keyfile",
-    "username",
-    "password_file",
-    "topic_root",
-    "protocol",
-)
 _MAX_PORT = 65535
 _TIMEOUTS = ("idle", "wall", "pending")
 
@@ -43,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_jobs(parser)
     _add_timeouts(parser)
     _add_output(parser)
-    _add_broker(parser)
+    add_broker_options(parser)
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -71,29 +60,6 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("json", "line"),
         help="JSON lines or readable lines (default: readable on a terminal)")  # fmt: skip
     add("--json", action="store_true", help="same as --format json; errors as one JSON object on stderr")
-
-
-def _add_broker(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("broker", "each goes before its MQTT_* variable and jobwire.toml")
-    add = group.add_argument
-    add("--broker", metavar="HOST", help="host name or address")
-    add("--port", metavar="N", type=_port)
-    add("--tls", action=argparse.BooleanOptionalAction, default=None, help="--no-tls sends in the clear")
-    add("--ca-certs", metavar="FILE", help="the CA that the broker's certificate comes from")
-    add("--certfile", metavar="FILE", help="client certificate")
-    add("--keyfile", metavar="FILE", help="its key")
-    add("--username", metavar="NAME")
-    add("--password-file", metavar="FILE", help="file with the password: never in argv, where all can see it")
-    add("--topic-root", metavar="TOPIC")
-    add("--protocol", choices=PROTOCOLS)
-
-
-def broker_options(args: argparse.Namespace) -> dict[str, object]:
-    """Return the settings layer of the command line."""
-    layer: dict[str, object] = {key: getattr(args, key) for key in _SETTING_OPTIONS}
-    if args.tls is not None:
-        layer["tls"] = "on" if args.tls else "off"
-    return layer
 
 
 def timeout_options(args: argparse.Namespace) -> dict[str, float | None]:
@@ -130,9 +96,3 @@ def _limit(text: str) -> float:
     if not (value > 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, nor none")
     return value
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MAX_PORT:
-        raise argparse.ArgumentTypeError("use a number from 1 to 65535")
-    return int(text)

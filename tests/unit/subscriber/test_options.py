@@ -4,10 +4,11 @@ import argparse
 
 import pytest
 
+from jobwire.core.broker_options import command_line_layer
 from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.cli import add_commands, main
 from jobwire.subscriber.fleet import Mode
-from jobwire.subscriber.options import add_options, broker_options, mode_of, timeout_options
+from jobwire.subscriber.options import add_options, mode_of, timeout_options
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -56,7 +57,7 @@ def test_contradictions(words: list[str]) -> None:
 
 def test_broker_options() -> None:
     """Broker options become the highest layer; there is none for a password."""
-    layer = broker_options(parse("--all", "--broker", "b", "--port", "8883", "--no-tls"))
+    layer = command_line_layer(parse("--all", "--broker", "b", "--port", "8883", "--no-tls"))
     assert (layer["broker"], layer["port"], layer["tls"]) == ("b", 8883, "off")
     with pytest.raises(SystemExit):
         main(["--all", "--password", "x"])
