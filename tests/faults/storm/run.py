@@ -1,0 +1,138 @@
+"""The storm: kill -9 of anything at random, while jobs are at work; nothing may be lost or doubled.
+
+    python tests/faults/storm/run.py                              one storm of the short form
+    python tests/faults/storm/run.py --seed 42                    the storm of this seed again
+    python tests/faults/storm/run.py --jobs 200 --events 4000 --seeds 10 --write docs/reliability.md
+
+Starts Mosquitto, the registry process, subscribers and publishers as real processes and kills only
+those. As root it runs in two network namespaces of its own, so that the network between registry and
+remote workers can be cut. Exit code 0 if every promise was kept.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+
+ROOT = Path(__file__).resolve().parents[3]
+# Run as a script: the folder of the tests' own modules is not on the path.
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.storm import hosts as two_hosts  # noqa: E402 - needs the path above
+from tests.faults.storm.hosts import Hosts  # noqa: E402 - as above
+from tests.faults.storm.plan import Plan, make_plan  # noqa: E402 - as above
+from tests.faults.storm.report import table, to_json, write_section  # noqa: E402 - as above
+from tests.faults.storm.storm import Result, Storm  # noqa: E402 - as above
+
+SEED_VARIABLE = "JOBWIRE_STORM_SEED"
+_INSIDE = "JOBWIRE_STORM_HOSTS"
+_ONE_HOST_NOTE = "One host: nothing was cut."
+
+
+def main() -> int:
+    """Run the storms; return 1 where a promise was broken."""
+    args = _parser().parse_args()
+    missing = "" if args.one_host else two_hosts.available()
+    if not (missing or args.one_host) and _INSIDE not in os.environ:
+        return _inside_namespaces()
+    hosts = Hosts(*os.environ[_INSIDE].split(",")) if _INSIDE in os.environ else None
+    if missing:
+        _say(f"note: {missing}")
+    results = [_storm(args, seed, hosts) for seed in _seeds(args)]
+    _say(table(results))
+    if args.json is not None:
+        text = json.dumps([to_json(result) for result in results], indent=1)
+        Path(args.json).write_text(text + "\n")
+    if args.write is not None:
+        command = f"python tests/faults/storm/run.py {' '.join(sys.argv[1:])}"
+        write_section(Path(args.write), results, command, [] if hosts else [_ONE_HOST_NOTE])
+    return 0 if all(result.good for result in results) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--jobs", type=int, default=12)
+    add("--events", type=int, default=150, help="of all jobs together")
+    add("--slots", type=int, default=8, help="jobs at work at a time (default: %(default)s)")
+    add(
+        "--seed",
+        type=int,
+        default=os.environ.get(SEED_VARIABLE),
+        help=f"default: ${SEED_VARIABLE} or a new one",
+    )
+    add("--seeds", type=int, default=1, metavar="N", help="so many storms, from --seed on")
+    add("--limit", type=float, default=1800.0, metavar="S", help="a job that takes longer is stuck")
+    add("--one-host", action="store_true", help="no namespaces, even as root")
+    add("--json", metavar="FILE", help="write every figure there")
+    add("--write", metavar="FILE", help="write the table into this document, between its marks")
+    add("--keep", metavar="DIR", help="keep the files of a storm there, for examination")
+    return parser
+
+
+def _inside_namespaces() -> int:
+    """Make the two hosts, run this command on the registry's one, and remove them."""
+    hosts = two_hosts.create()
+    try:
+        environment = os.environ | {_INSIDE: ",".join(hosts)}
+        command = ["ip", "netns", "exec", hosts.registry, sys.executable, *sys.argv]
+        return subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        two_hosts.remove(hosts)
+
+
+def _seeds(args: argparse.Namespace) -> range:
+    first = int(args.seed) if args.seed is not None else SystemRandom().randrange(1_000_000)
+    return range(first, first + args.seeds)
+
+
+def _storm(args: argparse.Namespace, seed: int, hosts: Hosts | None) -> Result:
+    plan = make_plan(seed, jobs=args.jobs, events=args.events, network=hosts is not None)
+    _say(f"seed {seed}: {args.jobs} jobs, {plan.events} events, {len(plan.strikes)} strikes planned")
+    with _directory(args.keep, plan) as directory:
+        storm = Storm(plan, directory=directory, hosts=hosts, slots=args.slots, limit_seconds=args.limit)
+        result = storm.run()
+    _tell(result)
+    return result
+
+
+def _tell(result: Result) -> None:
+    for name, found in result.breaches._asdict().items():
+        for sentence in found:
+            _say(f"  {name}: {sentence}")
+    for sentence in result.failures:
+        _say(f"  failure: {sentence}")
+    verdict = "every promise kept" if result.good else f"BROKEN; repeat it with --seed {result.plan.seed}"
+    _say(f"seed {result.plan.seed}: {verdict} after {result.seconds:.0f} s")
+
+
+@contextmanager
+def _directory(keep: str | None, plan: Plan) -> Iterator[Path]:
+    if keep is not None:
+        directory = Path(keep) / f"seed-{plan.seed}"
+        directory.mkdir(mode=0o700, parents=True)
+        yield directory.resolve()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="jobwire-storm-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
