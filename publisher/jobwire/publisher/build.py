@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.settings import DEFAULT_HOME
@@ -17,6 +18,9 @@ ENV_JOB = "JOBWIRE_JOB"
 ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
 ENV_TICKET = "JOBWIRE_TICKET"
 ENV_HOME = "JOBWIRE_HOME"
+ENV_EXPIRY = "JOBWIRE_EXPIRY_SECONDS"
+# MQTT 5, 3.3.2.3.3: a four byte integer.
+MAX_EXPIRY = 2**32 - 1
 
 
 def default_home(environ: Mapping[str, str]) -> str:
@@ -25,11 +29,18 @@ def default_home(environ: Mapping[str, str]) -> str:
 
 
 def open_desk(
-    *, job_id: str | None, ticket: str | None, home: str, attempt: int | None, clock: Clock
+    *,
+    job_id: str | None,
+    ticket: str | None,
+    home: str,
+    attempt: int | None,
+    clock: Clock,
+    environ: Mapping[str, str],
 ) -> Desk:
     """Return the desk of a job: by its ticket where one is given, else in the registry at `home`.
 
-    Raises InvalidInputError where neither is named or the ticket is another job's, and as the desks do.
+    Without `attempt` the environment pins it. Raises InvalidInputError where neither job nor ticket is
+    named or the ticket is another job's, and as the desks do.
     """
     if ticket is not None:
         from jobwire.publisher.ticket_desk import TicketDesk  # noqa: PLC0415 - only where there is a ticket
@@ -40,7 +51,8 @@ def open_desk(
         return desk
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
-    return RecordDesk(RecordStore(home, clock=clock), job_id, attempt=attempt)
+    pinned = attempt if attempt is not None else _attempt_in(environ, job_id)
+    return RecordDesk(RecordStore(home, clock=clock), job_id, attempt=pinned)
 
 
 def open_route(
@@ -49,9 +61,12 @@ def open_route(
     command_line: Mapping[str, object],
     environ: Mapping[str, str],
     clock: Clock,
-    expiry_seconds: int = EXPIRY_SECONDS,
+    expiry_seconds: int | None = None,
 ) -> Route:
-    """Return the way to the broker by the settings of `desk`; raises ConfigError. Does not connect."""
+    """Return the way to the broker by the settings of `desk`. Does not connect.
+
+    Raises ConfigError for the settings, InvalidInputError for the environment's expiry.
+    """
     settings = desk.settings(command_line, environ)
 
     def new_transport() -> PahoTransport:
@@ -60,4 +75,26 @@ def open_route(
         client_id = f"pub-{desk.job_id}-{os.urandom(4).hex()}"
         return PahoTransport(settings, client_id=client_id, clean_session=True, clock=clock)
 
-    return Route(settings.address, settings.topic_root, new_transport, expiry_seconds)
+    expiry = expiry_seconds if expiry_seconds is not None else _number_in(environ, ENV_EXPIRY, MAX_EXPIRY)
+    return Route(
+        settings.address,
+        settings.topic_root,
+        new_transport,
+        (EXPIRY_SECONDS if expiry is None else expiry) or None,
+    )
+
+
+def _attempt_in(environ: Mapping[str, str], job_id: str) -> int | None:
+    """Return the attempt that the environment pins, unless it speaks of another job."""
+    if environ.get(ENV_JOB, job_id) != job_id:
+        return None
+    return _number_in(environ, ENV_ATTEMPT, MAX_INTEGER)
+
+
+def _number_in(environ: Mapping[str, str], name: str, most: int) -> int | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > most:
+        raise InvalidInputError(f"{name} is {text!r}", hint=f"use a whole number up to {most}, or unset it")
+    return int(text)

@@ -16,7 +16,7 @@ from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
-from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options, attempt_of
+from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
 from jobwire.publisher.publishing import Published, kept, publish
 from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
 from jobwire.registry.outbox import job_outboxes
@@ -95,8 +95,9 @@ def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, st
         job_id=args.job if ticket else job_id,
         ticket=ticket,
         home=args.home,
-        attempt=attempt_of(args, environ),
+        attempt=args.for_attempt,
         clock=clock,
+        environ=environ,
     )
 
 
@@ -124,7 +125,7 @@ def _desks(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -
         yield _desk(args, job_id, environ, clock)
         return
     for waiting in job_outboxes(Path(args.home, "outbox")):
-        yield open_desk(job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock)
+        yield open_desk(job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={})
 
 
 def _flush_one(

@@ -36,12 +36,15 @@ def _random() -> float:
 
 
 class Route(NamedTuple):
-    """How to reach the broker: its address for messages to people, the topics, and a way to connect."""
+    """How to reach the broker: its address for messages to people, the topics, and a way to connect.
+
+    `expiry_seconds` is for retained terminal events; None keeps them for ever.
+    """
 
     address: str
     topic_root: str
     new_transport: Callable[[], Transport]
-    expiry_seconds: int = EXPIRY_SECONDS
+    expiry_seconds: int | None = EXPIRY_SECONDS
 
 
 class Delivery(NamedTuple):

@@ -1,12 +1,10 @@
 """The options of `publish_event`."""
 
 import argparse
-from collections.abc import Mapping
 
 from jobwire.core.broker_options import add_broker_options, whole
-from jobwire.core.errors import InvalidInputError
 from jobwire.core.event import EventType
-from jobwire.publisher.build import ENV_ATTEMPT, ENV_JOB, ENV_TICKET
+from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
 from jobwire.publisher.courier import EXPIRY_SECONDS
 from jobwire.publisher.publishing import DEFAULT_ATTEMPTS
 
@@ -69,23 +67,10 @@ def _add_delivery(parser: argparse.ArgumentParser) -> None:
     add("--confirm", metavar="S", type=_seconds,
         help="wait up to S seconds for the registry process (default: 10 for a terminal event where"
         " one runs, else 0)")  # fmt: skip
-    add("--expiry", metavar="S", type=whole(0, 2**32 - 1), default=EXPIRY_SECONDS,
+    add("--expiry", metavar="S", type=whole(0, MAX_EXPIRY),
         help="an MQTT 5 broker forgets a retained terminal event after S seconds, 0 is never"
-        " (default: %(default)s)")  # fmt: skip
+        f" (default: ${ENV_EXPIRY} or {EXPIRY_SECONDS})")  # fmt: skip
     add("--json", action="store_true", help="errors as one JSON object on stderr; stdout always is JSON")
-
-
-def attempt_of(args: argparse.Namespace, environ: Mapping[str, str]) -> int | None:
-    """Return the pinned attempt; raises InvalidInputError where the environment's is no number."""
-    if args.for_attempt is not None:
-        return int(args.for_attempt)
-    text = environ.get(ENV_ATTEMPT)
-    if not text:
-        return None
-    try:
-        return whole(1, 2**53 - 1)(text)
-    except argparse.ArgumentTypeError as error:
-        raise InvalidInputError(f"{ENV_ATTEMPT} is {text!r}: {error}") from error
 
 
 def _seconds(text: str) -> float:

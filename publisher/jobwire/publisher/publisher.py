@@ -40,7 +40,7 @@ class Publisher:
 
     An exception that leaves the block before a terminal event was said becomes an `error` event with
     its class name. Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT,
-    JOBWIRE_TICKET, JOBWIRE_HOME). `broker` holds settings as command line options do.
+    JOBWIRE_TICKET, JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS). `broker` holds settings as command line options do.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Publisher:
             home=str(home or default_home(self._environ)),
             attempt=attempt,
             clock=self._clock,
+            environ=self._environ,
         )
         self._broker = dict(broker or {})
         self._check = redact_secrets if redact else refuse_secrets

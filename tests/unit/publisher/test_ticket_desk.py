@@ -262,11 +262,11 @@ def test_a_ticket_is_a_secret(path: Path, clock: ManualClock) -> None:
 def test_job_and_attempt_must_be_the_tickets(path: Path, clock: ManualClock) -> None:
     """Naming another job than the ticket's is refused; another attempt stops the worker."""
     with pytest.raises(InvalidInputError):
-        open_desk(job_id="ffffffff", ticket=str(path), home="x", attempt=None, clock=clock)
+        open_desk(job_id="ffffffff", ticket=str(path), home="x", attempt=None, clock=clock, environ={})
     with pytest.raises(StoppedError):
-        open_desk(job_id=None, ticket=str(path), home="x", attempt=2, clock=clock)
+        open_desk(job_id=None, ticket=str(path), home="x", attempt=2, clock=clock, environ={})
     with pytest.raises(InvalidInputError):
-        open_desk(job_id=None, ticket=None, home="x", attempt=None, clock=clock)
+        open_desk(job_id=None, ticket=None, home="x", attempt=None, clock=clock, environ={})
 
 
 def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> None:
