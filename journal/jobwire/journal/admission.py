@@ -8,10 +8,11 @@ check by readers that have them.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from jobwire.core.admission import ACCEPTED, Accepted, JobView, Reason, Rejected, judge, parse
+from jobwire.core.admission import ACCEPTED, Accepted, JobView, Reason, Rejected, digest_of, judge, parse
 from jobwire.core.event import Event
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
+from jobwire.journal.entry import Stored
 
 UNVERIFIED = "unverified"
 
@@ -68,6 +69,24 @@ class Admission:
             view.remember(verdict.event.seq, verdict.digest)
             return Judged(verdict.reason, verdict.why, verdict.event, keep=True)
         return Judged(verdict.reason, verdict.why, verdict.event)
+
+    def replay(self, row: Stored) -> None:
+        """Note in its job's view what the journal holds already; for the start, in offset order.
+
+        Then a redelivery of what was recorded before a kill is a `duplicate`, also where the record
+        was not yet written. Events that the view knows are only remembered.
+        """
+        if row.verdict not in {ACCEPTED, Reason.LATE}:
+            return
+        parsed = parse(self._topics, row.topic, row.payload)
+        view = None if isinstance(parsed, Rejected) else self._views.view(parsed.job_id)
+        if isinstance(parsed, Rejected) or view is None:
+            return
+        digest = digest_of(row.payload)
+        if row.verdict == ACCEPTED and parsed.event.seq > view.last_seq:
+            view.accept(Accepted(parsed.event, digest))
+        else:
+            view.remember(parsed.event.seq, digest)
 
     @staticmethod
     def _accepted(verdict: Accepted, view: JobView) -> Judged:

@@ -134,7 +134,7 @@ def encode_block(base_offset: int, entries: Sequence[Entry]) -> bytes:
             struct.pack(f"<{count + 1}i", *payload_at),
             struct.pack(f"<{count}i", *topic_no),
             bytes(verdict_no),
-            bytes(map(_flags, retained, redelivered)),
+            bytes([bool(r) | bool(d) << 1 for r, d in zip(retained, redelivered, strict=True)]),
             topic_at,
             topic_bytes,
             verdict_at,
@@ -160,10 +160,6 @@ def encode_block(base_offset: int, entries: Sequence[Entry]) -> bytes:
         0,
     )[:_HEADER_CHECKED]
     return head + _CRC.pack(crc32c(head)) + body
-
-
-def _flags(retained: bool, redelivered: bool) -> int:
-    return (RETAINED if retained else 0) | (REDELIVERED if redelivered else 0)
 
 
 def _dictionary(names: dict[str, int]) -> tuple[bytes, bytes]:
