@@ -1,5 +1,6 @@
 """The append-only store of everything that crossed the wire."""
 
+from jobwire.journal.consumers import Committed, Consumers
 from jobwire.journal.entry import Entry, Stored
 from jobwire.journal.errors import (
     JournalCorrupt,
@@ -10,10 +11,13 @@ from jobwire.journal.errors import (
 )
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.recovery import Repair
+from jobwire.journal.retention import Limits, Pruned, Retention
 from jobwire.journal.scan import Span, load_span
 from jobwire.journal.writer import JournalWriter
 
 __all__ = [
+    "Committed",
+    "Consumers",
     "Entry",
     "JournalCorrupt",
     "JournalLocked",
@@ -22,7 +26,10 @@ __all__ = [
     "JournalRecreated",
     "JournalTruncated",
     "JournalWriter",
+    "Limits",
+    "Pruned",
     "Repair",
+    "Retention",
     "Span",
     "Stored",
     "load_span",
