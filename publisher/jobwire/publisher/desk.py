@@ -27,6 +27,10 @@ class Desk(Protocol):
         """Return where the job's events wait."""
         ...
 
+    def pin(self) -> None:
+        """Hold on to the present attempt: from now on a later one stops this worker. Raises NotFoundError."""
+        ...
+
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """Return the broker settings for this job; raises ConfigError."""
         ...

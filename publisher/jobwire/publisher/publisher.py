@@ -69,6 +69,8 @@ class Publisher:
             clock=self._clock,
             environ=self._environ,
         )
+        # A command speaks once, this object for long: the attempt it began in is the one it speaks for.
+        self._desk.pin()
         self._broker = dict(broker or {})
         self._check = redact_secrets if redact else refuse_secrets
         self._attempts = attempts

@@ -34,6 +34,11 @@ class RecordDesk:
         self._attempt = attempt
         self.outbox = Outbox(store.outbox_path(job_id), files=store.files)
 
+    def pin(self) -> None:
+        """See `Desk.pin`."""
+        if self._attempt is None:
+            self._attempt = self._store.get(self.job_id).attempt
+
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """See `Desk.settings`."""
         return load_settings(

@@ -45,6 +45,9 @@ class TicketDesk:
         if attempt is not None:
             check_attempt(self._record(None), attempt)
 
+    def pin(self) -> None:
+        """See `Desk.pin`: a ticket is one attempt's."""
+
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """See `Desk.settings`: a jobwire.toml beside the ticket fills in what the ticket leaves open."""
         return load_settings(

@@ -131,7 +131,7 @@ def test_a_worker_is_stopped(broker: BrokerProcess, make_job: MakeJob) -> None:
     """Cancelled and claimed again both raise StoppedError; finished is a conflict."""
     job = make_job(broker.home)
     store = RecordStore(broker.home)
-    with Publisher(job.job_id, home=broker.home, attempt=1, environ=NO_ENVIRONMENT) as worker:
+    with Publisher(job.job_id, home=broker.home, environ=NO_ENVIRONMENT) as worker:
         worker.started()
         with store.locked(job.job_id) as locked:
             locked.replace(fold.next_attempt(locked.record, "n" * 43, 0.0, "lease"), cause="lease")
