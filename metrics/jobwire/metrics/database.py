@@ -38,6 +38,10 @@ class Database(Protocol):
         """Return all rows of a query."""
         ...
 
+    def scan(self, statement: str) -> Iterator[Row]:
+        """Yield the rows of a query one by one, in bounded memory."""
+        ...
+
     def execute(self, statement: str, values: Sequence[object] = ()) -> None:
         """Run one statement."""
         ...
@@ -114,6 +118,11 @@ class SqliteDatabase:
         with self._errors():
             return self._connection.execute(statement, values).fetchall()
 
+    def scan(self, statement: str) -> Iterator[Row]:
+        """Yield the rows of a query."""
+        with self._errors():
+            yield from self._connection.execute(statement)
+
     def execute(self, statement: str, values: Sequence[object] = ()) -> None:
         """Run one statement."""
         with self._errors():
@@ -178,6 +187,15 @@ class PostgresDatabase:
         """Return all rows of a query."""
         with self._errors():
             return self._connection.execute(self._translated(statement), values).fetchall()
+
+    def scan(self, statement: str) -> Iterator[Row]:
+        """Yield the rows of a query through a cursor on the server."""
+        with (
+            self._errors(),
+            self._connection.transaction(),
+            self._connection.cursor(name="jobwire_scan") as cursor,
+        ):
+            yield from cursor.execute(self._translated(statement))
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> None:
         """Run one statement."""

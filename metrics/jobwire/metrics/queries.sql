@@ -72,5 +72,75 @@ ON CONFLICT (run_id, batch_id) DO UPDATE SET
 -- name: trim_health
 DELETE FROM health WHERE updated_at < (SELECT updated_at FROM health ORDER BY updated_at DESC LIMIT 1 OFFSET 1000)
 
--- name: all_sessions
+-- name: keep_sessions
+INSERT INTO kept_sessions (job_id, session)
 SELECT job_id, session FROM job_totals WHERE session <> ''
+ON CONFLICT (job_id) DO NOTHING
+
+-- name: kept_sessions
+SELECT job_id, session FROM kept_sessions
+
+-- name: drop_kept_sessions
+DELETE FROM kept_sessions
+
+-- Reading: `show`, `status`, `plot`, summaries. Times given are seconds since the epoch.
+
+-- name: recent_batches
+SELECT batch_id, rows, duration_ms, backlog, updated_at FROM health ORDER BY updated_at DESC LIMIT 100
+
+-- name: show_windows
+SELECT event_type, CAST(SUM(events) AS BIGINT) FROM windows
+WHERE width_seconds = 60 AND window_start + 60 > ? GROUP BY event_type ORDER BY event_type
+
+-- name: show_sessions
+SELECT
+    session, CAST(SUM(events) AS BIGINT),
+    CAST(SUM(CASE WHEN event_type = 'error' THEN events ELSE 0 END) AS BIGINT)
+FROM windows
+WHERE width_seconds = 60 AND window_start + 60 > ? GROUP BY session ORDER BY 2 DESC, session LIMIT 20
+
+-- name: show_rejections
+SELECT reason, CAST(SUM(events) AS BIGINT) FROM rejections
+WHERE width_seconds = 60 AND window_start + 60 > ? GROUP BY reason ORDER BY reason
+
+-- name: show_delays
+SELECT window_start, events, ahead, p50_ms, p95_ms, p99_ms FROM delays
+WHERE width_seconds = 60 AND window_start + 60 > ? ORDER BY window_start DESC LIMIT 10
+
+-- name: show_outcomes
+SELECT outcome, COUNT(*), AVG(duration_s), AVG(waiting_s), MAX(attempts) FROM jobs
+WHERE last_event_at > ? GROUP BY outcome ORDER BY outcome
+
+-- name: show_slowest
+SELECT job_id, session, duration_s, waiting_s, events, attempts, outcome FROM jobs
+WHERE finished_at > ? ORDER BY duration_s DESC, job_id LIMIT 20
+
+-- name: show_open_jobs
+SELECT job_id, session, last_event, last_event_at, waiting_since_at, events, attempts FROM open_jobs
+ORDER BY last_event_at, job_id LIMIT 20
+
+-- name: total_events
+SELECT event_type, CAST(SUM(events) AS BIGINT) FROM windows
+WHERE width_seconds = 60 GROUP BY event_type ORDER BY event_type
+
+-- name: total_rejections
+SELECT reason, CAST(SUM(events) AS BIGINT) FROM rejections
+WHERE width_seconds = 60 GROUP BY reason ORDER BY reason
+
+-- name: latest_jobs
+SELECT job_id, session, started_at, finished_at, duration_s, waiting_s, events, attempts, outcome FROM jobs
+ORDER BY started_at DESC, job_id LIMIT 100
+
+-- name: total_rows
+SELECT CAST(SUM(next_offset - first_offset) AS BIGINT) FROM progress
+
+-- name: plot_windows
+SELECT window_start, event_type, CAST(SUM(events) AS BIGINT) FROM windows
+WHERE width_seconds = ? AND window_start >= ? GROUP BY window_start, event_type
+
+-- name: plot_rejections
+SELECT window_start, CAST(SUM(events) AS BIGINT) FROM rejections
+WHERE width_seconds = ? AND window_start >= ? GROUP BY window_start
+
+-- name: plot_jobs
+SELECT outcome, duration_s, waiting_s FROM jobs WHERE finished_at >= ? ORDER BY job_id

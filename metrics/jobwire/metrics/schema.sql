@@ -80,6 +80,12 @@ CREATE TABLE IF NOT EXISTS job_totals (
 CREATE INDEX IF NOT EXISTS job_totals_by_outcome ON job_totals (outcome, last_event_us);
 CREATE INDEX IF NOT EXISTS job_totals_by_finish ON job_totals (finished_us);
 
+-- Sessions of jobs while a rebuild is under way; empty otherwise.
+CREATE TABLE IF NOT EXISTS kept_sessions (
+    job_id TEXT NOT NULL PRIMARY KEY,
+    session TEXT NOT NULL
+);
+
 -- The query's own health, one row a micro-batch, the latest thousand. Not part of what replays equal.
 -- `watermark_at`: no event received before it is expected any more; `backlog`: rows not read yet.
 CREATE TABLE IF NOT EXISTS health (

@@ -91,20 +91,24 @@ class MetricsSink:
                 self._put_progress(fresh, before, shards)
         return Applied(fresh.size, rows.size - fresh.size)
 
-    def clear(self) -> dict[str, str]:
-        """Empty all tables and return the sessions that were known, so that a rebuild uses the same."""
-        sessions: dict[str, str] = dict(self._database.rows(self._sql["all_sessions"]))
+    def clear(self) -> None:
+        """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""
         with self._database.transaction():
+            self._database.execute(self._sql["keep_sessions"])
             for table in (*COMPARED, "progress"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
-        return sessions
+
+    def kept_sessions(self) -> dict[str, str]:
+        """Return job id -> session as the tables knew them before a rebuild that is not finished."""
+        return dict(self._database.rows(self._sql["kept_sessions"]))
+
+    def drop_kept_sessions(self) -> None:
+        """Forget them: the rebuild is finished, and they are in the tables again."""
+        self._database.execute(self._sql["drop_kept_sessions"])
 
     def digests(self) -> dict[str, str]:
-        """Return a digest of each table that replays must equal, of its rows in order."""
-        return {table: _digest(self._ordered(table)) for table in COMPARED}
-
-    def _ordered(self, table: str) -> Iterable[Row]:
-        return sorted(self._database.rows(f"SELECT * FROM {table}"), key=repr)  # noqa: S608 - names of ours
+        """Return a digest of each table that replays must equal; the order of rows does not matter."""
+        return {table: _digest(self._database.scan(f"SELECT * FROM {table}")) for table in COMPARED}  # noqa: S608 - names of ours
 
     def close(self) -> None:
         """Close the database."""
@@ -231,7 +235,6 @@ def _row_of(totals: JobTotals) -> Row:
 
 
 def _digest(rows: Iterable[Row]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row).encode() + b"\n")
-    return digest.hexdigest()
+    # A sum of hashes: no table has to be sorted, or held in memory, to be compared.
+    total = sum(int.from_bytes(hashlib.sha256(json.dumps(row).encode()).digest(), "big") for row in rows)
+    return f"{total % (1 << 256):064x}"

@@ -1,0 +1,77 @@
+"""The options that `jobwire metrics run | once | rebuild` and the spark-submit entry share."""
+
+import argparse
+from pathlib import Path
+
+from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what a run can be told; each option also stands in `[metrics]` of jobwire.toml."""
+    add_sink_argument(parser)
+    parser.add_argument(
+        "--journal",
+        metavar="DIR",
+        action="append",
+        help="a journal; once for each shard (default: HOME/journal)",
+    )
+    parser.add_argument("--history", metavar="DIR", help="Delta table of accepted events; '' for none")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="Spark's checkpoint (default: HOME/metrics/checkpoint)"
+    )
+    parser.add_argument("--master", metavar="URL", help="local[2] (default), or spark://HOST:PORT")
+    parser.add_argument("--memory", metavar="SIZE", help="heap of the Spark driver (default: 1g)")
+    parser.add_argument(
+        "--trigger", metavar="SECONDS", type=float, help="shortest time between two batches (0.5)"
+    )
+    parser.add_argument("--max-rows", metavar="N", type=int, help="rows a batch reads at most (100000)")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        default=None,
+        help="check signatures with the keys in $JOBWIRE_KEYS_FILE",
+    )
+    parser.add_argument(
+        "--inline",
+        action="store_true",
+        default=None,
+        help="send the bytes to executors that do not see the journal",
+    )
+    parser.add_argument(
+        "--ingest", action="store_true", default=None, help="start the recorder as well, if none is running"
+    )
+    parser.add_argument(
+        "--allow-data-loss",
+        action="store_true",
+        default=None,
+        help="go on where rows are gone from the journal",
+    )
+
+
+def add_sink_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the place of the tables."""
+    parser.add_argument(
+        "--sink",
+        metavar="URL",
+        help="tables: a SQLite file (default: HOME/metrics/metrics.db) or postgresql://...; a URL with a "
+        "password goes into $JOBWIRE_METRICS_SINK",
+    )
+
+
+def settings_of(args: argparse.Namespace, environ: dict[str, str]) -> MetricsSettings:
+    """Return the settings that the arguments, environment and jobwire.toml give. Raises ConfigError."""
+    given = {
+        "sink": getattr(args, "sink", None),
+        "journals": getattr(args, "journal", None),
+        "history": getattr(args, "history", None),
+        "checkpoint": getattr(args, "checkpoint", None),
+        "master": getattr(args, "master", None),
+        "memory": getattr(args, "memory", None),
+        "trigger_seconds": getattr(args, "trigger", None),
+        "max_rows": getattr(args, "max_rows", None),
+        "verify": getattr(args, "verify", None),
+        "inline": getattr(args, "inline", None),
+        "ingest": getattr(args, "ingest", None),
+        "allow_data_loss": getattr(args, "allow_data_loss", None),
+    }
+    return load_metrics_settings(Path(args.home), given, environ)

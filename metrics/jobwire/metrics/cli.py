@@ -1,0 +1,148 @@
+"""`jobwire metrics`: figures about the fleet, computed by Spark, read without it."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.exit_codes import ExitCode
+from jobwire.metrics.arguments import add_run_arguments, add_sink_argument, settings_of
+
+if TYPE_CHECKING:
+    from jobwire.metrics.supervisor import Report
+
+_EXAMPLES = """\
+examples:
+  jobwire metrics run                    follow the journal, for ever
+  jobwire metrics once                   up to the journal's present end, then stop
+  jobwire metrics show                   the last hour, from the tables (no Spark)
+  jobwire metrics plot --out fleet.png   throughput, durations, waiting"""
+_ONCE_TRIES = 3
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `metrics` and its sub-commands."""
+    parser = subparsers.add_parser(
+        "metrics", help="figures about the fleet, computed by Spark", description=__doc__, epilog=_EXAMPLES
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, text, body in (
+        ("run", "follow the journal and keep the tables up to date", _run),
+        ("once", "bring the tables up to the journal's present end", _once),
+        ("rebuild", "compute tables and history anew from the journal, and compare", _rebuild),
+    ):
+        command = _leaf(commands, name, text, body)
+        add_run_arguments(command)
+    status = _leaf(commands, "status", "where the query stands, without starting Spark", _status)
+    add_sink_argument(status)
+    show = _leaf(commands, "show", "the tables of the last hour", _show)
+    add_sink_argument(show)
+    show.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
+    plot = _leaf(commands, "plot", "draw throughput, durations and waiting time", _plot)
+    add_sink_argument(plot)
+    plot.add_argument("--out", metavar="FILE", required=True, help="a .png or .svg file")
+    plot.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
+    keys = _leaf(commands, "keys", "write the keys file that --verify reads, mode 0600", _keys)
+    keys.add_argument("--out", metavar="FILE", required=True)
+
+
+def _leaf(commands: Any, name: str, text: str, body: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example:\n  {_EXAMPLE[name]}"
+    )
+    command.add_argument("--json", action="store_true", help="JSON on standard output")
+    command.set_defaults(run=body)
+    return command
+
+
+_EXAMPLE = {
+    "run": "jobwire metrics run --home .hermes",
+    "once": "jobwire metrics once --json",
+    "rebuild": "jobwire metrics rebuild",
+    "status": "jobwire metrics status --json",
+    "show": "jobwire metrics show --minutes 10",
+    "plot": "jobwire metrics plot --out fleet.png",
+    "keys": "jobwire metrics keys --out keys.json",
+}
+
+
+def _run(args: argparse.Namespace) -> int:
+    _supervised(args, "run", tries=None)
+    return int(ExitCode.OK)
+
+
+def _once(args: argparse.Namespace) -> int:
+    settings, _ = _supervised(args, "once", tries=_ONCE_TRIES)
+    if args.json:
+        from jobwire.metrics.summary import summary  # noqa: PLC0415 - after the run only
+
+        print(json.dumps(summary(settings.sink)))
+    return int(ExitCode.OK)
+
+
+def _rebuild(args: argparse.Namespace) -> int:
+    _, last = _supervised(args, "rebuild", tries=1)
+    if args.json:
+        print(json.dumps({key: value for key, value in last.items() if key != "kind"}))
+    elif last.get("kind") == "rebuilt":
+        same = "identical to before" if last["identical"] else f"different: {', '.join(last['changed'])}"
+        print(f"{last['rows']} rows folded in again; the tables are {same}")
+    return int(ExitCode.OK)
+
+
+def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tuple[Any, "Report"]:
+    from jobwire.metrics.preflight import check  # noqa: PLC0415 - only commands that start Spark pay for it
+    from jobwire.metrics.progress_line import ProgressLine  # noqa: PLC0415 - as above
+    from jobwire.metrics.supervisor import Supervisor  # noqa: PLC0415 - as above
+
+    settings = settings_of(args, dict(os.environ))
+    check(settings, os.environ)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    clock = SystemClock()
+    with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line:
+        supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
+        return settings, supervisor.run(mode, tries=tries)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from jobwire.metrics.status import render, status  # noqa: PLC0415 - this command's only
+
+    found = status(settings_of(args, dict(os.environ)), clock=SystemClock())
+    print(json.dumps(found) if args.json else render(found))
+    return int(ExitCode.OK)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from jobwire.metrics.show import print_tables, tables  # noqa: PLC0415 - this command's only
+
+    settings = settings_of(args, dict(os.environ))
+    found = tables(settings.sink, now=SystemClock().now(), minutes=args.minutes)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        print_tables(found, home=settings.home)
+    return int(ExitCode.OK)
+
+
+def _plot(args: argparse.Namespace) -> int:
+    from jobwire.metrics.plot import plot  # noqa: PLC0415 - matplotlib takes a second
+
+    settings = settings_of(args, dict(os.environ))
+    out = plot(settings.sink, Path(args.out), now=SystemClock().now(), minutes=args.minutes)
+    print(json.dumps({"file": str(out)}) if args.json else f"written: {out}")
+    return int(ExitCode.OK)
+
+
+def _keys(args: argparse.Namespace) -> int:
+    from jobwire.metrics.keys import write_keys  # noqa: PLC0415 - this command's only
+
+    jobs = write_keys(Path(args.home), Path(args.out))
+    print(json.dumps({"file": args.out, "jobs": jobs}) if args.json else f"{jobs} jobs' keys in {args.out}")
+    return int(ExitCode.OK)

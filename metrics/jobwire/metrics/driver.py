@@ -1,0 +1,254 @@
+"""The process that holds Spark: one query, its history, its health; ends on request or on failure.
+
+Runs as a child of `jobwire metrics` (supervisor.py), or by itself under spark-submit (job.py). It
+reports what happens as small dicts: {"kind": "ready" | "batch" | "note" | "done", ...}.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import JobwireError
+from jobwire.journal.consumers import Consumers
+from jobwire.journal.errors import JournalLocked, truncated
+from jobwire.journal.lock import acquire
+from jobwire.journal.reader import JournalReader
+from jobwire.metrics.checkpoint import reconcile, set_aside
+from jobwire.metrics.database import open_database
+from jobwire.metrics.errors import CheckpointError, MetricsLockedError
+from jobwire.metrics.failures import failure_of, may_pass
+from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable
+from jobwire.metrics.history import History, pieces
+from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
+from jobwire.metrics.session import SparkSettings, start_session
+from jobwire.metrics.sessions import SessionLookup
+from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.sink import MetricsSink, Progress
+
+Report = Callable[[dict[str, object]], None]
+# Queries in a row that fail before a batch is through: then the JVM may be sick, and a fresh one is due.
+_TRIES = 3
+_RETRY_SECONDS = 0.5
+# A driver whose supervisor was killed finishes its batch first.
+_LOCK_SECONDS = 60.0
+_STEP_SECONDS = 0.2
+
+
+class Driver:
+    """Everything one run needs, opened by `running` and closed after it."""
+
+    def __init__(
+        self, *, settings: MetricsSettings, report: Report, stop: threading.Event, clock: Clock | None = None
+    ) -> None:
+        self._settings = settings
+        self._report = report
+        self._stop = stop
+        self._clock = clock if clock is not None else SystemClock()
+        self._lookup = SessionLookup(settings.home)
+        self._history = History(settings.history) if settings.history is not None else None
+        self._history_at = self._clock.monotonic()
+        self._batches = 0
+
+    def run(self, *, available_now: bool) -> None:
+        """Follow the journals until `stop` is set, or to their present end. Raises JobwireError."""
+        with self._running() as (session, sink):
+            failures = 0
+            while not self._stop.is_set():
+                before = self._batches
+                try:
+                    self._query(session, sink, available_now=available_now)
+                except JobwireError as error:
+                    failures = 1 if self._batches > before else failures + 1
+                    if failures >= _TRIES or not error.facts.get("retry"):
+                        raise
+                    self._note(f"{error.message}; trying again")
+                    self._stop.wait(_RETRY_SECONDS)
+                else:
+                    return
+
+    def rebuild(self) -> None:
+        """Compute tables and history anew, compare, and report the digests. Raises JobwireError."""
+        with self._running() as (session, sink):
+            before, digests = sink.progress(), sink.digests()
+            shards = [self._whole(shard, before) for shard in open_shards(self._settings, sink)]
+            sink.clear()
+            self._lookup.remember(sink.kept_sessions())
+            pipeline = self._pipeline(session, sink, shards)
+            rows = 0
+            for shard in shards:
+                place = before.get(shard.identity)
+                end = place.next_offset if place else shard.start
+                for first, last in pieces(shard.start, end, self._settings.max_rows):
+                    if self._stop.is_set():
+                        self._note("stopped in the middle: the next run goes on with the rest of the journal")
+                        return
+                    rows += pipeline.replay(shard, first, last)
+                    self._report({"kind": "batch", "batch": -1, "rows": last - first, "backlog": end - last})
+            sink.drop_kept_sessions()
+            again = sink.digests()
+            set_aside(self._settings.checkpoint)
+            self._rewrite_history(session, sink, shards)
+            self._report(
+                {
+                    "kind": "rebuilt",
+                    "rows": rows,
+                    "identical": again == digests,
+                    "changed": sorted(table for table in digests if digests[table] != again[table]),
+                    "digests": again,
+                }
+            )
+
+    def _whole(self, shard: Shard, before: dict[str, Progress]) -> Shard:
+        with JournalReader(shard.directory) as reader:
+            first, end = reader.first_offset, reader.durable_offset
+        place = before.get(shard.identity)
+        if place is not None and place.first_offset < first and not self._settings.allow_data_loss:
+            raise truncated(place.first_offset, first, end)
+        return shard._replace(start=max(first, place.first_offset if place else first))
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[tuple[Any, MetricsSink]]:
+        settings = self._settings
+        with self._locked(), contextlib.ExitStack() as stack:
+            database = open_database(settings.sink)
+            stack.callback(database.close)
+            sink = MetricsSink(
+                database,
+                clock=self._clock,
+                session_of=self._lookup,
+                fail_on_data_loss=not settings.allow_data_loss,
+            )
+            sink.prepare()
+            self._lookup.remember(sink.kept_sessions())
+            session = start_session(
+                SparkSettings(master=settings.master, memory=settings.memory, log_file=settings.log_file)
+            )
+            stack.callback(_quietly, session.stop)
+            # Its own connection: the listener's thread must not wait for a batch, nor a batch for it.
+            health = open_database(settings.sink, durable=False)
+            stack.callback(health.close)
+            table = HealthTable(health, clock=self._clock)
+            session.streams.addListener(HealthListener(lambda seen: self._on_health(table, seen), self._note))
+            self._report({"kind": "ready", "spark": session.version, "log": str(settings.log_file)})
+            yield session, sink
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = self._settings.folder
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._settings.log_file.parent.mkdir(mode=0o700, exist_ok=True)
+            self._settings.checkpoint.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot create {folder}: {error.strerror}", path=str(folder)) from error
+        with held_lock(self._settings, clock=self._clock, deadline_seconds=_LOCK_SECONDS):
+            yield
+
+    def _pipeline(self, session: Any, sink: MetricsSink, shards: list[Shard]) -> Pipeline:
+        def count(_batch_id: int, _applied: object) -> None:
+            self._batches += 1
+
+        return Pipeline(session=session, settings=self._settings, sink=sink, shards=shards, on_batch=count)
+
+    def _query(self, session: Any, sink: MetricsSink, *, available_now: bool) -> None:
+        shards = open_shards(self._settings, sink)
+        places = {name: place.next_offset for name, place in sink.progress().items()}
+        done = reconcile(self._settings.checkpoint, places, [shard.identity for shard in shards])
+        if done:
+            self._note(done)
+        pipeline = self._pipeline(session, sink, shards)
+        try:
+            query = pipeline.start(available_now=available_now)
+            while query.isActive and not self._stop.wait(_STEP_SECONDS):
+                self._write_history(pipeline, sink, shards)
+            failure = None if query.isActive else pipeline.failure or query.exception()
+            if failure is None:
+                pipeline.stop(query)
+                self._write_history(pipeline, sink, shards, now=True)
+        except JobwireError:
+            raise
+        except Exception as error:  # py4j's own errors: the JVM is gone
+            raise failure_of(pipeline.failure or error) from error
+        if failure is not None:
+            raise failure_of(failure)
+
+    def _write_history(
+        self, pipeline: Pipeline, sink: MetricsSink, shards: list[Shard], *, now: bool = False
+    ) -> None:
+        """Bring the history up to the tables, when it is time."""
+        due = self._history_at + self._settings.history_seconds
+        if self._history is None or not (now or self._clock.monotonic() >= due):
+            return
+        progress = sink.progress()
+        for shard in shards:
+            place = progress.get(shard.identity)
+            if place is not None:
+                self._extend_history(self._history, pipeline, shard, place)
+        self._history_at = self._clock.monotonic()
+
+    def _extend_history(self, history: History, pipeline: Pipeline, shard: Shard, place: Progress) -> None:
+        start = history.next_offset(shard.identity)
+        if start is None:
+            start = place.first_offset
+        for first, last in pieces(start, place.next_offset, self._settings.max_rows):
+            history.append(shard.identity, pipeline.history(shard, first, last).toArrow(), last)
+        if start < place.next_offset and self._settings.consumer:
+            consumers = Consumers(shard.directory)
+            name = f"{self._settings.consumer}-history"
+            with contextlib.suppress(JournalLocked):  # a permission to prune: later is safe
+                consumers.register(name, place.next_offset)
+                consumers.commit(name, place.next_offset)
+
+    def _rewrite_history(self, session: Any, sink: MetricsSink, shards: list[Shard]) -> None:
+        if self._history is not None:
+            set_aside(self._history.directory)
+            self._write_history(self._pipeline(session, sink, shards), sink, shards, now=True)
+
+    def _on_health(self, table: HealthTable, health: BatchHealth) -> None:
+        if not health.rows:
+            return
+        watermark = table.put(health)
+        self._report(
+            {
+                "kind": "batch",
+                "batch": health.batch_id,
+                "rows": health.rows,
+                "duration_ms": health.duration_ms,
+                "backlog": health.backlog,
+                "watermark_at": watermark,
+            }
+        )
+
+    def _note(self, text: str) -> None:
+        self._report({"kind": "note", "text": text})
+
+
+@contextlib.contextmanager
+def held_lock(settings: MetricsSettings, *, clock: Clock, deadline_seconds: float) -> Iterator[None]:
+    """Hold the lock of this home's metrics. Raises MetricsLockedError naming the holder's pid."""
+    import os  # noqa: PLC0415 - for this one call
+
+    try:
+        descriptor = acquire(
+            settings.folder / "driver.lock",
+            clock=clock,
+            deadline_seconds=deadline_seconds,
+            what="computes the metrics",
+        )
+    except JournalLocked as error:
+        raise MetricsLockedError(error.message, hint=error.hint, pid=error.facts.get("pid")) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _quietly(action: Callable[[], None]) -> None:
+    # The JVM may be dead already, and py4j tells so in many ways.
+    with contextlib.suppress(Exception):
+        action()
+
+
+__all__ = ["Driver", "held_lock", "may_pass"]

@@ -1,0 +1,107 @@
+"""The query's own health: what Spark reports after each batch, as a row of the table `health`."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError
+from jobwire.metrics.database import Database
+from jobwire.metrics.statements import queries
+
+# Rows are trimmed now and then: deleting with every batch would double its writes.
+_TRIM_EVERY = 100
+_MICROSECONDS = 1_000_000
+
+
+class BatchHealth(NamedTuple):
+    """One micro-batch as Spark saw it. `backlog`: rows in the journals that were not read yet."""
+
+    run_id: str
+    batch_id: int
+    rows: int
+    duration_ms: int
+    backlog: int
+    phases: Mapping[str, int]
+
+
+def read_progress(progress: Mapping[str, Any]) -> BatchHealth:
+    """Return the health in one of Spark's progress reports (its JSON form)."""
+    phases = {str(name): int(value) for name, value in progress.get("durationMs", {}).items()}
+    return BatchHealth(
+        run_id=str(progress["runId"]),
+        batch_id=int(progress["batchId"]),
+        rows=int(progress["numInputRows"]),
+        duration_ms=phases.get("triggerExecution", 0),
+        backlog=sum(_backlog(source) for source in progress.get("sources", ())),
+        phases=phases,
+    )
+
+
+def _backlog(source: Mapping[str, Any]) -> int:
+    end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+    return max(0, latest - end)
+
+
+def _offset(stored: object) -> int:
+    value = json.loads(stored) if isinstance(stored, str) else stored
+    return int(value["offset"]) if isinstance(value, dict) and "offset" in value else 0
+
+
+class HealthTable:
+    """Writes rows of `health`, from any thread. Nobody waits for it, and its failure harms nothing."""
+
+    def __init__(self, database: Database, *, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._written = 0
+
+    def put(self, health: BatchHealth) -> float | None:
+        """Write one row; return the tables' watermark in seconds since the epoch, None before the first."""
+        sql = queries()
+        with self._lock:
+            places = [row[3] for row in self._database.rows(sql["all_progress"])]
+            watermark = min(places) / _MICROSECONDS if places else None
+            values = (
+                health.run_id,
+                health.batch_id,
+                health.rows,
+                health.duration_ms,
+                health.backlog,
+                watermark or 0.0,
+                self._clock.now(),
+                json.dumps(dict(health.phases)),
+            )
+            self._database.execute(sql["put_health"], values)
+            self._written += 1
+            if self._written % _TRIM_EVERY == 0:
+                self._database.execute(sql["trim_health"])
+        return watermark
+
+
+class HealthListener(StreamingQueryListener):
+    """Hands each progress report with rows in it to `on_health`."""
+
+    def __init__(self, on_health: Callable[[BatchHealth], None], on_trouble: Callable[[str], None]) -> None:
+        self._on_health = on_health
+        self._on_trouble = on_trouble
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Read the report. An exception here would only be lost in Spark's log."""
+        try:
+            self._on_health(read_progress(json.loads(event.progress.json)))
+        except (JobwireError, ValueError, KeyError) as error:
+            self._on_trouble(f"health of a batch not stored: {error}")
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""

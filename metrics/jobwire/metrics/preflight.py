@@ -1,0 +1,66 @@
+"""What is checked before Spark starts, so that a failure is one sentence and not a stack of Java."""
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobwire.core.errors import ConfigError
+from jobwire.journal.reader import JournalReader
+from jobwire.metrics.database import POSTGRES_SCHEMES
+from jobwire.metrics.errors import CheckpointError
+from jobwire.metrics.java import find_java
+from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.source.verification import KEYS_FILE_VARIABLE
+
+_NEEDED = ("pyspark", "pyarrow", "pandas")
+
+
+def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
+    """Raise the first thing that stands in the way: packages, Java, directories, journal, keys.
+
+    ConfigError (30) or JournalNotFound (40). Starts Java once (0.1 s).
+    """
+    _check_packages(settings)
+    find_java(environ)
+    interpreter = environ.get("PYSPARK_PYTHON")
+    if interpreter and not os.access(interpreter, os.X_OK):
+        raise ConfigError(
+            f"PYSPARK_PYTHON is {interpreter}, which cannot be run",
+            hint="unset it: the default is this Python",
+        )
+    _check_writable(settings.checkpoint.parent, "the checkpoint")
+    if settings.history is not None:
+        _check_writable(settings.history.parent, "the history")
+    if settings.verify and not environ.get(KEYS_FILE_VARIABLE):
+        raise ConfigError(
+            f"--verify needs the environment variable {KEYS_FILE_VARIABLE}",
+            hint="`jobwire metrics keys --out FILE` writes the file",
+        )
+    if not settings.ingest:
+        for directory in settings.journals:
+            JournalReader(directory).close()
+
+
+def _check_packages(settings: MetricsSettings) -> None:
+    needed = list(_NEEDED)
+    if settings.history is not None:
+        needed.append("deltalake")
+    if settings.sink.split("://", maxsplit=1)[0] in POSTGRES_SCHEMES:
+        needed.append("psycopg")
+    for name in needed:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"metrics need {name}, which is not installed", hint="pip install 'jobwire[metrics]'"
+            )
+
+
+def _check_writable(folder: Path, what: str) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot create {folder} for {what}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CheckpointError(
+            f"{folder} is not writable: {what} lives there", hint=f"check who owns {folder}"
+        )

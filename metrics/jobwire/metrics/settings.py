@@ -1,0 +1,139 @@
+"""What a run of the metrics needs to know, from the command line, `[metrics]` in jobwire.toml, defaults."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from jobwire.core.errors import ConfigError
+from jobwire.core.topics import DEFAULT_ROOT
+
+SETTINGS_FILE = "jobwire.toml"
+# A postgresql:// URL may hold a password, which must not stand in argv.
+SINK_VARIABLE = "JOBWIRE_METRICS_SINK"
+# Half a second of rest a batch costs little freshness and leaves the cores to others.
+TRIGGER_SECONDS = 0.5
+HISTORY_SECONDS = 60.0
+_PATHS = frozenset({"history", "checkpoint", "sink"})
+
+
+class MetricsSettings(NamedTuple):
+    """One run. Paths are absolute; `sink` is a file or a postgresql:// URL; history "" is none."""
+
+    home: Path
+    journals: tuple[Path, ...]
+    sink: str
+    checkpoint: Path
+    history: Path | None
+    topic_root: str = DEFAULT_ROOT
+    master: str = "local[2]"
+    memory: str = "1g"
+    trigger_seconds: float = TRIGGER_SECONDS
+    history_seconds: float = HISTORY_SECONDS
+    max_rows: int = 100_000
+    verify: bool = False
+    inline: bool = False
+    ingest: bool = False
+    allow_data_loss: bool = False
+    consumer: str = "metrics"
+
+    @property
+    def folder(self) -> Path:
+        """Return where everything of this component lives."""
+        return self.home / "metrics"
+
+    @property
+    def log_file(self) -> Path:
+        """Return where Spark's log goes."""
+        return self.folder / "log" / "spark.log"
+
+    @property
+    def driver_log(self) -> Path:
+        """Return where the output of the driver and of Python workers goes."""
+        return self.folder / "log" / "driver.log"
+
+    def to_json(self) -> str:
+        """Return the settings for the driver process, without the sink: that goes by SINK_VARIABLE."""
+        values = {
+            key: [str(item) for item in value] if isinstance(value, tuple) else value
+            for key, value in self._asdict().items()
+        }
+        values["sink"] = ""
+        return json.dumps({key: str(v) if isinstance(v, Path) else v for key, v in values.items()})
+
+    @classmethod
+    def from_json(cls, text: str, environ: Mapping[str, str]) -> Self:
+        """Return what `to_json` wrote, with the sink from the environment."""
+        values: dict[str, Any] = json.loads(text)
+        values["journals"] = tuple(Path(item) for item in values["journals"])
+        for name in ("home", "checkpoint"):
+            values[name] = Path(values[name])
+        values["history"] = Path(values["history"]) if values["history"] else None
+        values["sink"] = environ[SINK_VARIABLE]
+        return cls(**values)
+
+
+def load_metrics_settings(
+    home: Path, given: Mapping[str, object], environ: Mapping[str, str]
+) -> MetricsSettings:
+    """Return the settings; `given` are command-line values, None where an option was not used.
+
+    Relative paths in the file are relative to it. Raises ConfigError naming the key.
+    """
+    home = home.absolute()
+    table, root = _read_file(home / SETTINGS_FILE)
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if _has_password(str(chosen.get("sink", ""))):
+        raise ConfigError(
+            "a password on the command line can be read by every user of this host",
+            hint=f"put the URL into the environment variable {SINK_VARIABLE}, or the password into ~/.pgpass",
+        )
+    if environ.get(SINK_VARIABLE):
+        chosen.setdefault("sink", environ[SINK_VARIABLE])
+    values = {"topic_root": root, **table, **chosen}
+    folder = home / "metrics"
+    journals = values.pop("journals", None) or [home / "journal"]
+    history = values.pop("history", folder / "history")
+    return MetricsSettings(
+        home=home,
+        journals=tuple(Path(str(item)).absolute() for item in journals),
+        sink=_absolute(str(values.pop("sink", folder / "metrics.db"))),
+        checkpoint=Path(str(values.pop("checkpoint", folder / "checkpoint"))).absolute(),
+        history=Path(str(history)).absolute() if history else None,
+        **values,
+    )
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, DEFAULT_ROOT
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", path=str(path)) from error
+    table = document.get("metrics", {})
+    unknown = set(table) - set(MetricsSettings._fields) if isinstance(table, dict) else {"metrics"}
+    if unknown:
+        raise ConfigError(
+            f"unknown key {', '.join(sorted(unknown))} in {path} [metrics]",
+            hint=f"known: {', '.join(sorted(set(MetricsSettings._fields) - {'home'}))}",
+        )
+    if "sink" in table and _has_password(table["sink"]) and path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} holds a password and others can read it", hint=f"chmod 600 {path}")
+    for key in _PATHS & table.keys():
+        if table[key] and "://" not in table[key]:
+            table[key] = str(path.parent / table[key])
+    if "journals" in table:
+        table["journals"] = [str(path.parent / item) for item in table["journals"]]
+    return table, str(document.get("broker", {}).get("topic_root", DEFAULT_ROOT))
+
+
+def _has_password(url: str) -> bool:
+    return "://" in url and urlsplit(url).password is not None
+
+
+def _absolute(sink: str) -> str:
+    return sink if "://" in sink else os.path.abspath(sink)  # noqa: PTH100 - of a text that may be a URL

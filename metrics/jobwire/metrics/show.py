@@ -1,0 +1,118 @@
+"""The tables of the last minutes, for people (rich tables) and programs (JSON)."""
+
+from pathlib import Path
+from typing import Any
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.record import RecordFormatError, decode_record
+from jobwire.metrics.database import Database, open_database
+from jobwire.metrics.statements import queries
+
+_UNKNOWN = "-"
+
+
+def tables(sink: str, *, now: float, minutes: float) -> dict[str, Any]:
+    """Return the latest figures as plain values; `now` is epoch seconds. Raises SinkError."""
+    database = open_database(sink, read_only=True)
+    try:
+        since = int(now - minutes * 60)
+        return {
+            "since": since,
+            "minutes": minutes,
+            "windows": _select(database, "windows", since),
+            "sessions": _select(database, "sessions", since),
+            "rejections": _select(database, "rejections", since),
+            "delays": _select(database, "delays", since),
+            "outcomes": _select(database, "outcomes", since),
+            "slowest": _select(database, "slowest", since),
+            "open_jobs": [
+                row | {"silent_s": now - row["last_event_at"]} for row in _select(database, "open_jobs")
+            ],
+        }
+    finally:
+        database.close()
+
+
+def _select(database: Database, name: str, *values: object) -> list[dict[str, Any]]:
+    columns = _COLUMNS[name].split()
+    found = database.rows(queries()[f"show_{name}"], values)
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+# The columns of each query of queries.sql, in its order.
+_COLUMNS = {
+    "windows": "event_type events",
+    "sessions": "session events errors",
+    "rejections": "reason events",
+    "delays": "window_start events ahead p50_ms p95_ms p99_ms",
+    "outcomes": "outcome jobs duration_s waiting_s attempts",
+    "slowest": "job_id session duration_s waiting_s events attempts outcome",
+    "open_jobs": "job_id session last_event last_event_at waiting_since_at events attempts",
+}
+
+
+def print_tables(found: dict[str, Any], *, home: Path) -> None:
+    """Print the figures as tables, the longest silent job first."""
+    from rich.console import Console  # noqa: PLC0415 - programs ask for JSON
+
+    console = Console()
+    console.print(f"since {utc_timestamp(found['since'])[:19]}Z")
+    for row in found["open_jobs"]:
+        row["registry"] = _registry_says(home, row["job_id"])
+    _table(console, "Events", found["windows"], "event_type events")
+    _table(console, "Sessions", found["sessions"], "session events errors")
+    _table(console, "Refused messages", found["rejections"], "reason events")
+    _table(
+        console, "Jobs by outcome (means)", found["outcomes"], "outcome jobs duration_s waiting_s attempts"
+    )
+    _table(
+        console,
+        "Delay to the recorder, by minute",
+        found["delays"],
+        "window_start events p50_ms p95_ms p99_ms",
+    )
+    _table(
+        console,
+        "Longest finished jobs",
+        found["slowest"],
+        "job_id session duration_s waiting_s attempts outcome",
+    )
+    _table(
+        console,
+        "Open jobs, the most silent first",
+        found["open_jobs"],
+        "job_id session last_event silent_s registry",
+    )
+
+
+def _table(console: Any, title: str, rows: list[dict[str, Any]], columns: str) -> None:
+    from rich.table import Table  # noqa: PLC0415 - as above
+
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left")
+    for name in columns.split():
+        table.add_column(name, justify="right" if isinstance(rows[0][name], int | float) else "left")
+    for row in rows:
+        table.add_row(*(_text(name, row[name]) for name in columns.split()))
+    console.print(table)
+
+
+def _text(name: str, value: object) -> str:
+    if name == "window_start" and isinstance(value, int):
+        return utc_timestamp(value)[11:16]
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    # Names come from records and topics: no markup, and nothing that moves the cursor.
+    text = "".join(letter if letter.isprintable() else "?" for letter in str(value or _UNKNOWN))
+    return text.replace("[", "\\[")
+
+
+def _registry_says(home: Path, job_id: str) -> str:
+    """Return the record's status: a cancelled job says nothing on its topic, so the tables call it open."""
+    try:
+        return str(decode_record((home / "jobs" / f"{job_id}.json").read_bytes()).status)
+    except (OSError, RecordFormatError):
+        return _UNKNOWN

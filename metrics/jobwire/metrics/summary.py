@@ -1,0 +1,44 @@
+"""The tables in a few rows: for `once --json`, the demo, and whoever asks for no more."""
+
+from pathlib import Path
+from typing import Any
+
+from jobwire.metrics.database import open_database
+from jobwire.metrics.settings import load_metrics_settings
+from jobwire.metrics.statements import queries
+
+_JOB_COLUMNS = [
+    "job_id",
+    "session",
+    "started_at",
+    "finished_at",
+    "duration_s",
+    "waiting_s",
+    "events",
+    "attempts",
+    "outcome",
+]
+
+
+def summary(sink: str) -> dict[str, Any]:
+    """Return totals by event type and reason, and the latest hundred jobs. Raises SinkError."""
+    database, sql = open_database(sink, read_only=True), queries()
+    try:
+        events = database.rows(sql["total_events"])
+        rejected = database.rows(sql["total_rejections"])
+        jobs = database.rows(sql["latest_jobs"])
+        rows = database.rows(sql["total_rows"])
+    finally:
+        database.close()
+    return {
+        "rows": rows[0][0] or 0,
+        "events": dict(events),
+        "rejections": dict(rejected),
+        "jobs": [dict(zip(_JOB_COLUMNS, job, strict=True)) for job in jobs],
+    }
+
+
+def demo_summary(home: Path) -> list[dict[str, Any]]:
+    """Return the jobs that Spark computed for the home directory, latest first. Raises SinkError."""
+    jobs: list[dict[str, Any]] = summary(load_metrics_settings(home, {}, {}).sink)["jobs"]
+    return jobs
