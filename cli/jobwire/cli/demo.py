@@ -1,6 +1,9 @@
 """`jobwire demo`: certificates, a broker, the registry process, and three real jobs watched live."""
 
 import argparse
+import contextlib
+import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -24,6 +27,7 @@ from jobwire.transport import load_settings
 _MARKER = "made-by-jobwire-demo"
 _START_SECONDS = 30.0
 _WALL_SECONDS = 120.0
+_SPARK_SECONDS = 120.0
 # A person needs a moment to read the question before it is answered.
 _ANSWER_AFTER_SECONDS = 1.5
 _BROKER_VARIABLES = "MQTT_"
@@ -31,7 +35,8 @@ _BROKER_VARIABLES = "MQTT_"
 DESCRIPTION = """\
 Make certificates, start a broker with TLS 1.3 on a free loopback port and the registry process, delegate
 three real jobs at once (one succeeds, one fails, one asks for permission), watch them live in one view,
-and print a summary. Exit code 0 when all three ended as they should. Everything it starts, it ends."""
+and print a summary, with Spark's figures where Java is there. Exit code 0 when all three ended as they
+should. Everything it starts, it ends."""
 
 
 class Job(NamedTuple):
@@ -55,7 +60,9 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "--directory", type=Path, default=Path("var/demo"), help="made afresh (default: var/demo)"
     )
     parser.add_argument("--source", type=Path, default=Path(), help="the tree that the first job surveys")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
+    parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, the rest on stderr")
     parser.set_defaults(run=run)
 
 
@@ -69,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         try:
-            return Demo(home=home, source=args.source.resolve(), environ=environ, stack=stack).run()
+            demo = Demo(home=home, source=args.source.resolve(), environ=environ, stack=stack)
+            return demo.run(stay=args.stay, metrics=not args.no_metrics, as_json=args.json)
         except KeyboardInterrupt:
             print("\ndemo: interrupted, ending what was started", file=sys.stderr)
             return INTERRUPTED
@@ -102,7 +110,7 @@ class Demo:
             Job("tidy", "ask, then delete logs", self._folder("tidy"), ExitCode.OK),
         ]
 
-    def run(self) -> int:
+    def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
         """Start everything, delegate, watch, and sum up."""
         port = free_port()
         broker = self._background("broker", "broker", "up", "--port", str(port), "--json")
@@ -111,14 +119,44 @@ class Demo:
         delegations = {job: self._delegate(job) for job in self._jobs}
         titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
         expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}
-        view = DemoView(titles, clock=self._clock)
-        view.say(
-            f"broker: TLS 1.3 on localhost:{port}; certificates, passwords and access list in {self._home}"
-        )
+        view = DemoView(titles, clock=self._clock, stream=sys.stderr if as_json else sys.stdout)
+        view.say(f"broker on localhost:{port}, TLS 1.3; certificates, passwords, access list: {self._home}")
         with view:
             self._watch(delegations, view)
         good = view.summary(expected)
+        if metrics:
+            self._metrics(view)
+        self._page(view, stay=stay)
+        if as_json:
+            print(json.dumps({"good": good, "jobs": [row._asdict() for row in view.rows.values()]}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
+
+    def _metrics(self, view: DemoView) -> None:
+        """Show what Spark makes of the journal, or say plainly why it cannot."""
+        if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+            view.say("metrics: left out, because Java is missing (apt-get install openjdk-17-jre-headless)")
+            return
+        if importlib.util.find_spec("pyspark") is None:
+            view.say("metrics: left out, because PySpark is missing (pip install 'jobwire[metrics]')")
+            return
+        with view.waiting("metrics: Spark reads the journal"):
+            spark = self._background("metrics", "metrics", "once", "--json")
+            code = spark.wait(_SPARK_SECONDS)
+        if code != 0:
+            view.say(f"metrics: Spark gave no answer: {spark.tail(1)}")
+            return
+        view.metrics(spark.ready_line(_START_SECONDS))
+
+    def _page(self, view: DemoView, *, stay: bool) -> None:
+        """Open the live page and keep it until Ctrl-C, or say how to."""
+        if not stay:
+            view.say(f"the live page: jobwire --home {self._home} dashboard (or run the demo with --stay)")
+            return
+        page = self._background("dashboard", "dashboard", "--port", "0", "--json")
+        view.say(f"the live page: {page.ready_line(_START_SECONDS)['url']} (Ctrl-C ends it)")
+        with contextlib.suppress(KeyboardInterrupt):
+            while page.alive():
+                page.wait(1.0)
 
     def _watch(self, delegations: dict[Job, Delegation], view: DemoView) -> None:
         asking = next(d.job_id for job, d in delegations.items() if job.name == "tidy")

@@ -1,7 +1,7 @@
 """What `jobwire demo` shows: one live view of all jobs, then a summary."""
 
-import sys
-from typing import NamedTuple, Self
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Self, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -42,8 +42,8 @@ class Row(NamedTuple):
 class DemoView:
     """A live table on a terminal, plain lines elsewhere; both are fed by the watch's lines."""
 
-    def __init__(self, titles: dict[str, str], *, clock: Clock, console: Console | None = None) -> None:
-        self._console = console or Console(file=sys.stdout, highlight=False)
+    def __init__(self, titles: dict[str, str], *, clock: Clock, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
         self._clock = clock
         self._began = clock.monotonic()
         self.rows = {job_id: Row(job_id, title) for job_id, title in titles.items()}
@@ -74,9 +74,9 @@ class DemoView:
         )
         for column in ("job", "what", "ended"):
             table.add_column(column, no_wrap=True)
-        for column in ("events", "seconds", "exit code"):
+        for column in ("events", "seconds", "exit"):
             table.add_column(column, justify="right", no_wrap=True)
-        table.add_column("as it should", no_wrap=True)
+        table.add_column("expected", no_wrap=True)
         good = True
         for row in self.rows.values():
             right = row.exit_code == expected[row.job_id]
@@ -93,6 +93,32 @@ class DemoView:
     def say(self, text: str) -> None:
         """Print one line about the demo itself."""
         self._console.print(Text(text, style="dim"), soft_wrap=True)
+
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Show that something takes a while: a spinner on a terminal, one line elsewhere."""
+        if not self._console.is_terminal:
+            self.say(text)
+        return self._console.status(Text(text))
+
+    def metrics(self, found: dict[str, Any]) -> None:
+        """Print what Spark computed from the journal."""
+        events = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in found["events"].items())
+        table = Table(
+            title=f"what Spark made of the journal: {events}",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        table.add_column("job", no_wrap=True)
+        table.add_column("outcome", no_wrap=True)
+        for column in ("seconds", "asked permission", "events", "attempts"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for job in found["jobs"]:
+            figures = (_seconds(job["duration_s"]), _seconds(job["waiting_s"]))
+            counts = (str(job["events"]), str(job["attempts"]))
+            table.add_row(str(job["job_id"]), _state(str(job["outcome"])), *figures, *counts)
+        self._console.print(table)
 
     def _on_event(self, line: EventLine) -> None:
         event = line.event
@@ -125,6 +151,10 @@ class DemoView:
             # Text, never markup: what a job says must not become our formatting.
             table.add_row(row.job_id, Text(row.title), _state(row.event), _bar(row), Text(row.detail))
         return table
+
+
+def _seconds(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, int | float) else "-"
 
 
 def _number(value: object, otherwise: float | None) -> float | None:
