@@ -49,7 +49,7 @@ def register(args: argparse.Namespace) -> int:
         agent_session=args.agent_session,
         priority=Priority(args.priority),
         timeouts=Timeouts(args.idle_timeout, args.wall_timeout, args.pending_timeout),
-        broker=dict(_broker_pair(pair) for pair in args.broker),
+        broker=dict(broker_pair(pair) for pair in args.broker),
         max_attempts=args.max_attempts,
         idempotency_key=args.idempotency_key,
         unique_session=args.unique_session,
@@ -207,7 +207,8 @@ def _instructions(args: argparse.Namespace) -> str:
         raise InvalidInputError("the instructions are not UTF-8", hint="is it a text file?") from error
 
 
-def _broker_pair(pair: str) -> tuple[str, str | int]:
+def broker_pair(pair: str) -> tuple[str, str | int]:
+    """Return the setting in KEY=VALUE; raises InvalidInputError."""
     key, separator, value = pair.partition("=")
     if not separator:
         raise InvalidInputError(f"not KEY=VALUE: {key!r}", hint="for example --broker port=1883")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import os.path
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jobwire.core.record import public_record
@@ -157,23 +158,36 @@ class AuditLog:
         except OSError as error:
             raise storage_failure("read", self.events_path, error) from error
         try:
-            raw = _tail_bytes(descriptor, count)
+            raw, _ = _tail(descriptor, count)
         finally:
             os.close(descriptor)
-        return list(_decode(raw.splitlines()[-count:]))
+        return list(_decode(raw.splitlines()))
 
-    def since(self, offset: int) -> tuple[list[Line], int]:
-        """Return the whole lines from byte `offset` on, and the offset after them."""
+    def since(self, offset: int) -> list[tuple[Line, int]]:
+        """Return the whole lines from byte `offset` on, each with the offset after it."""
         try:
             with open(self.events_path, "rb") as file:
                 file.seek(offset)
-                raw = file.read()
+                raw_lines = [raw for raw in file if raw.endswith(b"\n")]
         except FileNotFoundError:
-            return [], 0
+            return []
         except OSError as error:
             raise storage_failure("read", self.events_path, error) from error
-        whole = raw[: raw.rfind(b"\n") + 1]
-        return list(_decode(whole.splitlines())), offset + len(whole)
+        ends = accumulate((len(raw) for raw in raw_lines), initial=offset)
+        return list(zip(_decode(raw_lines), list(ends)[1:], strict=True))
+
+    def start_of_tail(self, count: int) -> int:
+        """Return the byte offset at which the last `count` whole lines begin."""
+        try:
+            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        try:
+            return _tail(descriptor, count)[1]
+        finally:
+            os.close(descriptor)
 
     def lines(self) -> Iterator[Line]:
         """Yield every whole line, oldest first; a torn last one is left out."""
@@ -190,8 +204,8 @@ class AuditLog:
         return os.path.join(self.directory, name)
 
 
-def _tail_bytes(descriptor: int, count: int) -> bytes:
-    """Return bytes that start at a line's beginning and hold the last `count` whole lines, or all."""
+def _tail(descriptor: int, count: int) -> tuple[bytes, int]:
+    """Return the last `count` whole lines, or all, and the offset at which they begin."""
     end = whole_length(descriptor, os.fstat(descriptor).st_size)
     raw, start, step = b"", end, 1024
     while start > 0:
@@ -202,7 +216,8 @@ def _tail_bytes(descriptor: int, count: int) -> bytes:
         # One line break ends the last line, `count` more stand before the wanted ones.
         if raw.count(b"\n") > count:
             break
-    return raw if start == 0 else raw[raw.index(b"\n") + 1 :]
+    wanted = b"".join(raw.splitlines(keepends=True)[-count:])
+    return wanted, end - len(wanted)
 
 
 def _decode(raw_lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Line]:

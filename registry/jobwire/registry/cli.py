@@ -1,9 +1,11 @@
 """`jobwire registry ...`: the arguments of each command. What they do stands in `actions`."""
 
 import argparse
+import importlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+from jobwire.core.broker_options import add_broker_options
 from jobwire.core.fold import DEFAULT_LEASE_SECONDS
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import Priority
@@ -12,6 +14,8 @@ from jobwire.registry import actions
 # argparse offers no public name for what add_subparsers returns.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
 _PRIORITIES = [str(name) for name in Priority]
+# Longer than a claim by pick: somebody has to carry the ticket to another host first.
+_TICKET_LEASE_SECONDS = 3600.0
 _STATUSES = [str(name) for name in Status]
 
 
@@ -29,6 +33,8 @@ def add_commands(subparsers: Subparsers) -> None:
     _add_reading(commands)
     _add_changing(commands)
     _add_upkeep(commands)
+    _add_process(commands)
+    _add_ticket(commands)
 
 
 def _command(
@@ -191,6 +197,96 @@ def _add_upkeep(commands: Subparsers) -> None:
         "make the pending index again from all records",
         "jobwire registry reindex",
     )
+
+
+def _add_process(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "serve",
+        _lazily("process_actions", "serve"),
+        "run the registry process: journal the wire, keep the records, publish states",
+        "jobwire registry serve --home /var/lib/jobwire",
+    )
+    _add_rules(parser)
+    add_broker_options(parser)
+    _command(
+        commands,
+        "health",
+        _lazily("process_actions", "show_health"),
+        "tell how the registry process does (exit 0: well)",
+        "jobwire registry health --json",
+    )
+    parser = _command(
+        commands,
+        "purge",
+        _lazily("process_actions", "purge"),
+        "clear retained messages of finished jobs, remove old jobs",
+        "jobwire registry purge --keep-retained 7 --keep-records 90",
+    )
+    _add_rules(parser)
+    add_broker_options(parser)
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep-retained",
+        type=duration,
+        metavar="DAYS",
+        help="clear the retained messages of jobs finished so long ago (default: 7; 0: never)",
+    )
+    parser.add_argument(
+        "--keep-records",
+        type=duration,
+        metavar="DAYS",
+        help="remove jobs finished so long ago, with their history (default: 90; 0: never)",
+    )
+
+
+def _add_ticket(commands: Subparsers) -> None:
+    parser = _command(
+        commands,
+        "ticket",
+        _lazily("ticket_actions", "ticket"),
+        "write what a worker on another host needs to a secret file",
+        "jobwire registry ticket 1a2b3c4d --broker broker=mq.example.org --certificate > job.ticket",
+    )
+    _add_job(parser)
+    parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
+    parser.add_argument("--owner", metavar="NAME", help="who holds the lease of a job that was pending")
+    parser.add_argument(
+        "--lease",
+        type=duration,
+        default=_TICKET_LEASE_SECONDS,
+        metavar="SECONDS",
+        help=f"a pending job is claimed for so long (default: {_TICKET_LEASE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--broker",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting as the worker's host sees it; may be repeated",
+    )
+    parser.add_argument(
+        "--certificate",
+        action="store_true",
+        help="with a certificate of its own instead of a password",
+    )
+    parser.add_argument(
+        "--certificate-hours", type=duration, default=24.0, metavar="H", help="its lifetime (default: 24)"
+    )
+
+
+def _lazily(module: str, name: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command that loads its module when it runs: `list` must not pay for MQTT."""
+
+    def run(args: argparse.Namespace) -> int:
+        body: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(f"jobwire.registry.{module}"), name
+        )
+        return body(args)
+
+    return run
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:

@@ -99,6 +99,20 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
+def is_held(path: StrPath) -> bool:
+    """Tell whether somebody holds the lock, without taking it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    finally:
+        os.close(descriptor)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
 def holder_pid(path: StrPath) -> int | None:
     """Return the pid that the present holder wrote into the lock file, if any."""
     try:

@@ -25,7 +25,7 @@ from jobwire.registry.layout import TOUCHED
 from jobwire.registry.store import RecordStore
 
 FILE = "pending.sqlite"
-_VERSION = "1"
+_VERSION = "2"
 _SEEN = ".seen"
 # No such table or column, not a database, malformed. The low byte of an extended code is its kind.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
@@ -33,6 +33,8 @@ _RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The record's own field (it survives as an unknown one) that keeps the order of registration over rebuilds.
 POSITION = "queue_position"
+# Likewise: the job's retained messages were cleared at the broker.
+CLEARED = "retained_cleared"
 
 Warn = Callable[[str], None]
 
@@ -138,10 +140,26 @@ class PendingIndex:
         query = "SELECT job_id FROM jobs WHERE due <= ? ORDER BY due LIMIT ?"
         return [row[0] for row in self._rows(query, (now, limit))]
 
-    def finished_before(self, stamp: str, limit: int) -> list[str]:
-        """Return up to `limit` jobs that finished before the ISO 8601 time `stamp`, oldest first."""
-        query = "SELECT job_id FROM jobs WHERE finished_at < ? ORDER BY finished_at LIMIT ?"
-        return [row[0] for row in self._rows(query, (stamp, limit))]
+    def finished_before(self, stamp: str, *, after: str, limit: int, cleared: bool) -> list[str]:
+        """Return up to `limit` jobs above the id `after`, in order, that finished before `stamp`.
+
+        `stamp` is ISO 8601; without `cleared` those that are marked as cleared are left out.
+        """
+        query = (
+            "SELECT job_id FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL "
+            "AND job_id > ? AND finished_at < ? AND cleared <= ? ORDER BY job_id LIMIT ?"
+        )
+        return [row[0] for row in self._rows(query, (after, stamp, int(cleared), limit))]
+
+    def unfinished(self) -> list[str]:
+        """Return all pending and running jobs."""
+        query = "SELECT job_id FROM jobs WHERE status IN ('pending', 'running')"
+        return [row[0] for row in self._rows(query, ())]
+
+    def finished_since(self, stamp: str) -> list[str]:
+        """Return the jobs that finished at the ISO 8601 time `stamp` or later. Cost: a walk over an index."""
+        query = "SELECT job_id FROM jobs WHERE finished_at >= ?"
+        return [row[0] for row in self._rows(query, (stamp,))]
 
     def listing(
         self, *, statuses: Iterable[str], session: str | None, below: int | None
@@ -278,7 +296,7 @@ class PendingIndex:
             mark.unlink(missing_ok=True)
 
 
-_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:
@@ -291,6 +309,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
         record.idempotency_key,
         next_due(record),
         record.finished_at,
+        int(record.extra.get(CLEARED) is True),
     )
 
 

@@ -10,7 +10,9 @@ CREATE TABLE jobs (
     position INTEGER NOT NULL,
     idempotency_key TEXT,
     due REAL,
-    finished_at TEXT
+    finished_at TEXT,
+    -- 1 when the job's retained messages were cleared at the broker
+    cleared INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 CREATE INDEX jobs_to_pick ON jobs (session, rank, position) WHERE status = 'pending';
@@ -21,4 +23,4 @@ CREATE INDEX jobs_by_session ON jobs (session, position);
 CREATE INDEX jobs_by_position ON jobs (position);
 CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL;
 CREATE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX jobs_finished ON jobs (job_id, finished_at, cleared) WHERE finished_at IS NOT NULL;

@@ -1,0 +1,118 @@
+"""Sends what is left in the outboxes of the jobs on this disk, and removes what is confirmed.
+
+A publisher sends its own events. What lies in an outbox for a while was left by one that died, or that
+found no broker, or was taken by a broker that lost it.
+"""
+
+import logging
+import os
+from typing import NamedTuple
+
+from jobwire.core.errors import JobwireError, NotFoundError, TransportError
+from jobwire.core.record import JobRecord
+from jobwire.core.topics import Topics
+from jobwire.registry import locks
+from jobwire.registry.outbox import (
+    Entry,
+    Outbox,
+    SentMark,
+    Standing,
+    due_entries,
+    job_outboxes,
+    send_lock_name,
+)
+from jobwire.registry.sender import Sender
+from jobwire.registry.store import RecordStore
+
+# A publisher that lives has sent its event long before.
+SETTLED_SECONDS = 3.0
+_log = logging.getLogger("jobwire.registry")
+
+
+class Flushed(NamedTuple):
+    """What one round did: events sent, outboxes emptied."""
+
+    sent: int
+    trimmed: int
+
+
+class OutboxFlush:
+    """Looks at all outboxes; from one thread. `expiry_seconds` is for terminal events, on MQTT 5."""
+
+    def __init__(self, *, store: RecordStore, topics: Topics, sender: Sender, expiry_seconds: int) -> None:
+        self._store = store
+        self._topics = topics
+        self._sender = sender
+        self._expiry_seconds = expiry_seconds
+        self.sent = 0
+
+    def run(self) -> Flushed:
+        """Send and trim what is due. Ends early, without an error, where no broker answers."""
+        sent = trimmed = 0
+        for job_id in job_outboxes(self._store.outbox_dir()):
+            if not self._settled(job_id):
+                continue
+            try:
+                record = self._store.get(job_id)
+                outbox = Outbox(self._store.outbox_path(job_id), files=self._store.files)
+                if outbox.last_seq <= record.confirmed_seq:
+                    trimmed += self._trim(record, outbox)
+                else:
+                    sent += self._send(record, outbox)
+            except TransportError:
+                break
+            except NotFoundError:
+                continue
+            except JobwireError as error:
+                _log.warning("outbox of job %s: %s", job_id, error)
+        self.sent += sent
+        return Flushed(sent, trimmed)
+
+    def _settled(self, job_id: str) -> bool:
+        try:
+            status = os.stat(self._store.outbox_path(job_id))  # noqa: PTH116 - asked of each outbox, each round
+        except OSError:
+            return False
+        age = self._store.clock.now() - status.st_mtime
+        # A file from the future was written before the clock was set back.
+        return status.st_size > 0 and not 0 <= age < SETTLED_SECONDS
+
+    def _trim(self, record: JobRecord, outbox: Outbox) -> int:
+        with self._store.locked(record.job_id, deadline_seconds=1.0) as locked:
+            if outbox.last_seq > locked.record.confirmed_seq:
+                return 0
+            if locked.record.terminal:
+                outbox.remove()
+            else:
+                outbox.trim(locked.record.confirmed_seq)
+        return 1
+
+    def _send(self, record: JobRecord, outbox: Outbox) -> int:
+        descriptor = locks.try_acquire(self._store.lock_path(send_lock_name(record.job_id)))
+        if descriptor is None:
+            return 0  # its publisher is sending
+        try:
+            mark = outbox.sent_mark()
+            standing = Standing(record.attempt, record.last_seq, record.confirmed_seq)
+            entries = outbox.entries(after=record.confirmed_seq)
+            due = due_entries(entries, mark, standing, now=self._store.clock.now())
+            return self._publish(record.job_id, due, outbox, mark) if due else 0
+        finally:
+            locks.release(descriptor)
+
+    def _publish(self, job_id: str, due: list[Entry], outbox: Outbox, mark: SentMark) -> int:
+        repeats = mark.repeats + 1 if due[0].seq <= mark.acked_seq else 0
+        acked, sent = mark.acked_seq, 0
+        try:
+            for entry in due:
+                self._sender.publish(
+                    self._topics.events(job_id),
+                    entry.payload,
+                    retain=entry.retain,
+                    expiry_seconds=self._expiry_seconds if entry.retain else None,
+                )
+                acked = max(acked, entry.seq)
+                sent += 1
+        finally:
+            outbox.mark_sent(SentMark(acked, self._store.clock.now(), repeats))
+        return sent

@@ -1,0 +1,235 @@
+"""Folds the journal into the records, in batches, and commits how far it came.
+
+Several entries of a job become one write of its record, several records share the flush of their
+directory. A kill at any moment repeats a batch, which changes nothing (`journaled`).
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from jobwire.core.admission import ACCEPTED, Parsed, parse
+from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError, NotFoundError, StorageError
+from jobwire.core.event import TERMINAL_EVENTS
+from jobwire.core.record import JobRecord
+from jobwire.core.topics import Topics
+from jobwire.journal import JournalReader, Stored
+from jobwire.journal.consumers import Consumers
+from jobwire.registry import locks
+from jobwire.registry.audit import AuditLog, Line, identity_of
+from jobwire.registry.journaled import Journaled, fold_journaled
+from jobwire.registry.quarantine import QuarantinedRecordError
+from jobwire.registry.store import RecordStore, Revision
+from jobwire.registry.views import Views
+
+CONSUMER = "registry"
+# Rows read at once; jobs whose locks are held and whose records are flushed together.
+_ROWS = 4000
+_CHUNK = 64
+# What waits for a busy or lazy record, before reading stops.
+_MOST_WAITING = 50_000
+# How long a progress event that is in its record already may wait for its confirmation: the next one of
+# the job is then confirmed by the same write.
+LAZY_SECONDS = 2.0
+_RETRY_SECONDS = 0.1
+_COMMIT_SECONDS = 0.5
+_MICROSECONDS = 1_000_000
+_log = logging.getLogger("jobwire.registry")
+
+OnFolded = Callable[[JobRecord, bool], None]
+
+
+class _Waiting:
+    """One job's entries that are read and not folded yet; `due_at` is monotonic seconds."""
+
+    __slots__ = ("due_at", "entries", "urgent")
+
+    def __init__(self, due_at: float) -> None:
+        self.entries: list[Journaled] = []
+        self.due_at = due_at
+        self.urgent = False
+
+
+class Folder:
+    """Follows the journal from the committed offset on; used from one thread.
+
+    `on_folded(record, urgent)` is told of each record that changed; urgent where more than its
+    confirmation did. Raises StorageError other than a full disk, which it waits out.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RecordStore,
+        views: Views,
+        topics: Topics,
+        reader: JournalReader,
+        durable_offset: Callable[[], int],
+        consumers: Consumers,
+        clock: Clock,
+        on_folded: OnFolded,
+    ) -> None:
+        self._store = store
+        self._views = views
+        self._topics = topics
+        self._reader = reader
+        self._durable_offset = durable_offset
+        self._consumers = consumers
+        self._clock = clock
+        self._on_folded = on_folded
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._count = 0
+        self._next = self._committed = consumers.register(CONSUMER)
+        # Everything below it is in the records.
+        self.offset = self._next
+        # Up to here a line may be in the history and its record not: the process died in between.
+        self._careful_below = durable_offset()
+        self._commit_at = 0.0
+        self.applied = 0
+
+    def caught_up(self) -> bool:
+        """Tell whether all that is journaled is folded; from any thread."""
+        return self.offset >= self._durable_offset()
+
+    def step(self, *, hurry: bool = False) -> bool:
+        """Read and fold what is due; `hurry` folds what could wait. Tell whether there was anything."""
+        rows = self._reader.read(self._next, max_rows=_ROWS) if self._count < _MOST_WAITING else []
+        now = self._clock.monotonic()
+        for row in rows:
+            self._take(row, now)
+        if rows:
+            self._next = rows[-1].offset + 1
+        due = [job for job, item in self._waiting.items() if hurry or item.due_at <= now]
+        # Ends and beginnings first: somebody waits for them.
+        due.sort(key=lambda job: not self._waiting[job].urgent)
+        jobs = iter(due)
+        while chunk := list(islice(jobs, _CHUNK)):
+            self._fold(chunk)
+        firsts = (item.entries[0].offset for item in self._waiting.values())
+        self.offset = min(firsts, default=self._next)
+        self.commit(now)
+        return bool(rows or due)
+
+    def commit(self, now: float | None = None) -> None:
+        """Commit the offset; with `now` (monotonic) only if the last time is long enough ago."""
+        offset = self.offset
+        if offset == self._committed or (now is not None and now < self._commit_at):
+            return
+        self._consumers.commit(CONSUMER, offset)
+        self._committed = offset
+        self._commit_at = self._clock.monotonic() + _COMMIT_SECONDS
+
+    def _take(self, row: Stored, now: float) -> None:
+        address = self._topics.parse(row.topic)
+        if address is None or address.kind != "events":
+            return
+        parsed = parse(self._topics, row.topic, row.payload)
+        entry = Journaled(
+            row.offset,
+            row.received_at_us / _MICROSECONDS,
+            row.verdict,
+            row.payload,
+            parsed if isinstance(parsed, Parsed) else None,
+        )
+        waiting = self._waiting.get(address.job_id)
+        if waiting is None:
+            waiting = self._waiting[address.job_id] = _Waiting(now + LAZY_SECONDS)
+        waiting.entries.append(entry)
+        self._count += 1
+        if not self._lazy(address.job_id, entry):
+            waiting.due_at = now
+            waiting.urgent = waiting.urgent or _urgent(entry)
+
+    def _lazy(self, job_id: str, entry: Journaled) -> bool:
+        return (
+            entry.verdict == ACCEPTED
+            and entry.parsed is not None
+            and entry.parsed.event.event not in TERMINAL_EVENTS
+            and self._views.is_local(job_id, entry.parsed.event.seq)
+        )
+
+    def _fold(self, jobs: Sequence[str]) -> None:
+        """Fold these jobs' entries under their locks; what cannot be done now stays waiting."""
+        held: list[int] = []
+        revisions: list[Revision] = []
+        done: list[str] = []
+        try:
+            for job_id in jobs:
+                descriptor = self._lock(job_id)
+                if descriptor is not None:
+                    held.append(descriptor)
+                    done.append(job_id)
+                    revisions.extend(self._revise(job_id))
+            self._store.write(revisions)
+            for one in revisions:
+                self._views.folded(one.after)
+        except StorageError as error:
+            if not error.facts.get("disk_full"):
+                raise
+            self._wait_for_room(jobs, error)
+            return
+        finally:
+            for descriptor in held:
+                locks.release(descriptor)
+        for job_id in done:
+            self._count -= len(self._waiting.pop(job_id).entries)
+        for one in revisions:
+            if one.after != one.before:
+                urgent = one.after.terminal or _state(one.after) != _state(one.before)
+                self._on_folded(one.after, urgent)
+
+    def _lock(self, job_id: str) -> int | None:
+        """Return the record's lock; None where it is busy: then the others need not wait for it."""
+        if not self._store.exists(job_id):
+            # Purged, or a stranger's message for a job that never was: there is nothing to fold into.
+            self._count -= len(self._waiting.pop(job_id).entries)
+            return None
+        descriptor = locks.try_acquire(self._store.lock_path(job_id))
+        if descriptor is None:
+            self._waiting[job_id].due_at = self._clock.monotonic() + _RETRY_SECONDS
+        return descriptor
+
+    def _revise(self, job_id: str) -> Iterable[Revision]:
+        waiting = self._waiting[job_id]
+        try:
+            record = self._store.read_locked(job_id)
+        except (NotFoundError, QuarantinedRecordError) as error:
+            _log.error("%s; its journaled events stay in the journal", error)
+            return
+        log = self._store.audit(job_id)
+        folded = fold_journaled(record, waiting.entries, held=lambda: _held(log))
+        lines = folded.lines
+        if lines and waiting.entries[0].offset < self._careful_below:
+            lines = _without_known(lines, log)
+        self.applied += folded.applied
+        if folded.record != record or lines:
+            yield Revision(record, folded.record, [line for line, _ in lines])
+
+    def _wait_for_room(self, jobs: Iterable[str], error: JobwireError) -> None:
+        _log.error("%s; the journal keeps the events until there is room", error.message)
+        # Lines may have been written already.
+        self._careful_below = max(self._careful_below, self._next)
+        for job_id in jobs:
+            if job_id in self._waiting:
+                self._waiting[job_id].due_at = self._clock.monotonic() + 10 * _RETRY_SECONDS
+
+
+def _urgent(entry: Journaled) -> bool:
+    return entry.parsed is not None and entry.parsed.event.event != "progress"
+
+
+def _state(record: JobRecord) -> tuple[object, ...]:
+    return record.status, record.attempt, record.attention
+
+
+def _held(log: AuditLog) -> frozenset[int]:
+    """Return the seqs of the accepted events in the history."""
+    return frozenset(line["seq"] for line in log.lines() if line.get("verdict") == ACCEPTED)
+
+
+def _without_known(lines: Sequence[tuple[bytes, Line]], log: AuditLog) -> list[tuple[bytes, Line]]:
+    """Leave out the lines that an interrupted batch has written already."""
+    known = [identity_of(line) for line in log.tail(2 * len(lines) + _CHUNK)]
+    return [line for line in lines if line[1] not in known]

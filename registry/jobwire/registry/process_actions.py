@@ -1,0 +1,114 @@
+"""What `jobwire registry serve | health | purge` do."""
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from jobwire.core.broker_options import command_line_layer
+from jobwire.core.clock import SystemClock
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.ports import Transport
+from jobwire.core.settings import BrokerSettings
+from jobwire.core.topics import Topics
+from jobwire.registry import health
+from jobwire.registry.actions import say, warn
+from jobwire.registry.parts import Connections
+from jobwire.registry.purge import Purge, Purged
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.rules import load_rules
+from jobwire.registry.sender import Sender
+from jobwire.registry.serve import RegistryProcess
+from jobwire.registry.store import RecordStore
+from jobwire.transport import PahoTransport, load_settings
+
+ROLE = "registry"
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the registry process in the foreground until SIGTERM or SIGINT."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    home = Path(args.home)
+    settings = _settings(args)
+    process = RegistryProcess(
+        store=RecordStore(home),
+        connections=_connections(home, settings),
+        clock=SystemClock(),
+        rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
+        on_ready=lambda: _say_ready(args, settings),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.stop())
+    process.run()
+    return ExitCode.OK
+
+
+def show_health(args: argparse.Namespace) -> int:
+    """Print how the registry process does; an error says what is wrong with it."""
+    store = RecordStore(Path(args.home))
+    found = health.read(store)
+    wrong = health.verdict(found, store.clock)
+    facts = {"healthy": wrong is None, "running": found.running, **found.facts}
+    words = [f"{name:<15}{json.dumps(value)}" for name, value in facts.items()]
+    say(args, facts, "\n".join(words))
+    if wrong is not None:
+        raise wrong
+    return ExitCode.OK
+
+
+def purge(args: argparse.Namespace) -> int:
+    """Purge once; connects to the broker only if something is to be cleared there."""
+    home = Path(args.home)
+    settings = _settings(args)
+    clock = SystemClock()
+    queue = JobQueue(RecordStore(home), warn=warn)
+    sender = Sender(connect=lambda: _transport(settings, _random_id()), clock=clock)
+    rules = load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records)
+    work = Purge(
+        queue=queue,
+        topics=Topics(settings.topic_root),
+        clear=lambda topic: sender.publish(topic, b"", retain=True),
+        rules=rules,
+    )
+    try:
+        done = work.run() if queue.store.has_jobs() else Purged(0, 0)
+    finally:
+        sender.close()
+    say(args, done._asdict(), f"cleared {done.cleared} jobs at the broker, removed {done.removed}")
+    return ExitCode.OK
+
+
+def _settings(args: argparse.Namespace) -> BrokerSettings:
+    return load_settings(
+        home=Path(args.home), role=ROLE, command_line=command_line_layer(args), record={}, environ=os.environ
+    )
+
+
+def _connections(home: Path, settings: BrokerSettings) -> Connections:
+    # The same after a restart, and another for another home at the same broker. 3.1.1 brokers need not
+    # take more than 23 characters (MQTT-3.1.3-5).
+    name = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
+    return Connections(
+        topic_root=settings.topic_root,
+        recording=lambda: _transport(settings, f"registry-{name}", clean_session=False),
+        sending=lambda: _transport(settings, _random_id()),
+        # A certificate is one identity and one session: a second connection ends the first (docs/adr/0103).
+        shared=settings.certfile is not None,
+    )
+
+
+def _transport(settings: BrokerSettings, client_id: str, *, clean_session: bool = True) -> Transport:
+    return PahoTransport(settings, client_id=client_id, clean_session=clean_session)
+
+
+def _random_id() -> str:
+    return f"registry-{os.urandom(4).hex()}"
+
+
+def _say_ready(args: argparse.Namespace, settings: BrokerSettings) -> None:
+    body = {"ready": True, "pid": os.getpid(), "home": str(args.home), "broker": settings.address}
+    say(args, body, f"registry process {os.getpid()} looks after {args.home}; broker {settings.address}")

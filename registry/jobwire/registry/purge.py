@@ -1,0 +1,128 @@
+"""Purging: retained messages of finished jobs are cleared, old finished jobs removed, each by its age.
+
+On MQTT 5 the broker drops retained messages by itself (message expiry); a 3.1.1 broker would keep
+them for ever.
+"""
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import NotFoundError, StorageError
+from jobwire.core.record import JobRecord
+from jobwire.core.topics import Topics
+from jobwire.registry.files import storage_failure
+from jobwire.registry.outbox import Outbox
+from jobwire.registry.pending import CLEARED
+from jobwire.registry.queue import JobQueue
+
+_DAY = 86400.0
+_PAGE = 200
+_log = logging.getLogger("jobwire.registry")
+
+Clear = Callable[[str], None]
+
+
+class Rules(NamedTuple):
+    """Ages in seconds since a job finished; None keeps for ever."""
+
+    retained_seconds: float | None = 7 * _DAY
+    record_seconds: float | None = 90 * _DAY
+
+
+class Purged(NamedTuple):
+    """How many jobs' retained messages were cleared, and how many jobs were removed."""
+
+    cleared: int
+    removed: int
+
+
+class Purge:
+    """Purges one home. `clear(topic)` publishes the empty retained message (MQTT 5, 3.3.1.3)."""
+
+    def __init__(self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: Rules) -> None:
+        self._queue = queue
+        self._store = queue.store
+        self._topics = topics
+        self._clear = clear
+        self._rules = rules
+
+    def run(self, *, stop: Callable[[], bool] = lambda: False) -> Purged:
+        """Purge everything that is due. Raises TransportError where the broker does not answer.
+
+        A removed job is cleared first: a crash or an absent broker leaves it for the next time.
+        """
+        cleared = self._each(self._rules.retained_seconds, self._clear_retained, stop, cleared=False)
+        removed = self._each(self._rules.record_seconds, self._remove, stop, cleared=True)
+        return Purged(cleared, removed)
+
+    def _each(
+        self,
+        age_seconds: float | None,
+        action: Callable[[str], bool],
+        stop: Callable[[], bool],
+        *,
+        cleared: bool,
+    ) -> int:
+        if age_seconds is None:
+            return 0
+        before = utc_timestamp(self._store.clock.now() - age_seconds)
+        done = 0
+        after = ""
+        while not stop():
+            with self._queue.index() as index:
+                page = index.finished_before(before, after=after, limit=_PAGE, cleared=cleared)
+            if not page:
+                break
+            after = page[-1]
+            done += sum(action(job_id) for job_id in page if not stop())
+        return done
+
+    def _clear_retained(self, job_id: str) -> bool:
+        """Clear the job's topics and note it in the record, so that it is done once."""
+        record = self._read(job_id)
+        if record is None or not record.terminal:
+            return False
+        for topic in (self._topics.events(job_id), self._topics.state(job_id)):
+            self._clear(topic)
+        with contextlib.suppress(NotFoundError), self._store.locked(job_id) as locked:
+            extra = {**locked.record.extra, CLEARED: True}
+            locked.replace(locked.record._replace(extra=extra), cause="purge")
+            self._store.touch(job_id)
+        return True
+
+    def _remove(self, job_id: str) -> bool:
+        """Remove the job: history and outbox first, the record last, so that a crash is repeated."""
+        record = self._read(job_id)
+        if record is None or not record.terminal:
+            return False
+        if not record.extra.get(CLEARED):
+            self._clear_retained(job_id)
+        store = self._store
+        try:
+            with store.locked(job_id):
+                shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
+                Outbox(store.outbox_path(job_id), files=store.files).remove()
+                store.touch(job_id)
+                store.files.unlink(store.record_path(job_id))
+                store.touch(job_id)
+                # Whoever waits for this lock notices that its file is gone (locks.try_acquire).
+                for name in (job_id, f"{job_id}.send"):
+                    store.files.unlink(store.lock_path(name))
+        except NotFoundError:
+            return False
+        except OSError as error:
+            raise storage_failure("purge", store.record_path(job_id), error) from error
+        return True
+
+    def _read(self, job_id: str) -> JobRecord | None:
+        try:
+            return self._store.get(job_id)
+        except NotFoundError:
+            return None
+        except StorageError as error:
+            _log.warning("job %s is not purged: %s", job_id, error)
+            return None

@@ -1,0 +1,137 @@
+"""What `jobwire registry ticket` does: all that a worker on another host needs, in one secret file."""
+
+import argparse
+import os
+import stat
+import sys
+from pathlib import Path
+
+from jobwire.core import fold
+from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.fold import LeaseGrant
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.core.settings import BrokerSettings, is_loopback
+from jobwire.core.ticket import encode_ticket, ticket_for
+from jobwire.registry.actions import broker_pair, say, warn
+from jobwire.registry.files import SystemFiles, replace_durably
+from jobwire.registry.rules import mtls_port
+from jobwire.registry.store import RecordStore
+from jobwire.transport import load_settings
+
+ROLE = "claude-worker"
+_HOUR = 3600.0
+
+
+def ticket(args: argparse.Namespace) -> int:
+    """Write the ticket of a job's present attempt; a pending job is claimed for its holder."""
+    home = Path(args.home)
+    store = RecordStore(home)
+    overrides = dict(broker_pair(pair) for pair in args.broker)
+    settings = load_settings(
+        home=home,
+        role=ROLE,
+        command_line=overrides,
+        record=store.get(args.job).broker,
+        environ=os.environ,
+    )
+    record = _claimed(store, args)
+    broker = _certificate(home, record, settings, overrides, args) if args.certificate else _account(settings)
+    if is_loopback(settings.host):
+        warn(f"the ticket names {settings.host}: on another host it needs --broker broker=NAME")
+    payload = encode_ticket(ticket_for(record, broker=broker, topic_root=settings.topic_root))
+    if args.out == "-":
+        _print_secret(payload)
+        return ExitCode.OK
+    replace_durably(args.out, payload, files=SystemFiles())
+    body = {"job_id": record.job_id, "attempt": record.attempt, "out": args.out}
+    say(args, body, f"ticket of job {record.job_id}, attempt {record.attempt}, in {args.out}")
+    return ExitCode.OK
+
+
+def _claimed(store: RecordStore, args: argparse.Namespace) -> JobRecord:
+    """Return the record; a pending job is claimed, or somebody else would pick it under the same key."""
+    with store.locked(args.job) as locked:
+        record = locked.record
+        if record.terminal:
+            raise ConflictError(
+                f"job {record.job_id} is already {record.status}", hint="register a new job for further work"
+            )
+        if record.status is Status.PENDING:
+            grant = LeaseGrant(args.owner or f"ticket-{record.job_id}", args.lease)
+            claimed = fold.claim(record, grant, store.clock.now())
+            locked.replace(claimed, cause=f"ticket written for {grant.owner}")
+        return locked.record
+
+
+def _account(settings: BrokerSettings) -> dict[str, str | int]:
+    """Return the settings with a role account's password inside: the ticket is a secret anyway."""
+    broker = _place(settings)
+    if settings.username is not None:
+        broker["username"] = settings.username
+    if settings.password is not None:
+        broker["password"] = settings.password.reveal()
+    if settings.certfile is not None and settings.keyfile is not None:
+        broker["certfile_pem"] = _pem(settings.certfile)
+        broker["keyfile_pem"] = _pem(settings.keyfile)
+    return broker
+
+
+def _certificate(
+    home: Path,
+    record: JobRecord,
+    settings: BrokerSettings,
+    overrides: dict[str, str | int],
+    args: argparse.Namespace,
+) -> dict[str, str | int]:
+    """Return the settings with a new certificate of the job's own inside."""
+    from jobwire.certs import CertificateAuthority  # noqa: PLC0415 - brings cryptography
+
+    authority = CertificateAuthority(home / "certs")
+    if not authority.exists():
+        raise ConfigError(
+            "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
+        )
+    issued = authority.issue_job(record.job_id, lifetime_seconds=int(args.certificate_hours * _HOUR))
+    broker = _place(settings)
+    port = mtls_port(home)
+    if "port" not in overrides and port is not None:
+        broker["port"] = port
+    return {
+        **broker,
+        "certfile_pem": issued.certfile.read_text(encoding="ascii"),
+        "keyfile_pem": issued.keyfile.read_text(encoding="ascii"),
+    }
+
+
+def _place(settings: BrokerSettings) -> dict[str, str | int]:
+    broker: dict[str, str | int] = {
+        "broker": settings.host,
+        "port": settings.port,
+        "tls": "on" if settings.tls else "off",
+        "protocol": settings.protocol,
+    }
+    if settings.ca_certs is not None:
+        broker["ca_certs_pem"] = _pem(settings.ca_certs)
+    return broker
+
+
+def _pem(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", path=path) from error
+
+
+def _print_secret(payload: bytes) -> None:
+    """Print the ticket; a file that the shell opened for us is closed to others first."""
+    mode = os.fstat(sys.stdout.fileno()).st_mode
+    if stat.S_ISREG(mode):
+        os.fchmod(sys.stdout.fileno(), 0o600)
+    elif sys.stdout.isatty():
+        raise InvalidInputError(
+            "a ticket is a secret and is not printed on a terminal", hint="--out FILE, or redirect it"
+        )
+    sys.stdout.buffer.write(payload)
+    sys.stdout.buffer.flush()

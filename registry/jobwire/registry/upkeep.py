@@ -1,0 +1,153 @@
+"""What the registry process does by the clock: announce, reap, flush outboxes, purge, prune."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from jobwire.core.clock import Clock, utc_timestamp
+from jobwire.core.errors import JobwireError, StorageError, TransportError
+from jobwire.core.fold import DEFAULT_LEASE_SECONDS
+from jobwire.journal.retention import Retention
+from jobwire.registry.flush import OutboxFlush
+from jobwire.registry.layout import ANNOUNCE
+from jobwire.registry.purge import Purge
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.states import StateQueue
+
+_ANNOUNCE_SECONDS = 0.1
+_REAP_SECONDS = 1.0
+_FLUSH_SECONDS = 2.0
+_HOUR = 3600.0
+_TAKEN = ".taken"
+# More than this between the two clocks within one second is no drift but a jump.
+_JUMP_SECONDS = 5.0
+_log = logging.getLogger("jobwire.registry")
+
+
+class Announcements:
+    """The marks that every changer of a record leaves for us, turned into states to be sent.
+
+    A mark is renamed when it is taken and removed when the state is queued: the queue holds the job
+    until it is sent, and a start after a crash announces every unfinished job anyway.
+    """
+
+    def __init__(self, *, queue: JobQueue, states: StateQueue) -> None:
+        self._folder = Path(queue.store.queue_path(ANNOUNCE))
+        self._queue = queue
+        self._states = states
+        # Set, from any thread, where every unfinished job is to be announced.
+        self.wanted = threading.Event()
+
+    def open(self) -> None:
+        """Create the folder: from now on changes are announced. Raises StorageError."""
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot create {self._folder}: {error.strerror}") from error
+
+    def run(self) -> int:
+        """Queue the states of all jobs that were marked; return their number."""
+        if self.wanted.is_set():
+            self.wanted.clear()
+            self._announce_all()
+        count = 0
+        for mark in self._folder.iterdir():
+            taken = mark.with_suffix(_TAKEN)
+            try:
+                mark.rename(taken)
+            except FileNotFoundError:
+                continue
+            self._states.offer(mark.stem, None, urgent=True)
+            taken.unlink(missing_ok=True)
+            count += 1
+        return count
+
+    def _announce_all(self) -> None:
+        """Queue what somebody may still wait for: unfinished jobs, and those that finished lately."""
+        since = utc_timestamp(self._queue.store.clock.now() - _HOUR)
+        self._states.forget_sent()
+        with self._queue.index() as index:
+            job_ids = index.unfinished() + index.finished_since(since)
+        for job_id in job_ids:
+            self._states.offer(job_id, None, urgent=False)
+
+
+class Reaper:
+    """Reaps, but only on what is known to be complete.
+
+    A lease says that no sign of life came: so reaping waits until the journal is folded, and for one
+    lease's length after the wall clock jumped ahead (a set clock, a suspended machine) or the
+    connection to the broker came back.
+    """
+
+    def __init__(self, *, queue: JobQueue, caught_up: Callable[[], bool], clock: Clock) -> None:
+        self._queue = queue
+        self._caught_up = caught_up
+        self._clock = clock
+        self._offset = clock.now() - clock.monotonic()
+        self._not_before = 0.0
+        self.reaped = 0
+
+    def hold(self, seconds: float) -> None:
+        """Reap nothing for `seconds`."""
+        self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
+
+    def run(self) -> int:
+        """Reap what is due now; return the number of jobs moved on."""
+        offset = self._clock.now() - self._clock.monotonic()
+        jump, self._offset = offset - self._offset, offset
+        if jump > _JUMP_SECONDS:
+            _log.warning(
+                "the clock jumped ahead by %.0f s: leases are left alone for %.0f s",
+                jump,
+                DEFAULT_LEASE_SECONDS,
+            )
+            self.hold(DEFAULT_LEASE_SECONDS)
+        if self._clock.monotonic() < self._not_before or not self._caught_up():
+            return 0
+        reaped = self._queue.reap()
+        for item in reaped:
+            _log.info("job %s: %s -> %s: %s", item.record.job_id, item.before, item.record.status, item.cause)
+        self.reaped += len(reaped)
+        return len(reaped)
+
+
+class Upkeep:
+    """Runs each duty at its period; from one thread."""
+
+    def __init__(
+        self,
+        *,
+        announcements: Announcements,
+        reaper: Reaper,
+        flush: OutboxFlush,
+        purge: Purge,
+        retention: Retention,
+        stop: Callable[[], bool],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        now = clock.monotonic()
+        self._duties: list[tuple[float, Callable[[], object]]] = [
+            (_ANNOUNCE_SECONDS, announcements.run),
+            (_REAP_SECONDS, reaper.run),
+            (_FLUSH_SECONDS, flush.run),
+            (_HOUR, lambda: purge.run(stop=stop)),
+            (_HOUR, retention.prune),
+        ]
+        # The rare ones not at once: a process that is started again and again would do nothing else.
+        self._due = [now + min(period, 60.0) for period, _ in self._duties]
+
+    def step(self) -> float:
+        """Do what is due; return seconds until the next duty."""
+        for number, (period, duty) in enumerate(self._duties):
+            if self._due[number] <= self._clock.monotonic():
+                try:
+                    duty()
+                except TransportError as error:
+                    _log.info("put off: %s", error.message)
+                except JobwireError as error:
+                    _log.error("%s; tried again in %.0f s", error, period)
+                self._due[number] = self._clock.monotonic() + period
+        return max(0.0, min(self._due) - self._clock.monotonic())

@@ -1,0 +1,304 @@
+"""What the registry process knows of each job, for admission: record, history, and what is on its way.
+
+An event reaches the wire after the publisher on this disk put it into record and history, or, from
+another host, before it is there. So a message is judged against both: what the history holds and the
+journal does not is accepted by its digest (it was verified when it was applied), anything else is
+judged by the one rule of `core.admission` against the present record plus what was accepted since.
+"""
+
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jobwire.core.admission import ACCEPTED, REMEMBERED, Accepted, JobView
+from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.core.event import Event
+from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
+from jobwire.core.record import JobRecord
+from jobwire.registry import seqs
+from jobwire.registry.audit import AuditLog, Line
+from jobwire.registry.journaled import ahead_of
+from jobwire.registry.store import RecordStore
+
+MAX_JOBS = 4096
+# Digests kept a job. Redeliveries come from the broker's in-flight window; of an older event only the
+# reason differs (`replayed` instead of `duplicate`).
+_RECENT = 64
+_COMPACT_AT = 256
+_TAIL_LINES = 128
+
+Stamp = tuple[int, int, int]
+
+
+class Standing(NamedTuple):
+    """The fields of a record that admission needs (instructions and results would fill the memory)."""
+
+    token: str
+    attempt: int
+    attempt_seq: int
+    status: Status
+    last_seq: int
+    confirmed_seq: int
+    ahead: seqs.Ranges
+
+
+def standing_of(record: JobRecord) -> Standing:
+    """Return what admission needs of `record`."""
+    return Standing(
+        record.auth_token,
+        record.attempt,
+        record.attempt_seq,
+        record.status,
+        record.last_seq,
+        record.confirmed_seq,
+        ahead_of(record),
+    )
+
+
+class Known:
+    """One job as admission sees it.
+
+    `unjournaled`: digests of events in the history that the journal does not hold. `local`: seqs that
+    were such and are in the journal now, but not yet folded. `in_flight`: accepted from the wire, not
+    yet folded.
+    """
+
+    __slots__ = (
+        "audit_offset",
+        "in_flight",
+        "local",
+        "noted",
+        "recent",
+        "stamp",
+        "standing",
+        "unjournaled",
+        "view",
+    )
+
+    def __init__(self, standing: Standing, stamp: Stamp) -> None:
+        self.standing = standing
+        self.stamp = stamp
+        self.audit_offset = 0
+        self.unjournaled: dict[int, bytes] = {}
+        self.local: set[int] = set()
+        self.in_flight: dict[int, tuple[Event, bytes]] = {}
+        self.recent: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT)
+        self.noted = 0
+        self.view = JobView(token=standing.token)
+
+    def accept(self, event: Event, digest: bytes) -> None:
+        """Note an event that was accepted from the wire."""
+        self.view.accept(Accepted(event, digest))
+        self.in_flight[event.seq] = (event, digest)
+        self._note(event.seq, digest, self.standing.attempt)
+
+    def journal_local(self, seq: int) -> None:
+        """Note that an event of the history goes into the journal now."""
+        del self.unjournaled[seq]
+        self.local.add(seq)
+
+    def read_line(self, line: Line) -> None:
+        """Take in one line of the history."""
+        seq, digest = line.get("seq"), line.get("digest")
+        if line.get("kind") != "event" or line.get("verdict") not in {ACCEPTED, "late"}:
+            return
+        if type(seq) is not int or not isinstance(digest, str):
+            return
+        raw = bytes.fromhex(digest)
+        if line["verdict"] == ACCEPTED and not self.is_journaled(seq):
+            self.unjournaled[seq] = raw
+        if self.view.seen(seq) is None:
+            self._note(seq, raw, self.view.attempt)
+            self.view.remember(seq, raw)
+
+    def _note(self, seq: int, digest: bytes, attempt: int) -> None:
+        self.recent.append((seq, digest, attempt))
+        self.noted += 1
+
+    def is_journaled(self, seq: int) -> bool:
+        """Tell whether the journal holds the event, folded or not."""
+        standing = self.standing
+        return (
+            seq <= standing.confirmed_seq
+            or seq in self.local
+            or seq in self.in_flight
+            or seqs.contains(standing.ahead, seq)
+        )
+
+    def follow(self, standing: Standing) -> None:
+        """Take over what a record of the same attempt says now."""
+        self.standing = standing
+        view = self.view
+        view.token = standing.token
+        view.attempt_seq = standing.attempt_seq
+        view.last_seq = max(view.last_seq, standing.last_seq)
+        self.in_flight = {seq: item for seq, item in self.in_flight.items() if seq > standing.last_seq}
+        self.local = {seq for seq in self.local if seq > standing.confirmed_seq}
+        self.unjournaled = {
+            seq: digest for seq, digest in self.unjournaled.items() if not self.is_journaled(seq)
+        }
+        status = standing.status
+        for seq in sorted(self.in_flight):
+            if status not in TERMINAL_STATUSES:
+                status = EVENT_TRANSITIONS.get((status, self.in_flight[seq][0].event), status)
+        view.status = status
+
+    def compact(self) -> None:
+        """Forget old digests where there are many: a job may speak for months.
+
+        Not while events are missing: without the digests they could not be told from replays.
+        """
+        if self.noted < (REMEMBERED if self.view.missing else _COMPACT_AT):
+            return
+        old, self.noted = self.view, 0
+        fresh = JobView(
+            token=old.token,
+            status=old.status,
+            attempt_seq=old.attempt_seq,
+            last_seq=min((item[0] for item in self.recent), default=old.last_seq + 1) - 1,
+        )
+        for seq, digest, attempt in sorted(self.recent):
+            fresh.attempt = attempt
+            fresh.remember(seq, digest)
+        fresh.last_seq = max(fresh.last_seq, old.last_seq)
+        fresh.attempt = old.attempt
+        self.view = fresh
+
+
+class Views:
+    """The jobs that were spoken of lately, each as fresh as its record. Thread-safe.
+
+    Bounded: the job that was not spoken of for the longest time is forgotten, unless something of it
+    is on its way into the record, and read from the disk when it speaks again.
+    """
+
+    def __init__(self, store: RecordStore, *, warn: Callable[[str], None], max_jobs: int = MAX_JOBS) -> None:
+        self._store = store
+        self._warn = warn
+        self._max_jobs = max_jobs
+        self._jobs: OrderedDict[str, Known] = OrderedDict()
+        self._guard = threading.RLock()
+
+    def known(self, job_id: str) -> Known | None:
+        """Return the job as its record is now; None where there is none that can be read.
+
+        Costs one stat where nothing changed.
+        """
+        with self._guard:
+            stamp = self._stamp(job_id)
+            known = self._jobs.get(job_id)
+            if stamp is None:
+                self._jobs.pop(job_id, None)
+                return None
+            if known is None or known.stamp != stamp:
+                known = self._read(job_id, known, stamp)
+            if known is not None:
+                self._jobs[job_id] = known
+                self._jobs.move_to_end(job_id)
+                self._forget_old()
+            return known
+
+    def reread(self, job_id: str) -> Known | None:
+        """Return the job after reading its record again, whatever its time stamp says."""
+        with self._guard:
+            known = self._jobs.get(job_id)
+            if known is not None:
+                known.stamp = (0, 0, 0)
+            return self.known(job_id)
+
+    def folded(self, record: JobRecord) -> None:
+        """Note that `record` was just written by the fold, under its lock."""
+        with self._guard:
+            known = self._jobs.get(record.job_id)
+            if known is None or known.standing.attempt != record.attempt:
+                return
+            known.follow(standing_of(record))
+            known.compact()
+            stamp = self._stamp(record.job_id)
+            if stamp is not None:
+                known.stamp = stamp
+
+    def is_local(self, job_id: str, seq: int) -> bool:
+        """Tell whether the event was in the record before it was in the journal."""
+        with self._guard:
+            known = self._jobs.get(job_id)
+            return known is not None and seq in known.local
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def _read(self, job_id: str, known: Known | None, stamp: Stamp) -> Known | None:
+        try:
+            record = self._store.get(job_id)
+        except NotFoundError:
+            return None
+        except JobwireError as error:
+            self._warn(str(error))
+            return None
+        standing = standing_of(record)
+        log = self._store.audit(job_id)
+        if known is None or known.standing.attempt != standing.attempt:
+            return self._load(log, standing, stamp, known)
+        known.follow(standing)
+        known.stamp = stamp
+        self._read_history(log, known)
+        return known
+
+    def _load(self, log: AuditLog, standing: Standing, stamp: Stamp, before: Known | None) -> Known:
+        known = Known(standing, stamp)
+        if before is not None:
+            # Journaled for the earlier attempt; its history says the rest.
+            known.local = before.local
+        known.audit_offset = log.start_of_tail(_TAIL_LINES)
+        first = _first_seq(log, known.audit_offset)
+        if known.audit_offset and first > standing.confirmed_seq + 1:
+            known.audit_offset = 0  # what the journal lacks reaches back further than the tail
+            first = 1
+        known.view = JobView(
+            token=standing.token,
+            status=standing.status,
+            attempt=standing.attempt,
+            attempt_seq=standing.attempt_seq,
+            last_seq=max(first - 1, 0),
+        )
+        self._read_history(log, known)
+        return known
+
+    def _read_history(self, log: AuditLog, known: Known) -> None:
+        """Read the lines that are new; those ahead of the record are left for the next time."""
+        standing, view = known.standing, known.view
+        for line, end in log.since(known.audit_offset):
+            seq = line.get("seq")
+            if line.get("verdict") == ACCEPTED and type(seq) is int and seq > standing.last_seq:
+                break
+            attempt = line.get("attempt")
+            view.attempt = attempt if type(attempt) is int else standing.attempt
+            known.read_line(line)
+            known.audit_offset = end
+        view.attempt = standing.attempt
+        view.last_seq = max(view.last_seq, standing.last_seq)
+
+    def _stamp(self, job_id: str) -> Stamp | None:
+        try:
+            status = os.stat(self._store.record_path(job_id))  # noqa: PTH116 - asked for every message
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _forget_old(self) -> None:
+        if len(self._jobs) <= self._max_jobs:
+            return
+        for job_id, known in self._jobs.items():
+            if not known.in_flight and not known.local:
+                del self._jobs[job_id]
+                return
+
+
+def _first_seq(log: AuditLog, offset: int) -> int:
+    """Return the seq of the first event in the history from byte `offset` on; 1 where there is none."""
+    for line, _ in log.since(offset):
+        if type(line.get("seq")) is int:
+            return int(line["seq"])
+    return 1

@@ -1,0 +1,116 @@
+"""Admission for the recorder of the registry process, and the repair of gaps it finds.
+
+See `views` for what a message is judged against.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from jobwire.core.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
+from jobwire.core.canonical import canonical_json
+from jobwire.core.ports import Message
+from jobwire.core.topics import Topics
+from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.admission import Judged
+from jobwire.registry.store import RecordStore
+from jobwire.registry.views import Known, Views
+
+_MICROSECONDS = 1_000_000
+_log = logging.getLogger("jobwire.registry")
+
+
+class WireAdmission:
+    """Judges each message once and notes what it accepts; `jobwire.journal.admission.Admit`."""
+
+    def __init__(self, *, topics: Topics, views: Views) -> None:
+        self._topics = topics
+        self._views = views
+
+    def __call__(self, message: Message) -> Judged:
+        """Return the verdict on `message`."""
+        parsed = parse(self._topics, message.topic, message.payload)
+        if not isinstance(parsed, Parsed):
+            return Judged(parsed.reason, parsed.why)
+        known = self._views.known(parsed.job_id)
+        if known is None:
+            return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
+        judged = self._judge(parsed, message, known)
+        if judged.keep or judged.verdict == Reason.DUPLICATE:
+            return judged
+        # The record may have changed within one tick of the file system's clock.
+        known = self._views.reread(parsed.job_id)
+        return self._judge(parsed, message, known) if known is not None else judged
+
+    def _judge(self, parsed: Parsed, message: Message, known: Known) -> Judged:
+        event = parsed.event
+        digest = digest_of(message.payload)
+        if known.unjournaled.get(event.seq) == digest:
+            first = min(known.unjournaled)
+            known.journal_local(event.seq)
+            return Judged(ACCEPTED, "", event, keep=True, missing=range(first, event.seq))
+        view = known.view
+        last = view.last_seq
+        verdict = judge(parsed, message.payload, retained=message.retain, job=view)
+        if isinstance(verdict, Accepted):
+            known.accept(event, verdict.digest)
+            return Judged(ACCEPTED, "", event, keep=True, missing=range(last + 1, event.seq))
+        if verdict.reason is Reason.LATE and verdict.event is not None:
+            view.remember(event.seq, verdict.digest)
+            return Judged(verdict.reason, verdict.why, verdict.event, keep=True)
+        return Judged(verdict.reason, verdict.why, verdict.event)
+
+
+class GapRepair:
+    """Journals events from a job's history that did not come over the wire. From the recorder's thread.
+
+    They were accepted before (by the publisher on this disk), so they go into the journal as such.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RecordStore,
+        views: Views,
+        topics: Topics,
+        writer: JournalWriter,
+        on_journaled: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._views = views
+        self._topics = topics
+        self._writer = writer
+        self._on_journaled = on_journaled
+
+    def __call__(self, job_id: str, missing: Sequence[int]) -> None:
+        """Journal what the history holds of `missing`; the rest must come from its worker's outbox."""
+        known = self._views.known(job_id)
+        if known is None:
+            return
+        wanted = [seq for seq in missing if seq in known.unjournaled]
+        if wanted:
+            self.journal(job_id, known, wanted)
+        lost = [seq for seq in missing if not known.is_journaled(seq)]
+        if lost:
+            _log.warning(
+                "job %s: %d event(s) from seq %d on did not arrive and are not held here; its worker sends "
+                "them again from its outbox",
+                job_id,
+                len(lost),
+                lost[0],
+            )
+
+    def journal(self, job_id: str, known: Known, wanted: Sequence[int]) -> None:
+        """Journal the accepted events with these seqs from the history."""
+        entries: list[Entry] = []
+        now_us = int(self._store.clock.now() * _MICROSECONDS)
+        for line in self._store.audit(job_id).lines():
+            seq = line.get("seq")
+            if line.get("verdict") != ACCEPTED or seq not in wanted or seq not in known.unjournaled:
+                continue
+            payload = canonical_json(line["event"])
+            entries.append(Entry(now_us, self._topics.events(job_id), payload, False, ACCEPTED))
+            known.journal_local(seq)
+        if entries:
+            self._writer.append(entries)
+            _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
+            self._on_journaled()
