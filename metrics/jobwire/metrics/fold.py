@@ -173,11 +173,15 @@ def _window_counts(
 
 def _rejection_counts(rows: Rows, fresh: Flags, tenth: Ints) -> Counter[tuple[Window, str]]:
     counts: Counter[tuple[Window, str]] = Counter()
-    refused, repeated = ~rows.accepted, rows.accepted & ~fresh
+    told = rows.note > 0
+    refused, repeated = ~rows.accepted & ~told, rows.accepted & ~fresh
     for window, code, count in _counted(tenth[refused], rows.label[refused]):
         counts[window, rows.labels[code]] += count
     for window, _, count in _counted(tenth[repeated], np.zeros(int(repeated.sum()), np.int64)):
         counts[window, DUPLICATE] += count
+    for window, note, times in _counted(tenth[told], rows.note[told]):
+        for reason, count in rows.notes[note].items():
+            counts[window, reason] += count * times
     return counts
 
 

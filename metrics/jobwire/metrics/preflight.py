@@ -10,8 +10,8 @@ from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import POSTGRES_SCHEMES
 from jobwire.metrics.errors import CheckpointError
 from jobwire.metrics.java import find_java
+from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.metrics.settings import MetricsSettings
-from jobwire.metrics.source.verification import KEYS_FILE_VARIABLE
 
 _NEEDED = ("pyspark", "pyarrow", "pandas")
 

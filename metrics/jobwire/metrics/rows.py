@@ -1,5 +1,6 @@
 """The form in which Spark hands journal rows to the fold: one row a message, numbers and short words."""
 
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -8,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# `seq` is null for whatever is not an accepted event; `label` is the event's type or the reason.
+# `seq` is null for whatever is not an accepted event; `label` is the event's type or the reason;
+# `note` holds counts of messages that the recorder did not store, as JSON.
 SCHEMA = pa.schema(
     [
         ("shard", pa.int32()),
@@ -18,6 +20,7 @@ SCHEMA = pa.schema(
         ("seq", pa.int64()),
         ("label", pa.string()),
         ("sent_us", pa.int64()),
+        ("note", pa.string()),
     ]
 )
 DUPLICATE = "duplicate"
@@ -31,7 +34,10 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Rows(NamedTuple):
-    """The columns as arrays, in the order of (shard, offset). Codes point into `jobs` and `labels`."""
+    """The columns as arrays, in the order of (shard, offset).
+
+    `job`, `label` and `note` are places in `jobs`, `labels` and `notes`; the first note is empty.
+    """
 
     shard: Ints
     offset: Ints
@@ -41,6 +47,8 @@ class Rows(NamedTuple):
     accepted: Flags
     label: Ints
     sent_us: Ints
+    note: Ints
+    notes: list[dict[str, int]]
     jobs: list[str]
     labels: list[str]
 
@@ -68,6 +76,7 @@ class Rows(NamedTuple):
             accepted=self.accepted[places],
             label=self.label[places],
             sent_us=self.sent_us[places],
+            note=self.note[places],
         )
 
 
@@ -75,6 +84,7 @@ def rows_of(table: Any) -> Rows:
     """Return the rows of an Arrow table with SCHEMA's columns."""
     job, jobs = _codes(table.column("job_id"))
     label, labels = _codes(table.column("label"))
+    note, notes = _codes(table.column("note"), first="")
     rows = Rows(
         shard=_numbers(table.column("shard"), 0),
         offset=_numbers(table.column("offset"), 0),
@@ -86,8 +96,10 @@ def rows_of(table: Any) -> Rows:
         else np.zeros(0, np.bool_),
         label=label,
         sent_us=_numbers(table.column("sent_us"), NO_TIME),
+        note=note,
+        notes=[_counts(text) for text in notes],
         jobs=jobs,
-        labels=[text if _REASON.fullmatch(text) else _OTHER for text in labels],
+        labels=[_reason(text) for text in labels],
     )
     order = np.lexsort((rows.offset, rows.shard))
     return rows.taken(order)
@@ -97,8 +109,27 @@ def _numbers(column: Any, missing: int) -> Ints:
     return np.asarray(pc.fill_null(column, missing).to_numpy(), dtype=np.int64)
 
 
-def _codes(column: Any) -> tuple[Ints, list[str]]:
-    encoded = pc.fill_null(column, "").combine_chunks().dictionary_encode()
+def _codes(column: Any, *, first: str | None = None) -> tuple[Ints, list[str]]:
+    """Return each text's place in a list of the distinct ones, which begins with `first` if given."""
+    texts = pc.fill_null(column, "")
+    if first is not None:
+        texts = pa.chunked_array([[first], *texts.chunks], pa.string())
+    encoded = texts.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    return np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary.to_pylist()
+    places = np.asarray(encoded.indices, dtype=np.int64)
+    return places if first is None else places[1:], encoded.dictionary.to_pylist()
+
+
+def _reason(text: str) -> str:
+    return text if _REASON.fullmatch(text) else _OTHER
+
+
+def _counts(note: str) -> dict[str, int]:
+    """Return the counts of a note, or {"unreadable": 1} for one that is not of our making."""
+    if not note:
+        return {}
+    try:
+        return {_reason(name): int(count) for name, count in json.loads(note).items()}
+    except (ValueError, AttributeError, TypeError):
+        return {"unreadable": 1}

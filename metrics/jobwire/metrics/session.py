@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+KEYS_FILE_VARIABLE = "JOBWIRE_KEYS_FILE"
 _PACKAGE = Path(__file__).parent
 LOG_SETTINGS = _PACKAGE / "log4j2.properties"
 
@@ -70,6 +71,9 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         options["spark.master"] = settings.master
     if settings.log_file is not None:
         options["spark.driver.extraJavaOptions"] = java_options(settings.log_file)
+    if os.environ.get(KEYS_FILE_VARIABLE):
+        # Executors on other hosts do not inherit our environment. It is the name of a file, no key.
+        options[f"spark.executorEnv.{KEYS_FILE_VARIABLE}"] = os.environ[KEYS_FILE_VARIABLE]
     if settings.master.startswith("local"):
         options["spark.driver.bindAddress"] = "127.0.0.1"
         options["spark.driver.host"] = "127.0.0.1"

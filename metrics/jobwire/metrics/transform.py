@@ -7,6 +7,8 @@ serve streams, batch reads and tests.
 from functools import reduce
 from typing import Any
 
+from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+
 _ACCEPTED = "verdict = 'accepted'"
 _EVENT = "seq bigint, event string, timestamp timestamp"
 # Only what recorder and parser agree on is an event; null marks everything else.
@@ -18,7 +20,19 @@ CASE
     ELSE said.event
 END AS label"""
 _SENT = f"CASE WHEN {_ACCEPTED} THEN unix_micros(said.timestamp) END AS sent_us"
-_COMPACT = ("offset", "unix_micros(received_at) AS received_us", "job_id", _SEQ, _LABEL, _SENT)
+# What the recorder counted without storing it: {"reason": number} (jobwire.journal.evidence).
+_NOTE = (
+    f"CASE WHEN verdict = '{SUPPRESSED}' AND topic = '{SUPPRESSED_TOPIC}' THEN CAST(payload AS STRING) END"
+)
+_COMPACT = (
+    "offset",
+    "unix_micros(received_at) AS received_us",
+    "job_id",
+    _SEQ,
+    _LABEL,
+    _SENT,
+    "note",
+)
 _HISTORY = "seq bigint, event string, timestamp string, detail string, data string"
 
 
@@ -29,7 +43,7 @@ def compact(messages: Any, *, shard: int = 0) -> Any:
     what it reads was accepted by our strict parser before.
     """
     said = f"from_json(CASE WHEN {_ACCEPTED} THEN CAST(payload AS STRING) END, '{_EVENT}') AS said"
-    parsed = messages.selectExpr("offset", "received_at", "job_id", "verdict", said)
+    parsed = messages.selectExpr("offset", "received_at", "job_id", "verdict", said, f"{_NOTE} AS note")
     return parsed.selectExpr(f"{shard} AS shard", *_COMPACT)
 
 

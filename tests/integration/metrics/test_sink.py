@@ -36,6 +36,7 @@ def rows(entries: Sequence[Entry], first_offset: int = 0, shard: int = 0) -> Row
                 "seq": event.get("seq"),
                 "label": event.get("event", entry.verdict),
                 "sent_us": entry.received_at_us - 1500 if event else None,
+                "note": None,
             }
         )
     return rows_of(pa.Table.from_pylist(found, schema=SCHEMA))
@@ -195,8 +196,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     pages = database.rows("PRAGMA page_count")[0][0]
     database.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(SinkError) as caught:
-        for start in range(5, len(ENTRIES), 50):
-            sink.apply(rows(ENTRIES[start : start + 50], start), [JOURNAL])
+        sink.apply(rows(ENTRIES[5:], 5), [JOURNAL])
     assert caught.value.facts["disk_full"] is True
     assert "free disk space" in caught.value.hint
     reached = sink.progress()[JOURNAL].next_offset

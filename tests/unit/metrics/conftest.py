@@ -33,6 +33,7 @@ def _row(offset: int, entry: Entry, shard: int) -> dict[str, Any]:
         "seq": event.get("seq"),
         "label": event.get("event", entry.verdict),
         "sent_us": _sent_us(event["timestamp"]) if event else None,
+        "note": entry.payload.decode() if entry.verdict == "suppressed" else None,
     }
 
 

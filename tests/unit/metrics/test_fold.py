@@ -152,3 +152,18 @@ def test_no_rows_change_nothing(table_of: TableOf) -> None:
     changes = fold(table_of([]), {}, no_session)
     assert not any(changes)
     assert watermark_us(table_of([]), 7) == 7
+
+
+def test_what_the_recorder_did_not_store_is_counted(table_of: TableOf) -> None:
+    """A note of suppressed messages adds its counts to the reasons, and is no message itself."""
+    entry = next(iter(Rehearsal(seed=1, jobs=1)))
+    notes = [
+        entry._replace(verdict="suppressed", payload=b'{"bad_signature":40,"malformed":2}'),
+        entry._replace(verdict="suppressed", payload=b'{"bad_signature":40,"malformed":2}'),
+        entry._replace(verdict="suppressed", payload=b"[]"),
+        entry._replace(verdict="malformed", payload=b"?"),
+    ]
+    changes = fold(table_of(notes), {}, no_session)
+    window = (60, entry.received_at_us // 60_000_000 * 60)
+    counts = {reason: n for (at, reason), n in changes.rejections.items() if at == window}
+    assert counts == {"bad_signature": 80, "malformed": 5, "unreadable": 1}

@@ -35,6 +35,8 @@ class SourceOptions(NamedTuple):
     max_rows: int = MAX_ROWS
     max_bytes: int = MAX_BYTES
     partition_bytes: int = PARTITION_BYTES
+    broker: tuple[tuple[str, str], ...] = ()
+    share_group: str = ""
     starting_offset: str = EARLIEST
     ending_offset: str = LATEST
     starting_time: str = ""
@@ -47,17 +49,20 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     Raises ConfigError naming the option that is missing, unknown or unusable.
     """
     words = {name.lower(): value for name, value in given.items()}
-    unknown = words.keys() - {name.lower() for name in _OPTIONS} - _SPARKS_OWN
+    unknown = words.keys() - {name.lower() for name in (*_OPTIONS, *_BROKER)} - _SPARKS_OWN
     if unknown:
         raise ConfigError(
             f"the source mqtt has no option {', '.join(sorted(unknown))}",
-            hint=f"options: {', '.join(sorted(_OPTIONS))}",
+            hint=f"options: {', '.join(sorted((*_OPTIONS, *_BROKER)))}",
         )
     values = {
         field: _read(name, reader, words[name.lower()])
         for name, (field, reader) in _OPTIONS.items()
         if words.get(name.lower(), "") != ""
     }
+    values["broker"] = tuple(
+        (key, words[name.lower()]) for name, key in _BROKER.items() if words.get(name.lower())
+    )
     if "journal" not in values:
         raise ConfigError(
             "the source mqtt needs the option journal: the directory of a journal",
@@ -124,6 +129,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "parse": ("parse", _one_of("none", "event")),
     "verify": ("verify", _switch),
     "ingest": ("embedded", _one_of("none", "embedded")),
+    "shareGroup": ("share_group", _name),
     "home": ("home", lambda text: Path(text).absolute()),
     "inline": ("inline", _switch),
     "consumer": ("consumer", _name),
@@ -135,6 +141,18 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "endingOffset": ("ending_offset", _offset),
     "startingTime": ("starting_time", str),
     "endingTime": ("ending_time", str),
+}
+# Where the embedded recorder connects; a password comes from a file or the environment only.
+_BROKER = {
+    "broker": "broker",
+    "port": "port",
+    "tls": "tls",
+    "caCerts": "ca_certs",
+    "certFile": "certfile",
+    "keyFile": "keyfile",
+    "username": "username",
+    "passwordFile": "password_file",
+    "protocol": "protocol",
 }
 # `load(path)` and Spark's own bookkeeping may add these.
 _SPARKS_OWN = frozenset({"path"})

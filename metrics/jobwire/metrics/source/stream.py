@@ -149,6 +149,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.embedded and self._ingest is None:
             self._ingest = Ingest(self._options, clock=self._clock)
             self._ingest.start()
+        if self._ingest is not None:
+            self._ingest.keep_alive()
         if self._reader is not None:
             try:
                 _ = self._reader.durable_offset

@@ -16,9 +16,9 @@ import pyarrow as pa
 from jobwire.core.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
+from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.transport.private_files import check_private
 
-KEYS_FILE_VARIABLE = "JOBWIRE_KEYS_FILE"
 # Verdicts that say nothing about the signature, or whose yes is asked for again.
 _OPEN_VERDICTS = frozenset({ACCEPTED, "unverified", "", str(Reason.UNKNOWN_JOB)})
 
