@@ -90,14 +90,19 @@ class JobRecord(NamedTuple):
 SECRET_FIELDS = frozenset({"auth_token", "previous_tokens"})
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def encode_record(record: JobRecord) -> bytes:
-    """Return the record as one indented JSON object with a final line break."""
+    """Return the record as one JSON object, a line for each field, with a final line break."""
     value = record._asdict()
     extra = value.pop("extra")
     value["lease"] = record.lease._asdict() if record.lease else None
     value["timeouts"] = record.timeouts._asdict()
     body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
-    return (json.dumps(body, indent=1, ensure_ascii=False) + "\n").encode()
+    # One field a line, by hand: json's own indentation leaves its C encoder and takes five times as long.
+    fields = ",\n ".join(f"{_encode(name)}: {_encode(item)}" for name, item in body.items())
+    return f"{{\n {fields}\n}}\n".encode()
 
 
 def public_record(record: JobRecord) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Publishes the signed, retained state of each job after it changed.
 
 A job stands in the queue once: what changes before its turn is sent with it. Changes of status go
-before mere progress, which is sent at most once a second for a job.
+before mere progress, which is sent at most every five seconds for a job.
 """
 
 import logging
@@ -18,7 +18,7 @@ from jobwire.core.topics import Topics
 from jobwire.registry.sender import Sender
 from jobwire.registry.store import RecordStore
 
-_CALM_SECONDS = 1.0
+_CALM_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
 _LOOKED_AT = 16
 # What was sent of the jobs that changed last, so that one change told twice is sent once.

@@ -44,6 +44,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Start with an empty home."""
         self.folder = tempfile.TemporaryDirectory()
         self.clock = ManualClock()
+        self.set_back = 0
         self.store = RecordStore(Path(self.folder.name) / "home", clock=self.clock)
         self.queue = JobQueue(self.store, warn=pytest.fail)
         self.model = Model()
@@ -121,8 +122,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def leases_run_out(self) -> None:
-        """Let an hour pass and reap."""
-        self.clock.advance(3600)
+        """Let an hour pass (and what the clock was set back: leases end by the wall clock) and reap."""
+        self.clock.advance(3600 + self.set_back)
+        self.set_back = 0
         for item in self.queue.reap():
             model = self.model.jobs[item.record.job_id]
             assert model[1] == "running"
@@ -134,6 +136,7 @@ class QueueMachine(RuleBasedStateMachine):
     def clock_set_back(self, back: int) -> None:
         """Set the wall clock back."""
         self.clock.set_wall(self.clock.now() - back)
+        self.set_back += back
 
     @rule()
     def index_lost(self) -> None:
