@@ -96,8 +96,9 @@ class Broadcaster:
             waiting = self._changed
             if position is None or not self._reaches(position):
                 if self.ready:
-                    yield self._whole()
+                    # Noted before the yield: more may be published while this page takes its time.
                     position = self._revision
+                    yield self._whole()
                     continue
             elif position < self._revision:
                 parts = [message for revision, message in self._kept if revision > position]
