@@ -17,7 +17,7 @@ from jobwire.core.topics import Topics
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.speaking import STOP_HINT
 from jobwire.registry.locks import LockTimeoutError
-from jobwire.registry.outbox import Entry, SentMark, Standing, due_entries
+from jobwire.registry.outbox import Entry, SentMark, Standing, due_entries, mark_after
 
 CONNACK_SECONDS = 10.0
 PUBACK_SECONDS = 5.0
@@ -195,7 +195,7 @@ class Courier:
             due = self._due(standing, mark, repeat=repeat)
             if not due:
                 break
-            self._publish(transport, due, mark)
+            self._publish(transport, due, mark, standing)
             repeat = False
             now = self._clock.monotonic()
             done_by = done_by if done_by is not None else now + _COURTESY_SECONDS
@@ -208,9 +208,8 @@ class Courier:
         entries = self._desk.outbox.entries(after=after)
         return due_entries(entries, mark, standing, now=self._clock.now(), repeat=repeat)
 
-    def _publish(self, transport: Transport, due: list[Entry], mark: SentMark) -> None:
+    def _publish(self, transport: Transport, due: list[Entry], mark: SentMark, standing: Standing) -> None:
         """Send `due` one after the other; the mark tells how far it came, also after a failure."""
-        repeats = mark.repeats + 1 if due[0].seq <= mark.acked_seq else 0
         acked = mark.acked_seq
         try:
             for entry in due:
@@ -227,7 +226,7 @@ class Courier:
                 self._listen(0.0)
                 self._check_open()
         finally:
-            self._write_mark(SentMark(acked, self._clock.now(), repeats))
+            self._write_mark(mark_after(mark, standing, due, acked_seq=acked, now=self._clock.now()))
 
     def _trim(self) -> None:
         standing = self._desk.standing()

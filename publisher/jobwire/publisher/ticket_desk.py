@@ -120,7 +120,11 @@ class TicketDesk:
             )
         if heard.status is Status.CANCELLED:
             raise StoppedError(f"job {self.job_id} is cancelled", hint=STOP_HINT, job_id=self.job_id)
-        if heard.status in TERMINAL_STATUSES and self.outbox.last_seq > heard.last_seq:
+        last = self.outbox.last()
+        if heard.status not in TERMINAL_STATUSES or last is None or last.seq <= heard.last_seq:
+            return
+        # The end may be our own, with earlier events still missing there: those must go on being sent.
+        if EVENT_TRANSITIONS[Status.RUNNING, last.event] is not heard.status:
             raise ConflictError(
                 f"job {self.job_id} is already {heard.status}",
                 hint="a job ends once; register a new one for further work",

@@ -19,6 +19,7 @@ from jobwire.registry.outbox import (
     Standing,
     due_entries,
     job_outboxes,
+    mark_after,
     send_lock_name,
 )
 from jobwire.registry.sender import Sender
@@ -96,12 +97,13 @@ class OutboxFlush:
             standing = Standing(record.attempt, record.last_seq, record.confirmed_seq)
             entries = outbox.entries(after=record.confirmed_seq)
             due = due_entries(entries, mark, standing, now=self._store.clock.now())
-            return self._publish(record.job_id, due, outbox, mark) if due else 0
+            return self._publish(record.job_id, due, outbox, mark, standing) if due else 0
         finally:
             locks.release(descriptor)
 
-    def _publish(self, job_id: str, due: list[Entry], outbox: Outbox, mark: SentMark) -> int:
-        repeats = mark.repeats + 1 if due[0].seq <= mark.acked_seq else 0
+    def _publish(
+        self, job_id: str, due: list[Entry], outbox: Outbox, mark: SentMark, standing: Standing
+    ) -> int:
         acked, sent = mark.acked_seq, 0
         try:
             for entry in due:
@@ -114,5 +116,6 @@ class OutboxFlush:
                 acked = max(acked, entry.seq)
                 sent += 1
         finally:
-            outbox.mark_sent(SentMark(acked, self._store.clock.now(), repeats))
+            now = self._store.clock.now()
+            outbox.mark_sent(mark_after(mark, standing, due, acked_seq=acked, now=now))
         return sent

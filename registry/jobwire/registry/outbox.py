@@ -31,7 +31,7 @@ from jobwire.registry.files import (
 REWRITE_BYTES = 32 * 1024
 # What the broker took and the registry does not confirm is sent again after this long, then after twice
 # as long, and so on: an absent registry process must not make every publish repeat the whole backlog.
-RESEND_SECONDS = 30.0
+RESEND_SECONDS = 5.0
 # Longer than any line: a payload of 64 KiB at most doubles when it is quoted, plus the other fields.
 _TAIL_BYTES = 192 * 1024
 _JOB_ID = re.compile(JOB_ID_PATTERN)
@@ -51,8 +51,9 @@ class Entry(NamedTuple):
 class SentMark(NamedTuple):
     """What is known to have reached the broker: not durable, losing it costs a redelivery.
 
-    `sent_at` is epoch seconds of the last sending, `repeats` how often what the registry did not
-    confirm was sent again, `failed_at` monotonic seconds of the last try that found no broker at `address`.
+    `sent_at` is when what the registry has not confirmed was first sent or last sent again, in epoch
+    seconds, `repeats` how often it was sent again, `failed_at` monotonic seconds of the last try that
+    found no broker at `address`.
     """
 
     acked_seq: int = 0
@@ -245,6 +246,21 @@ def due_entries(
         for entry in entries
         if after < entry.seq <= standing.last_seq and entry.attempt == standing.attempt
     ]
+
+
+def mark_after(
+    mark: SentMark, standing: Standing, due: Sequence[Entry], *, acked_seq: int, now: float
+) -> SentMark:
+    """Return the mark after `due` was sent and acknowledged up to `acked_seq`; `now` is epoch seconds.
+
+    The time until what is not confirmed is sent again runs from its first sending: later events of a
+    worker that never falls silent must not put it off.
+    """
+    if due and due[0].seq <= mark.acked_seq:
+        return SentMark(acked_seq, now, mark.repeats + 1)
+    if mark.acked_seq > (standing.confirmed_seq or 0):
+        return SentMark(acked_seq, mark.sent_at, mark.repeats)
+    return SentMark(acked_seq, now)
 
 
 def send_lock_name(job_id: str) -> str:

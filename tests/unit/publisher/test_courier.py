@@ -204,6 +204,17 @@ class TestWithARegistryProcess:
         publish(desk, courier, PROGRESS)
         assert _seqs(broker) == [1, 2, 1, 2, 3, 4]
 
+    def test_a_talkative_worker_does_not_put_it_off(
+        self, desk: RecordDesk, office: Office, broker: InMemoryBroker, clock: ManualClock
+    ) -> None:
+        """The time until unconfirmed events are sent again runs on while newer ones are sent."""
+        courier = office.courier(desk)
+        publish(desk, courier, STARTED)
+        for _ in range(2):
+            clock.advance(RESEND_SECONDS / 2)
+            publish(desk, courier, PROGRESS)
+        assert _seqs(broker) == [1, 2, 1, 2, 3]
+
     def test_a_flush_repeats_what_is_unconfirmed(
         self, desk: RecordDesk, store: RecordStore, office: Office, broker: InMemoryBroker
     ) -> None:

@@ -187,6 +187,24 @@ def test_a_job_that_the_registry_ended_is_a_conflict(
     assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, ConflictError)
 
 
+def test_what_is_missing_before_the_own_end_is_still_sent(
+    tmp_path: Path, registry: Registry, clock: ManualClock, office: Office
+) -> None:
+    """A broker lost an event, the end came through: the job is over, and the missing one is sent again."""
+    path = tmp_path / "mtls.ticket"
+    registry.write_ticket(path, certfile="c.pem", keyfile="k.pem")
+    desk = TicketDesk(path, clock=clock)
+    for saying in (STARTED, PROGRESS, COMPLETED):
+        desk.take(saying)
+    assert office.courier(desk).deliver(3, attempts=1).sent == 3
+    registry.move(registry.record._replace(status=Status.COMPLETED, last_seq=3))
+    registry.say(confirmed=1)
+    desk = _again(path, clock)
+    assert office.courier(desk).flush(attempts=1).failure is None
+    delivery = office.courier(desk).flush(attempts=1)
+    assert (delivery.failure, delivery.sent) == (None, 2)
+
+
 @pytest.mark.parametrize("forgery", [b"", b"{}", b"not json", b'{"status":"cancelled"}'])
 def test_a_forged_state_is_ignored(
     ticket_desk: TicketDesk, office: Office, broker: InMemoryBroker, forgery: bytes
