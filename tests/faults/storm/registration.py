@@ -16,7 +16,6 @@ from tests.faults.storm.services import Broker
 
 def register(plan: Plan, *, home: Path, broker: Broker, hosts: Hosts | None) -> list[Job]:
     """Register every job of the plan and return them in its order."""
-    authority = CertificateAuthority(home / "certs")
     # The other host's disk: it shares nothing with the registry.
     tickets = home.parent / "workers"
     tickets.mkdir(mode=0o700)
@@ -27,16 +26,15 @@ def register(plan: Plan, *, home: Path, broker: Broker, hosts: Hosts | None) -> 
         ticket = None
         if job.voice.remote:
             ticket = tickets / f"{record.job_id}.ticket"
-            _write_ticket(ticket, record, authority, broker, hosts)
+            write_ticket(ticket, record, broker, hosts)
         jobs.append(Job(job, record.job_id, ticket))
     job_queue.close()
     return jobs
 
 
-def _write_ticket(
-    path: Path, record: JobRecord, authority: CertificateAuthority, broker: Broker, hosts: Hosts | None
-) -> None:
-    issued = authority.issue_job(record.job_id)
+def write_ticket(path: Path, record: JobRecord, broker: Broker, hosts: Hosts | None) -> None:
+    """Write a ticket with a certificate for this job alone."""
+    issued = CertificateAuthority(broker.home / "certs").issue_job(record.job_id)
     settings: dict[str, str | int] = {
         "broker": REGISTRY_ADDRESS if hosts is not None else broker.host,
         "port": broker.mtls_port,

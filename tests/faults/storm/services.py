@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from jobwire.broker import BrokerPaths
 from jobwire.broker.configuration import Listening
@@ -14,6 +15,7 @@ from tests.faults.storm.hosts import REGISTRY_ADDRESS, Hosts
 
 _NAMES = ("localhost", "127.0.0.1", "::1")
 _START_SECONDS = 30.0
+_HEALTH = "serve.json"
 _JOBWIRE = str(Path(sys.executable).with_name("jobwire"))
 
 
@@ -71,17 +73,28 @@ class Registry:
 
     def wait_ready(self) -> None:
         """Wait until it records."""
+        wait_for(self._records, deadline_seconds=_START_SECONDS, what="jobwire registry serve")
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its health file says; empty while there is none of this process."""
+        try:
+            facts: dict[str, Any] = json.loads((self._home / _HEALTH).read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return facts if facts["pid"] == self._running().process.pid else {}
+
+    @property
+    def log(self) -> Path:
+        """Return the file with its stderr."""
+        return self._running().errors
+
+    def _records(self) -> bool:
         child = self._running()
-        wait_for(lambda: _ready(child), deadline_seconds=_START_SECONDS, what="jobwire registry serve")
+        if child.process.poll() is not None:
+            raise RuntimeError(f"the registry process ended: {child.error_text()}")
+        return self.facts().get("connected") is True
 
     def _running(self) -> Child:
         if self._child is None:
             raise RuntimeError("the registry process was not started")
         return self._child
-
-
-def _ready(child: Child) -> bool:
-    if child.process.poll() is not None:
-        raise RuntimeError(f"the registry process ended: {child.error_text()}")
-    lines = child.output.read_text().splitlines()
-    return any(json.loads(line).get("ready") for line in lines)
