@@ -28,6 +28,7 @@ _MARKER = "made-by-jobwire-demo"
 _START_SECONDS = 30.0
 _WALL_SECONDS = 120.0
 _SPARK_SECONDS = 120.0
+_POLL_SECONDS = 0.25
 # A person needs a moment to read the question before it is answered.
 _ANSWER_AFTER_SECONDS = 1.5
 _BROKER_VARIABLES = "MQTT_"
@@ -115,37 +116,51 @@ class Demo:
         port = free_port()
         broker = self._background("broker", "broker", "up", "--port", str(port), "--json")
         broker.ready_line(_START_SECONDS)
-        self._background("registry", "registry", "serve")
+        self._background("registry", "registry", "serve", "--json").ready_line(_START_SECONDS)
         delegations = {job: self._delegate(job) for job in self._jobs}
         titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
         expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}
         view = DemoView(titles, clock=self._clock, stream=sys.stderr if as_json else sys.stdout)
+        spark = self._spark(view) if metrics else None
         view.say(f"broker on localhost:{port}, TLS 1.3; certificates, passwords, access list: {self._home}")
         with view:
             self._watch(delegations, view)
         good = view.summary(expected)
-        if metrics:
-            self._metrics(view)
+        if spark is not None:
+            self._metrics(view, spark)
         self._page(view, stay=stay)
         if as_json:
             print(json.dumps({"good": good, "jobs": [row._asdict() for row in view.rows.values()]}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
 
-    def _metrics(self, view: DemoView) -> None:
-        """Show what Spark makes of the journal, or say plainly why it cannot."""
+    def _spark(self, view: DemoView) -> BackgroundProcess | None:
+        """Start Spark beside the jobs, or say plainly why it cannot be."""
+        missing = ""
         if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-            view.say("metrics: left out, because Java is missing (apt-get install openjdk-17-jre-headless)")
-            return
-        if importlib.util.find_spec("pyspark") is None:
-            view.say("metrics: left out, because PySpark is missing (pip install 'jobwire[metrics]')")
-            return
+            missing = "Java is missing (apt-get install openjdk-17-jre-headless)"
+        elif importlib.util.find_spec("pyspark") is None:
+            missing = "PySpark is missing (pip install 'jobwire[metrics]')"
+        if missing:
+            view.say(f"metrics: left out, because {missing}")
+            return None
+        return self._background("metrics", "metrics", "run", "--json")
+
+    def _metrics(self, view: DemoView, spark: BackgroundProcess) -> None:
+        """Show what Spark made of the journal, as soon as it has every event that was watched."""
+        from jobwire.metrics.summary import summary_of  # noqa: PLC0415  optional, like Spark
+
+        wanted = sum(row.events for row in view.rows.values())
+        until = self._clock.monotonic() + _SPARK_SECONDS
         with view.waiting("metrics: Spark reads the journal"):
-            spark = self._background("metrics", "metrics", "once", "--json")
-            code = spark.wait(_SPARK_SECONDS)
-        if code != 0:
-            view.say(f"metrics: Spark gave no answer: {spark.tail(1)}")
-            return
-        view.metrics(spark.ready_line(_START_SECONDS))
+            while spark.alive() and self._clock.monotonic() < until:
+                found = summary_of(self._home)
+                if found is not None and found["rows"] >= wanted:
+                    break
+                self._clock.sleep(_POLL_SECONDS)
+            else:
+                view.say(f"metrics: Spark gave no answer: {spark.tail(1)}")
+                return
+        view.metrics(found)
 
     def _page(self, view: DemoView, *, stay: bool) -> None:
         """Open the live page and keep it until Ctrl-C, or say how to."""

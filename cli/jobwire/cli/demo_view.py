@@ -104,7 +104,7 @@ class DemoView:
         """Print what Spark computed from the journal."""
         events = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in found["events"].items())
         table = Table(
-            title=f"what Spark made of the journal: {events}",
+            title="what Spark made of the journal",
             title_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
@@ -119,6 +119,7 @@ class DemoView:
             counts = (str(job["events"]), str(job["attempts"]))
             table.add_row(str(job["job_id"]), _state(str(job["outcome"])), *figures, *counts)
         self._console.print(table)
+        self.say(f"{found['rows']} events: {events}")
 
     def _on_event(self, line: EventLine) -> None:
         event = line.event

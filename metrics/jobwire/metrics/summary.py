@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.metrics.database import open_database
+from jobwire.metrics.errors import SinkError
 from jobwire.metrics.settings import load_metrics_settings
 from jobwire.metrics.statements import queries
 
@@ -38,7 +39,9 @@ def summary(sink: str) -> dict[str, Any]:
     }
 
 
-def demo_summary(home: Path) -> list[dict[str, Any]]:
-    """Return the jobs that Spark computed for the home directory, latest first. Raises SinkError."""
-    jobs: list[dict[str, Any]] = summary(load_metrics_settings(home, {}, {}).sink)["jobs"]
-    return jobs
+def summary_of(home: Path) -> dict[str, Any] | None:
+    """Return the summary for a home directory, or None before Spark has made its tables."""
+    try:
+        return summary(load_metrics_settings(home, {}, {}).sink)
+    except SinkError:
+        return None

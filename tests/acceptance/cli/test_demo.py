@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count(" yes") == 3
     assert "permission_required" in answer.stdout
+    assert "what Spark made of the journal" in answer.stdout
     assert of_session(directory) == []
 
 
@@ -48,13 +50,29 @@ def test_an_interrupt_ends_everything(tmp_path: Path, number: signal.Signals) ->
     """Ctrl-C, a polite kill or a closed terminal in the middle: the demo ends what it started."""
     directory = tmp_path / "demo"
     process = subprocess.Popen(
-        demo(directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        demo(directory, "--no-metrics"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     wait_for(lambda: list(directory.glob(".hermes/jobs/*.json")), deadline_seconds=60, what="jobs to appear")
     process.send_signal(number)
     output = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert of_session(directory) == []
+
+
+def test_without_java_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
+    """No Java: the three jobs are shown, and one plain line says what is missing."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sha256sum").symlink_to(str(shutil.which("sha256sum")))
+    bare = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    command = demo(tmp_path / "demo", "--json")
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=bare)
+    assert answer.returncode == 0, answer.stderr
+    assert "Java is missing" in answer.stderr
+    assert [job["exit_code"] for job in json.loads(answer.stdout)["jobs"]] == [0, 1, 0]
 
 
 def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
