@@ -170,7 +170,8 @@ class Recorder:
                 self._transport.connect(_CONNECT_SECONDS)
             except UnreachableError as error:
                 attempt += 1
-                delay = retry_delay(attempt, random.random())  # noqa: S311 - spreads load, keeps no secret
+                # Until we are there, a new broker acknowledges events that nobody keeps.
+                delay = retry_delay(attempt, random.random(), cap=1.0)  # noqa: S311 - keeps no secret
                 _log.warning("%s; trying again in %.1f s", error.message, delay)
                 self._pause(delay, stop)
             else:

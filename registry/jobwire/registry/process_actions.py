@@ -5,10 +5,12 @@ import hashlib
 import json
 import logging
 import os
+import random
 import signal
 import sys
 from pathlib import Path
 
+from jobwire.core.backoff import retry_delay
 from jobwire.core.broker_options import command_line_layer
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
@@ -102,7 +104,13 @@ def _connections(home: Path, settings: BrokerSettings) -> Connections:
 
 
 def _transport(settings: BrokerSettings, client_id: str, *, clean_session: bool = True) -> Transport:
-    return PahoTransport(settings, client_id=client_id, clean_session=clean_session)
+    return PahoTransport(settings, client_id=client_id, clean_session=clean_session, backoff=_reconnect_delay)
+
+
+def _reconnect_delay(attempt: int) -> float:
+    # A broker that was killed knows nothing of our session until we are back, and forgets what it
+    # acknowledges meanwhile. One process a home: nobody comes back together with us.
+    return retry_delay(attempt, random.random(), base=0.1, cap=1.0)  # noqa: S311 - keeps no secret
 
 
 def _random_id() -> str:
