@@ -239,4 +239,4 @@ def _rates(rows: Iterable[tuple[Any, ...]], wanted: Span) -> dict[str, list[floa
     for start, name, events in rows:
         values = series.setdefault(str(name), [0.0] * len(wanted.points))
         values[(int(start) - wanted.start) // wanted.step] += float(events) / wanted.step
-    return {name: [round(value, 4) for value in series[name]] for name in sorted(series)}
+    return {name: [round(value, 6) for value in series[name]] for name in sorted(series)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 _DAY_SECONDS = 86_400.0
 _MANY_MARKS = 500
 _SHOWN = 10
+_RECORD = re.compile(r"[0-9a-f]{8}\.json").fullmatch
 
 
 class Line(NamedTuple):
@@ -32,7 +35,7 @@ def line_of(home: str) -> Line:
     if found is None or len(found.touched) > _MANY_MARKS:
         found = _mended(home, since)
     if found is None:
-        return Line(0, 0, 0)
+        return _counted(home, since)
     running, failed = set(found.running), set(found.failed)
     for job_id in found.touched:
         flags = read_flags(home, job_id)
@@ -43,6 +46,16 @@ def line_of(home: str) -> Line:
         elif flags is not None and flags.status == "error" and flags.finished_at >= since:
             failed.add(job_id)
     waiting = attention(home, running)
+    return Line(len(running) - waiting, waiting, len(failed))
+
+
+def _counted(home: str, since: str) -> Line:
+    """Read every record: there is no index here and none can be made, on a read-only disk for instance."""
+    names = [entry.name for entry in os.scandir(f"{home}/jobs")] if os.path.isdir(f"{home}/jobs") else []  # noqa: PTH112 - as in glance
+    found = [read_flags(home, name.removesuffix(".json")) for name in names if _RECORD(name)]
+    running = [flags for flags in found if flags and flags.status == "running"]
+    failed = [flags for flags in found if flags and flags.status == "error" and flags.finished_at >= since]
+    waiting = sum(flags.attention for flags in running)
     return Line(len(running) - waiting, waiting, len(failed))
 
 

@@ -140,13 +140,13 @@ class Top(App[int]):
     def _counts(self, rows: Iterable[Row]) -> Text:
         counts = tally(self._model.rows.values())
         text = Text(no_wrap=True, overflow="ellipsis")
-        for number, group in enumerate(Group, 1):
-            style = _STYLES[group] if counts[group] else "dim"
-            text.append(f"{number} {group} {counts[group]}  ", style)
         filters = [*sorted(self.query_now.groups), self.query_now.session, self.query_now.text]
         shown = " ".join(one_line(part, 20) for part in filters if part)
         if shown:
-            text.append(f"[{shown}: {len(list(rows))}]", "reverse")
+            # First, because 80 columns cut the end, and a filter that is not seen hides jobs.
+            text.append(f"[{one_line(shown, 30)}: {len(list(rows))}]", "reverse").append("  ")
+        for number, group in enumerate(Group, 1):
+            text.append(f"{number} {group} {counts[group]}  ", _STYLES[group] if counts[group] else "dim")
         return text
 
     # -- keys ---------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""The status line over real records: right at once, whatever the index already knows."""
+
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.dashboard import glance
+from jobwire.dashboard.status import Line, line_of
+from jobwire.testing.fleet_writer import FleetWriter
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> FleetWriter:
+    """Give a home directory that jobs can be written into."""
+    return FleetWriter(tmp_path / "home")
+
+
+def test_line_is_right_before_and_after_the_index_is_mended(writer: FleetWriter) -> None:
+    """Running, waiting and failed are counted from the index and from what changed since."""
+    home = str(writer.home)
+    jobs = [writer.start() for _ in range(4)]
+    assert line_of(home) == Line(4, 0, 0)
+    writer.say(jobs[0], "permission_required", "may I?")
+    writer.say(jobs[1], "error", "broken")
+    writer.say(jobs[2], "completed", "done")
+    assert line_of(home) == Line(1, 1, 1)
+    writer.queue.counts()
+    assert line_of(home) == Line(1, 1, 1)
+
+
+def test_counts_by_status_need_no_mending(writer: FleetWriter) -> None:
+    """The number of jobs by status is exact while the index is behind."""
+    jobs = [writer.start() for _ in range(3)]
+    writer.queue.counts()
+    writer.say(jobs[0], "completed", "done")
+    writer.register()
+    found = glance.look(str(writer.home), failed_since=utc_timestamp(0))
+    assert found is not None
+    counts = glance.counts_now(str(writer.home), found)
+    assert {status: count for status, count in counts.items() if count} == {
+        "running": 2,
+        "completed": 1,
+        "pending": 1,
+    }
+
+
+def test_looking_takes_no_lock_and_changes_nothing(writer: FleetWriter) -> None:
+    """The index is read while somebody holds the queue's lock, and its marks stay."""
+    job = writer.start()
+    writer.queue.counts()
+    writer.say(job, "completed", "done")
+    marks = sorted(Path(writer.store.queue_path("touched")).iterdir())
+    with writer.queue.index():
+        pass
+    writer.say(writer.start(), "completed", "done")
+    marks = sorted(Path(writer.store.queue_path("touched")).iterdir())
+    assert glance.look(str(writer.home), failed_since=utc_timestamp(0)) is not None
+    assert sorted(Path(writer.store.queue_path("touched")).iterdir()) == marks
+
+
+def test_missing_or_foreign_index_is_not_believed(writer: FleetWriter, tmp_path: Path) -> None:
+    """No index, an index of another version and a damaged one are all noticed."""
+    assert glance.look(str(tmp_path / "none"), failed_since=utc_timestamp(0)) is None
+    assert line_of(str(tmp_path / "none")) == Line(0, 0, 0)
+    writer.start()
+    writer.queue.counts()
+    writer.close()
+    index = Path(writer.store.queue_path("pending.sqlite"))
+    index.write_bytes(b"no database at all" * 100)
+    assert glance.look(str(writer.home), failed_since=utc_timestamp(0)) is None
+    assert line_of(str(writer.home)) == Line(1, 0, 0)
+
+
+def test_attention_is_found_in_any_layout(writer: FleetWriter) -> None:
+    """A record that was written with another layout is read as JSON."""
+    job = writer.start()
+    writer.say(job, "permission_required", 'no "attention": false here')
+    path = Path(writer.store.record_path(job))
+    assert glance.attention(str(writer.home), [job]) == 1
+    path.write_text(path.read_text().replace('\n "attention": true', '"attention":true'))
+    assert glance.attention(str(writer.home), [job, "ffffffff"]) == 1

@@ -1,0 +1,139 @@
+"""The metrics view over the tables that the streaming query writes."""
+
+import sqlite3
+import time
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from jobwire.dashboard.figures import JournalEnd
+from jobwire.dashboard.fleet import Row
+from jobwire.dashboard.report import Live, Report, safe_report
+from jobwire.dashboard.tables import TablesAt
+from jobwire.dashboard.waiting import WaitingHistory
+from jobwire.testing.fleet_writer import FleetWriter
+
+NOW = float(int(time.time()) // 60 * 60 + 30)
+START = int(NOW) // 30 * 30 - 600
+JOURNAL = JournalEnd("j1", 100)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Give metric tables with ten minutes of figures."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    database = sqlite3.connect(folder / "metrics.db")
+    database.executescript(resources.files("jobwire.metrics").joinpath("schema.sql").read_text())
+    windows = [(START + 10 * n, 10, "progress", "docs", 20) for n in range(60)]
+    windows += [
+        (START, 10, "completed", "docs", 3),
+        (START, 10, "error", "docs", 1),
+        (0, 10, "progress", "", 9),
+    ]
+    database.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?)", windows)
+    database.execute("INSERT INTO rejections VALUES (?, 10, 'bad_signature', 30)", (START,))
+    database.execute("INSERT INTO delays VALUES (?, 10, 5, 0, 4.0, 9.0, 12.0, 15.0)", (START,))
+    for number, (outcome, waiting) in enumerate([("completed", 0), ("completed", 30), ("error", 10)]):
+        begun = (START + number) * 1_000_000
+        database.execute(
+            "INSERT INTO job_totals VALUES (?, 'docs', ?, ?, 3, ?, 3, 1, ?, NULL, ?, ?, 3, 0, '[]')",
+            (f"0000000{number}", begun, begun + 60_000_000, outcome, waiting * 1_000_000, outcome, begun),
+        )
+    database.execute(
+        "INSERT INTO job_totals "
+        "VALUES ('0000000f', 'docs', ?, NULL, NULL, 'open', 1, 1, 0, NULL, '', 0, 1, 0, '[]')",
+        (START * 1_000_000,),
+    )
+    database.commit()
+    database.close()
+    return tmp_path
+
+
+def freshen(home: Path, *, updated_at: float, next_offset: int = 100) -> None:
+    """Let the streaming query have spoken at `updated_at`."""
+    database = sqlite3.connect(home / "metrics" / "metrics.db")
+    database.execute("DELETE FROM health")
+    database.execute("DELETE FROM progress")
+    database.execute("INSERT INTO health VALUES ('r', 1, 10, 80, 0, ?, ?, '{}')", (updated_at, updated_at))
+    database.execute("INSERT INTO progress VALUES ('j1', 0, ?, 0, ?)", (next_offset, updated_at))
+    database.commit()
+    database.close()
+
+
+def ask(home: Path, *, rows: dict[str, Row] | None = None, journal: JournalEnd = JOURNAL) -> Report:
+    """Return the figures of the last hour."""
+    live = Live(rows or {}, [], journal)
+    return safe_report(TablesAt(home=home, location=None), live, seconds=3600, now=NOW)
+
+
+def test_figures_are_those_of_the_tables(tables: Path) -> None:
+    """Rates, refusals, durations, waits, delays and outcomes of the range are what the tables hold."""
+    freshen(tables, updated_at=NOW)
+    found = ask(tables)
+    place = found.points.index(START)
+    assert found.events["progress"][place] == 2.0
+    assert sum(found.events["progress"]) * found.step == pytest.approx(1200)
+    assert found.rejections == {"bad_signature": [1.0 if point == START else 0.0 for point in found.points]}
+    assert found.durations_total == {"p50": 60.0, "p95": 60.0, "p99": 60.0}
+    assert found.waiting_total == {"p50": 10.0, "p95": 30.0, "p99": 30.0}
+    assert found.delay["p95"][place] == 0.009
+    assert found.error_rate[place] == 0.25
+    assert found.finished == {"completed": 2, "error": 1}
+    assert found.sessions == [{"session": "docs", "events": 1204}]
+    assert found.jobs["running"][place] == 3
+    assert found.jobs["running"][-1] == 0  # the open one is unknown to the fleet: it was cancelled
+
+
+@pytest.mark.parametrize(
+    ("age", "next_offset", "end", "state"),
+    [
+        (1, 100, 100, "live"), (1, 50, 100, "live"), (15, 50, 100, "behind"), (31, 50, 100, "stopped"),
+        (31, 100, 100, "idle"), (99_999, 100, 100, "idle"), (99_999, 99, 100, "stopped"),
+    ],
+)  # fmt: skip
+def test_stopped_query_is_told_from_a_quiet_one(
+    tables: Path, age: float, next_offset: int, end: int, state: str
+) -> None:
+    """Old figures with nothing new in the journal are idle; with messages waiting the query has stopped."""
+    freshen(tables, updated_at=NOW - age, next_offset=next_offset)
+    fresh = ask(tables, journal=JournalEnd("j1", end)).freshness
+    assert (fresh.state, fresh.updated_at) == (state, NOW - age)
+
+
+def test_another_journal_is_not_counted_as_read(tables: Path) -> None:
+    """Offsets of an earlier journal say nothing of the present one."""
+    freshen(tables, updated_at=NOW - 40)
+    assert ask(tables, journal=JournalEnd("j2", 5)).freshness.state == "stopped"
+
+
+def test_no_tables_say_how_to_get_them(tmp_path: Path) -> None:
+    """Without tables the page tells that the query has not run, and looking creates nothing."""
+    assert ask(tmp_path).freshness.state == "none"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_tables_are_told(tables: Path) -> None:
+    """Tables that cannot be read are an answer, not a crash."""
+    (tables / "metrics" / "metrics.db").write_bytes(b"junk" * 1000)
+    found = ask(tables)
+    assert found.freshness.state == "none"
+    assert "metric tables" in found.freshness.why
+
+
+def test_waits_are_folded_from_the_journal(tmp_path: Path) -> None:
+    """A wait begins with permission_required and ends with the job's next event; an open one lasts."""
+    writer = FleetWriter(tmp_path)
+    first, second = writer.start(), writer.start()
+    for job, event in ((first, "permission_required"), (second, "permission_required"), (first, "progress")):
+        writer.journal(job, writer.next_event(job, event, "")[1])
+    writer.journal(second, b"garbage", verdict="malformed")
+    history = WaitingHistory(tmp_path / "journal", seconds=3600)
+    history.advance(time.time())
+    assert history.complete
+    ended, lasting = history.intervals({second}, time.time())
+    assert ended[1] < float("inf") == lasting[1]
+    # Cancelled jobs say nothing: the fleet knows that the wait is over.
+    assert all(until < float("inf") for _, until in history.intervals(set(), time.time() + 60))
+    writer.close()
