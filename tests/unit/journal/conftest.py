@@ -1,106 +1,10 @@
-"""A file system that dies at a chosen call, and loses what was not synced if the power goes too."""
+"""A directory in memory for tests of the journal."""
 
-import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from jobwire.journal.files import SystemFiles
-
-
-class CrashError(BaseException):
-    """The process is dead: no handler may catch this by accident."""
-
-
-class DyingFiles(SystemFiles):
-    """Counts calls and dies at call number `dies_at` (from 1): before it, or halfway through a write.
-
-    Afterwards nothing reaches the disk any more. `power_cut` puts the directory back to what was
-    synced: contents at their last sync, names at their directory's last sync.
-    """
-
-    def __init__(self, *, dies_at: int = 0, torn: bool = False) -> None:
-        self.calls: list[str] = []
-        self.dead = False
-        self._dies_at = dies_at
-        self._torn = torn
-        self._contents: dict[int, bytes] = {}
-        self._names: dict[Path, dict[str, int]] = {}
-
-    def _step(self, name: str) -> bool:
-        """Return whether the call is to be made; raise at the fatal one."""
-        if self.dead:
-            return False
-        self.calls.append(name)
-        if len(self.calls) == self._dies_at:
-            self.dead = True
-            raise CrashError(name)
-        return True
-
-    def make_directory(self, path: Path) -> None:
-        """Create, or die."""
-        if self._step("make_directory"):
-            super().make_directory(path)
-            self._names.setdefault(path, {})
-
-    def create(self, path: Path) -> int:
-        """Create, or die."""
-        return super().create(path) if self._step("create") else os.open(os.devnull, os.O_RDWR)
-
-    def open(self, path: Path) -> int:
-        """Open; it changes nothing."""
-        return super().open(path) if not self.dead else os.open(os.devnull, os.O_RDWR)
-
-    def write(self, descriptor: int, data: bytes, position: int) -> None:
-        """Write, or die; with `torn` half of it is written first."""
-        try:
-            alive = self._step("write")
-        except CrashError:
-            if self._torn:
-                super().write(descriptor, data[: len(data) // 2], position)
-            raise
-        if alive:
-            super().write(descriptor, data, position)
-
-    def sync(self, descriptor: int) -> None:
-        """Sync and remember the contents, or die."""
-        if self._step("sync"):
-            super().sync(descriptor)
-            status = os.fstat(descriptor)
-            self._contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
-
-    def truncate(self, descriptor: int, length: int) -> None:
-        """Truncate, or die."""
-        if self._step("truncate"):
-            super().truncate(descriptor, length)
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Rename, or die."""
-        if self._step("rename"):
-            super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        """Unlink, or die."""
-        if self._step("unlink"):
-            super().unlink(path)
-
-    def sync_directory(self, path: Path) -> None:
-        """Sync and remember the names, or die."""
-        if self._step("sync_directory"):
-            super().sync_directory(path)
-            self._names[path] = {p.name: p.stat().st_ino for p in path.iterdir() if p.is_file()}
-
-    def power_cut(self) -> None:
-        """Take back everything that was never synced."""
-        for folder, names in self._names.items():
-            for path in folder.iterdir():
-                if path.is_file():
-                    path.unlink()
-            for name, number in names.items():
-                if number in self._contents:
-                    (folder / name).write_bytes(self._contents[number])
 
 
 @pytest.fixture
@@ -112,15 +16,3 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=shared, prefix="jobwire-test-") as name:
         yield Path(name)
-
-
-@pytest.fixture
-def dying_files() -> Callable[..., DyingFiles]:
-    """Give the class; test modules cannot import a conftest."""
-    return DyingFiles
-
-
-@pytest.fixture
-def crash() -> type[BaseException]:
-    """Give what a death raises."""
-    return CrashError

@@ -1,7 +1,7 @@
 """The block codec: what goes in comes out, and nothing else ever does."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.errors import InvalidInputError
@@ -36,7 +36,6 @@ def _decode(data: bytes, position: int = 0) -> list[Stored]:
     return decode_rows(data, header, position)
 
 
-@settings(max_examples=50, deadline=None)
 @given(_BATCH, st.integers(0, 2**62), st.integers(0, 5))
 def test_round_trip(batch: list[Entry], base: int, before: int) -> None:
     """Every entry comes back as it was, at its offset, wherever the block stands in the bytes."""
@@ -46,7 +45,6 @@ def test_round_trip(batch: list[Entry], base: int, before: int) -> None:
     assert [tuple(row[1:]) for row in rows] == [tuple(entry) for entry in batch]
 
 
-@settings(max_examples=50, deadline=None)
 @given(_BATCH, st.data())
 def test_any_truncation_is_noticed(batch: list[Entry], data: st.DataObject) -> None:
     """A block that is cut anywhere is not read."""
@@ -56,7 +54,6 @@ def test_any_truncation_is_noticed(batch: list[Entry], data: st.DataObject) -> N
         _decode(block[:cut])
 
 
-@settings(max_examples=50, deadline=None)
 @given(_BATCH, st.data())
 def test_any_changed_byte_is_noticed(batch: list[Entry], data: st.DataObject) -> None:
     """A block with one wrong byte, in header, column, text or padding, is not read."""
@@ -67,7 +64,6 @@ def test_any_changed_byte_is_noticed(batch: list[Entry], data: st.DataObject) ->
         _decode(bytes(block))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=400))
 def test_noise_is_never_a_block(noise: bytes) -> None:
     """Bytes that no writer wrote are refused with the one named error."""
@@ -77,7 +73,6 @@ def test_noise_is_never_a_block(noise: bytes) -> None:
         _decode(b"JWB1" + noise)
 
 
-@settings(max_examples=50, deadline=None)
 @given(_BATCH)
 def test_sections_lie_on_multiples_of_eight(batch: list[Entry]) -> None:
     """An Arrow array may lie on the stored bytes: each column is aligned, the block has no loose end."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.errors import InvalidInputError
@@ -50,7 +50,6 @@ def test_the_journal_has_several_segments(journal: Path) -> None:
     assert len(list(journal.glob("*.seg"))) > 3
 
 
-@settings(max_examples=50, deadline=None)
 @given(start=st.integers(0, _TOTAL), rows=st.integers(1, 120), size=st.integers(1, 3_000))
 def test_a_read_is_bounded_and_complete(journal: Path, start: int, rows: int, size: int) -> None:
     """A read gives the next entries without a gap, within both bounds, and at least one."""
@@ -68,7 +67,6 @@ def test_a_read_is_bounded_and_complete(journal: Path, start: int, rows: int, si
         assert sum(len(row.payload) for row in [*got, *following]) > size, "it stopped before a bound"
 
 
-@settings(max_examples=50, deadline=None)
 @given(starts=st.lists(st.integers(0, _TOTAL - 1), max_size=8))
 def test_jumping_about_reads_the_same(journal: Path, starts: list[int]) -> None:
     """What a reader remembers of its last place never changes what it reads."""
@@ -78,7 +76,6 @@ def test_jumping_about_reads_the_same(journal: Path, starts: list[int]) -> None:
             assert [row.offset for row in rows] == list(range(start, min(start + 5, _TOTAL)))
 
 
-@settings(max_examples=50, deadline=None)
 @given(start=st.integers(0, _TOTAL), length=st.integers(0, _TOTAL), size=st.integers(1, 5_000))
 def test_spans_hold_exactly_the_range(journal: Path, start: int, length: int, size: int) -> None:
     """The spans of a range, loaded anywhere, hold its offsets once each."""
@@ -92,7 +89,6 @@ def test_spans_hold_exactly_the_range(journal: Path, start: int, length: int, si
     assert offsets == list(range(start, end))
 
 
-@settings(max_examples=50, deadline=None)
 @given(start=st.integers(0, _TOTAL - 1), rows=st.integers(1, 200), size=st.integers(1, 100_000))
 def test_a_limit_always_moves_on(journal: Path, start: int, rows: int, size: int) -> None:
     """Admission by rows and bytes gives a batch of at least one entry and never more rows than asked."""

@@ -18,7 +18,7 @@ from jobwire.metrics.rows import Rows
 Model = Callable[[Sequence[Entry]], dict[str, Any]]
 TableOf = Callable[..., Rows]
 _SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

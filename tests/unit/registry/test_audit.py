@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.registry.audit import AuditLog, event_line, status_line
@@ -56,7 +56,6 @@ def test_garbage_is_kept_in_part(tmp_path: Path) -> None:
 
 
 @given(lengths=st.lists(st.integers(0, 3000), max_size=30), wanted=st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
 def test_tail_is_the_end_of_lines(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], wanted: int
 ) -> None:
