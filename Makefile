@@ -55,7 +55,8 @@ bench: $(STAMP)  ## figures, side by side in one run, into bench/results
 
 faults: $(STAMP)  ## the long fault injection: kill -9 of anything, seeded
 	@scripts/system-packages test
-	JOBWIRE_FAULTS=long $(BIN)/pytest tests/faults -m "" --timeout=3600 $(ARGS)
+	JOBWIRE_FAULTS=long $(BIN)/pytest tests/faults --timeout=3600 $(ARGS)
+	$(BIN)/python tests/faults/storm/run.py --jobs 200 --events 4000 --seeds 10 --write docs/reliability.md
 
 clean:  ## remove the environment and caches, never your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,6 @@
-"""`make bench`: every benchmark in turn, each printing a table and writing bench/results/NAME.json.
+"""`make bench`: every benchmark in turn; each prints a table and writes bench/results/NAME.json.
+
+From all results docs/performance.md is written.
 
 make bench                      all of them
 make bench ARGS="publish"       those named
@@ -24,6 +26,7 @@ def main() -> int:
         print(f"\n== {name}", flush=True)
         if subprocess.run([sys.executable, str(known[name])], check=False).returncode != 0:
             failed.append(name)
+    subprocess.run([sys.executable, str(HERE / "report.py")], check=True)
     if failed:
         print(f"bench: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
