@@ -45,7 +45,6 @@ class Top(App[int]):
     CSS = """
     #counts { height: 1; }
     #find { height: 1; border: none; display: none; }
-    #find.open { display: block; }
     DataTable { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -175,9 +174,10 @@ class Top(App[int]):
     def action_find(self) -> None:
         """Ask for a text."""
         find = self.query_one("#find", Input)
-        find.add_class("open")
+        find.display = True
         find.value = self.query_now.text
-        find.focus()
+        # At once, not by a message: over ssh the next keys arrive in the same packet.
+        self.screen.set_focus(find)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
@@ -204,8 +204,8 @@ class Top(App[int]):
             self.push_screen(JobScreen(self._model, chosen))
 
     def _close_find(self) -> None:
-        self.query_one("#find", Input).remove_class("open")
-        self.query_one(DataTable).focus()
+        self.query_one("#find", Input).display = False
+        self.screen.set_focus(self.query_one(DataTable))
 
     def _change(self, query: Query) -> None:
         self.query_now = query

@@ -105,10 +105,14 @@ class Terminal:
         """Type keys, by tmux's names for them."""
         self._run("send-keys", *keys)
 
+    def screen(self) -> str:
+        """Return what is to be seen."""
+        return self._run("capture-pane", "-p")
+
     def wait_for(self, text: str) -> str:
         """Return the screen once it shows `text`."""
         return wait_for(
-            lambda: screen if text in (screen := self._run("capture-pane", "-p")) else "",
+            lambda: screen if text in (screen := self.screen()) else "",
             deadline_seconds=30,
             what=f"{text!r} on the screen",
         )
@@ -146,6 +150,8 @@ def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> Non
     terminal.press("newc")
     assert "waiting   docs" not in terminal.wait_for("[newc: 1]")
     terminal.press("Enter")
+    # The line to type in is gone: the next key is the table's.
+    wait_for(lambda: not any(line.strip() == "newc" for line in terminal.screen().splitlines()))
     terminal.press("Enter")
     terminal.wait_for("new -> pending")
     terminal.press("q")
