@@ -251,22 +251,46 @@ def test_a_refused_certificate_is_believed_the_third_time(make_transport: MakeTr
     def hang_up(peer: Peer) -> None:
         peer.expect(CONNECT)
 
-    issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400)
     with ScriptedServer(accept_then_close, hang_up, context=pki.server_context()) as server:
-        settings = BrokerSettings(
-            host=server.host,
-            port=server.port,
-            ca_certs=pki.ca_certs,
-            certfile=str(issued.certfile),
-            keyfile=str(issued.keyfile),
-            protocol="3.1.1",
-        )
-        transport = make_transport(settings)
+        transport = make_transport(_with_certificate(server, pki))
         transport.connect(10)
         with pytest.raises(RefusedError) as caught:
             Collector(transport).wait(lambda _: False, "the refusal")
         assert server.connections == 4
     assert caught.value.facts["cause"] == "client_certificate"
+
+
+def _with_certificate(server: ScriptedServer, pki: Pki) -> BrokerSettings:
+    issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400)
+    return BrokerSettings(
+        host=server.host,
+        port=server.port,
+        ca_certs=pki.ca_certs,
+        certfile=str(issued.certfile),
+        keyfile=str(issued.keyfile),
+        protocol="3.1.1",
+    )
+
+
+def test_a_broker_killed_before_its_connack_is_no_refusal(make_transport: MakeTransport, pki: Pki) -> None:
+    """On the first connect one close before CONNACK may be a kill: it is tried once more at once."""
+
+    def hang_up(peer: Peer) -> None:
+        peer.expect(CONNECT)
+
+    def accept(peer: Peer) -> None:
+        peer.expect(CONNECT)
+        peer.send(connack())
+        peer.wait_for_end()
+
+    with ScriptedServer(hang_up, accept, context=pki.server_context()) as server:
+        make_transport(_with_certificate(server, pki)).connect(10)
+        assert server.connections == 2
+    with ScriptedServer(hang_up, context=pki.server_context()) as server:
+        transport = make_transport(_with_certificate(server, pki))
+        with pytest.raises(RefusedError):
+            transport.connect(10)
+        assert server.connections == 2
 
 
 def test_unreachable_is_retried_with_backoff(make_transport: MakeTransport, plain_settings: Plain) -> None:

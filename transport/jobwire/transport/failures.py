@@ -85,6 +85,7 @@ def lost_before_connack(settings: BrokerSettings, failure: OSError | None) -> Tr
             else f"check {settings.certfile}: expiry, revocation, and that the broker trusts its CA",
             cause="client_certificate",
             address=settings.address,
+            alert=alert,
         )
     return closed_early(settings)
 

@@ -33,8 +33,10 @@ _REFUSED_FROM = 0x80
 # with one client id never hold it.
 _STABLE_SECONDS = 10.0
 # A broker that is killed between our ClientHello and its CONNACK looks like one that refuses our
-# certificate. On the first connect we believe it at once, on a reconnect the third time.
+# certificate without saying so. On the first connect we believe it the second time (after a kill nobody
+# listens then), on a reconnect the third time.
 _BELIEVED_REFUSALS = 3
+_BELIEVED_AT_FIRST = 2
 _CLOSE_SECONDS = 5.0
 
 
@@ -188,8 +190,7 @@ class NetworkThread:
                 refusals = 0
             except RefusedError as error:
                 refusals += 1
-                believed = error.facts.get("cause") != "client_certificate" or refusals >= _BELIEVED_REFUSALS
-                if not self._was_ready or believed:
+                if self._believed(error, refusals):
                     raise
                 lost = error
             finally:
@@ -202,6 +203,14 @@ class NetworkThread:
             attempt = 1 if (held_seconds or 0) >= _STABLE_SECONDS else attempt + 1
             self._closing.wait(self._backoff(attempt))
             self._renew_certificate()
+
+    def _believed(self, error: RefusedError, refusals: int) -> bool:
+        """Tell whether the broker really refuses us, as it seems for the `refusals`-th time in a row."""
+        if error.facts.get("cause") != "client_certificate":
+            return True
+        if self._was_ready:
+            return refusals >= _BELIEVED_REFUSALS
+        return bool(error.facts.get("alert")) or refusals >= _BELIEVED_AT_FIRST
 
     def _serve(self) -> None:
         """Connect and work until the link breaks (raises) or `close` is called (returns)."""
