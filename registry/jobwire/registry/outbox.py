@@ -31,7 +31,8 @@ from jobwire.registry.files import (
 REWRITE_BYTES = 32 * 1024
 # What the broker took and the registry does not confirm is sent again after this long, then after twice
 # as long, and so on: an absent registry process must not make every publish repeat the whole backlog.
-RESEND_SECONDS = 5.0
+# A state that only tells of progress comes every five seconds at most (`states`): wait for longer.
+RESEND_SECONDS = 10.0
 # Longer than any line: a payload of 64 KiB at most doubles when it is quoted, plus the other fields.
 _TAIL_BYTES = 192 * 1024
 _JOB_ID = re.compile(JOB_ID_PATTERN)
@@ -51,9 +52,9 @@ class Entry(NamedTuple):
 class SentMark(NamedTuple):
     """What is known to have reached the broker: not durable, losing it costs a redelivery.
 
-    `sent_at` is when what the registry has not confirmed was first sent or last sent again, in epoch
-    seconds, `repeats` how often it was sent again, `failed_at` monotonic seconds of the last try that
-    found no broker at `address`.
+    `sent_at` is epoch seconds of the sending that the events up to `since_seq` (0: all) wait for since then
+    without a confirmation, `repeats` how often they were sent again, `failed_at` monotonic seconds of the
+    last try that found no broker at `address`.
     """
 
     acked_seq: int = 0
@@ -61,6 +62,7 @@ class SentMark(NamedTuple):
     repeats: int = 0
     failed_at: float = 0.0
     address: str = ""
+    since_seq: int = 0
 
 
 class Standing(NamedTuple):
@@ -239,7 +241,8 @@ def due_entries(
     confirmed = standing.confirmed_seq
     # A clock that was set back counts as due: once more is harmless.
     age = now - mark.sent_at
-    again = repeat or (confirmed is not None and not 0 <= age < RESEND_SECONDS * 2 ** min(mark.repeats, 16))
+    waited = not 0 <= age < RESEND_SECONDS * 2 ** min(mark.repeats, 16)
+    again = repeat or (confirmed is not None and confirmed < _since(mark) and waited)
     after = (confirmed or 0) if again else max(confirmed or 0, mark.acked_seq)
     return [
         entry
@@ -253,14 +256,18 @@ def mark_after(
 ) -> SentMark:
     """Return the mark after `due` was sent and acknowledged up to `acked_seq`; `now` is epoch seconds.
 
-    The time until what is not confirmed is sent again runs from its first sending: later events of a
-    worker that never falls silent must not put it off.
+    The time until something is sent again runs from its own sending: what a worker that never falls
+    silent sends later does not put it off.
     """
     if due and due[0].seq <= mark.acked_seq:
-        return SentMark(acked_seq, now, mark.repeats + 1)
-    if mark.acked_seq > (standing.confirmed_seq or 0):
-        return SentMark(acked_seq, mark.sent_at, mark.repeats)
-    return SentMark(acked_seq, now)
+        return SentMark(acked_seq, now, mark.repeats + 1, since_seq=acked_seq)
+    if _since(mark) > (standing.confirmed_seq or 0):
+        return SentMark(acked_seq, mark.sent_at, mark.repeats, since_seq=_since(mark))
+    return SentMark(acked_seq, now, since_seq=acked_seq)
+
+
+def _since(mark: SentMark) -> int:
+    return mark.since_seq or mark.acked_seq
 
 
 def send_lock_name(job_id: str) -> str:
@@ -284,5 +291,7 @@ def _whole_lines(content: bytes) -> Sequence[bytes]:
 
 
 def _decode_mark(content: bytes) -> SentMark:
-    acked_seq, sent_at, repeats, failed_at, address = json.loads(content)
-    return SentMark(int(acked_seq), float(sent_at), int(repeats), float(failed_at), str(address))
+    acked_seq, sent_at, repeats, failed_at, address, since_seq = json.loads(content)
+    return SentMark(
+        int(acked_seq), float(sent_at), int(repeats), float(failed_at), str(address), int(since_seq)
+    )

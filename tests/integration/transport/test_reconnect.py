@@ -261,7 +261,7 @@ def test_a_refused_certificate_is_believed_the_third_time(make_transport: MakeTr
 
 
 def _with_certificate(server: ScriptedServer, pki: Pki) -> BrokerSettings:
-    issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400)
+    issued = pki.authority.issue("hermes", lifetime_seconds=30 * 86400, force=True)
     return BrokerSettings(
         host=server.host,
         port=server.port,

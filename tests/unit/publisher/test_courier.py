@@ -215,6 +215,18 @@ class TestWithARegistryProcess:
             publish(desk, courier, PROGRESS)
         assert _seqs(broker) == [1, 2, 1, 2, 3]
 
+    def test_what_is_confirmed_late_but_steadily_is_sent_once(
+        self, desk: RecordDesk, store: RecordStore, office: Office, broker: InMemoryBroker, clock: ManualClock
+    ) -> None:
+        """A registry that is always one event behind makes nobody send anything again."""
+        courier = office.courier(desk)
+        publish(desk, courier, STARTED)
+        for seq in range(1, 6):
+            clock.advance(RESEND_SECONDS * 0.7)
+            publish(desk, courier, PROGRESS)
+            self.confirm(store, seq)
+        assert _seqs(broker) == [1, 2, 3, 4, 5, 6]
+
     def test_a_flush_repeats_what_is_unconfirmed(
         self, desk: RecordDesk, store: RecordStore, office: Office, broker: InMemoryBroker
     ) -> None:
