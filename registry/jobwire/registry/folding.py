@@ -7,11 +7,13 @@ directory. A kill at any moment repeats a batch, which changes nothing (`journal
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import NamedTuple
 
 from jobwire.core.admission import ACCEPTED, Parsed, parse
 from jobwire.core.clock import Clock
-from jobwire.core.errors import JobwireError, NotFoundError, StorageError
+from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.event import TERMINAL_EVENTS
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
@@ -34,11 +36,23 @@ _MOST_WAITING = 50_000
 # the job is then confirmed by the same write.
 LAZY_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
+_ROOM_SECONDS = 1.0
+_WORKERS = 3
 _COMMIT_SECONDS = 0.5
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger("jobwire.registry")
 
 OnFolded = Callable[[JobRecord, bool], None]
+_Chunk = Sequence[tuple[str, Sequence[Journaled]]]
+
+
+class _Outcome(NamedTuple):
+    """Jobs that are folded, jobs that must wait, and what was written."""
+
+    done: list[str]
+    put_off: list[str]
+    revisions: list[Revision]
+    disk_full: bool = False
 
 
 class _Waiting:
@@ -53,7 +67,7 @@ class _Waiting:
 
 
 class Folder:
-    """Follows the journal from the committed offset on; used from one thread.
+    """Follows the journal from the committed offset on; used from one thread (it has helpers of its own).
 
     `on_folded(record, urgent)` is told of each record that changed; urgent where more than its
     confirmation did. Raises StorageError other than a full disk, which it waits out.
@@ -87,7 +101,8 @@ class Folder:
         # Up to here a line may be in the history and its record not: the process died in between.
         self._careful_below = durable_offset()
         self._commit_at = 0.0
-        self.applied = 0
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fold")
+        self.folded = 0
 
     def caught_up(self) -> bool:
         """Tell whether all that is journaled is folded; from any thread."""
@@ -105,8 +120,13 @@ class Folder:
         # Ends and beginnings first: somebody waits for them.
         due.sort(key=lambda job: not self._waiting[job].urgent)
         jobs = iter(due)
-        while chunk := list(islice(jobs, _CHUNK)):
-            self._fold(chunk)
+        chunks = []
+        while chunk := [(job, self._waiting[job].entries) for job in islice(jobs, _CHUNK)]:
+            chunks.append(chunk)
+        # The disk works for several chunks at once; most of the time is spent waiting for it.
+        fold_all = self._workers.map if len(chunks) > 1 else map
+        for outcome in fold_all(self._fold, chunks):
+            self._settle(outcome)
         firsts = (item.entries[0].offset for item in self._waiting.values())
         self.offset = min(firsts, default=self._next)
         self.commit(now)
@@ -120,6 +140,11 @@ class Folder:
         self._consumers.commit(CONSUMER, offset)
         self._committed = offset
         self._commit_at = self._clock.monotonic() + _COMMIT_SECONDS
+
+    def close(self) -> None:
+        """Commit, and end the threads."""
+        self._workers.shutdown()
+        self.commit()
 
     def _take(self, row: Stored, now: float) -> None:
         address = self._topics.parse(row.topic)
@@ -150,70 +175,67 @@ class Folder:
             and self._views.is_local(job_id, entry.parsed.event.seq)
         )
 
-    def _fold(self, jobs: Sequence[str]) -> None:
-        """Fold these jobs' entries under their locks; what cannot be done now stays waiting."""
+    def _fold(self, chunk: _Chunk) -> _Outcome:
+        """Fold these jobs' entries under their locks; in any thread, each job in one."""
         held: list[int] = []
-        revisions: list[Revision] = []
-        done: list[str] = []
+        outcome = _Outcome([], [], [])
         try:
-            for job_id in jobs:
-                descriptor = self._lock(job_id)
-                if descriptor is not None:
-                    held.append(descriptor)
-                    done.append(job_id)
-                    revisions.extend(self._revise(job_id))
-            self._store.write(revisions)
-            for one in revisions:
+            for job_id, entries in chunk:
+                if not self._store.exists(job_id):
+                    # Purged, or a stranger's message for a job that never was.
+                    outcome.done.append(job_id)
+                    continue
+                descriptor = locks.try_acquire(self._store.lock_path(job_id))
+                if descriptor is None:
+                    # The others need not wait for whoever holds it.
+                    outcome.put_off.append(job_id)
+                    continue
+                held.append(descriptor)
+                outcome.done.append(job_id)
+                outcome.revisions.extend(self._revise(job_id, entries))
+            self._store.write(outcome.revisions)
+            for one in outcome.revisions:
                 self._views.folded(one.after)
         except StorageError as error:
             if not error.facts.get("disk_full"):
                 raise
-            self._wait_for_room(jobs, error)
-            return
+            _log.error("%s; the journal keeps the events until there is room", error.message)
+            return _Outcome([], [job_id for job_id, _ in chunk], [], disk_full=True)
         finally:
             for descriptor in held:
                 locks.release(descriptor)
-        for job_id in done:
-            self._count -= len(self._waiting.pop(job_id).entries)
-        for one in revisions:
-            if one.after != one.before:
-                urgent = one.after.terminal or _state(one.after) != _state(one.before)
-                self._on_folded(one.after, urgent)
+        return outcome
 
-    def _lock(self, job_id: str) -> int | None:
-        """Return the record's lock; None where it is busy: then the others need not wait for it."""
-        if not self._store.exists(job_id):
-            # Purged, or a stranger's message for a job that never was: there is nothing to fold into.
-            self._count -= len(self._waiting.pop(job_id).entries)
-            return None
-        descriptor = locks.try_acquire(self._store.lock_path(job_id))
-        if descriptor is None:
-            self._waiting[job_id].due_at = self._clock.monotonic() + _RETRY_SECONDS
-        return descriptor
-
-    def _revise(self, job_id: str) -> Iterable[Revision]:
-        waiting = self._waiting[job_id]
+    def _revise(self, job_id: str, entries: Sequence[Journaled]) -> Iterable[Revision]:
         try:
             record = self._store.read_locked(job_id)
         except (NotFoundError, QuarantinedRecordError) as error:
             _log.error("%s; its journaled events stay in the journal", error)
             return
         log = self._store.audit(job_id)
-        folded = fold_journaled(record, waiting.entries, held=lambda: _held(log))
+        folded = fold_journaled(record, entries, held=lambda: _held(log))
         lines = folded.lines
-        if lines and waiting.entries[0].offset < self._careful_below:
+        if lines and entries[0].offset < self._careful_below:
             lines = _without_known(lines, log)
-        self.applied += folded.applied
         if folded.record != record or lines:
             yield Revision(record, folded.record, [line for line, _ in lines])
 
-    def _wait_for_room(self, jobs: Iterable[str], error: JobwireError) -> None:
-        _log.error("%s; the journal keeps the events until there is room", error.message)
-        # Lines may have been written already.
-        self._careful_below = max(self._careful_below, self._next)
-        for job_id in jobs:
-            if job_id in self._waiting:
-                self._waiting[job_id].due_at = self._clock.monotonic() + 10 * _RETRY_SECONDS
+    def _settle(self, outcome: _Outcome) -> None:
+        """Take note of what a chunk's folding did."""
+        if outcome.disk_full:
+            # Lines may have been written already.
+            self._careful_below = max(self._careful_below, self._next)
+        later = self._clock.monotonic() + (_ROOM_SECONDS if outcome.disk_full else _RETRY_SECONDS)
+        for job_id in outcome.put_off:
+            self._waiting[job_id].due_at = later
+        for job_id in outcome.done:
+            entries = self._waiting.pop(job_id).entries
+            self._count -= len(entries)
+            self.folded += len(entries)
+        for one in outcome.revisions:
+            if one.after != one.before:
+                urgent = one.after.terminal or _state(one.after) != _state(one.before)
+                self._on_folded(one.after, urgent)
 
 
 def _urgent(entry: Journaled) -> bool:

@@ -19,7 +19,7 @@ from jobwire.registry.folding import Folder
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.sender import Sender
-from jobwire.registry.states import StateQueue
+from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Announcements, Reaper, Upkeep
 from jobwire.registry.views import Views
@@ -79,7 +79,9 @@ class Parts:
             durable_offset=lambda: writer.next_offset,
             consumers=Consumers(writer.directory, clock=clock),
             clock=clock,
-            on_folded=lambda record, urgent: self.states.offer(record.job_id, record, urgent=urgent),
+            on_folded=lambda record, urgent: self.states.offer(
+                record.job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS
+            ),
         )
         self.repair = GapRepair(
             store=store, views=self.views, topics=topics, writer=writer, on_journaled=self.journaled.set
@@ -131,7 +133,7 @@ class Parts:
             "verdicts": progress.verdicts,
             "suppressed": progress.suppressed,
             "reconnects": progress.reconnects,
-            "applied": self.folder.applied,
+            "folded": self.folder.folded,
             "states": {"published": self.states.published, "waiting": self.states.waiting()},
             "reaped": self.reaper.reaped,
             "flushed": self.flush.sent,
@@ -140,6 +142,7 @@ class Parts:
 
     def close(self) -> None:
         """Disconnect and close."""
+        self.folder.close()
         self.sender.close()
         self.transport.close()
         self.reader.close()

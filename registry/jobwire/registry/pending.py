@@ -11,6 +11,7 @@ All methods are called under the queue's lock.
 
 import contextlib
 import errno
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
+from jobwire.core.lifecycle import TERMINAL_STATUSES
 from jobwire.core.record import JobRecord, Priority
 from jobwire.registry.deadlines import epoch, next_due
 from jobwire.registry.files import storage_failure
@@ -73,7 +75,8 @@ class PendingIndex:
             for path in (self._path, self._path.with_name(FILE + "-journal")):
                 path.unlink(missing_ok=True)
             connection = self._connect()
-            connection.executescript(_schema())
+            tables, indexes = _schema().split("-- indexes")
+            connection.executescript(tables)
             # Marks that are set from here on are read after the scan: they stay for the next refresh.
             self._clear_marks()
             self._store.sweep_all()
@@ -81,6 +84,9 @@ class PendingIndex:
                 count = self._load_all(connection)
                 about = [("version", _VERSION), ("boot", _boot_id())]
                 connection.executemany("INSERT INTO about VALUES (?, ?)", about)
+                # After the rows: sorting once is cheaper than keeping nine trees in order.
+                for statement in indexes.split(";"):
+                    connection.execute(statement)
             whole = True
         except (OSError, sqlite3.Error) as error:
             raise _failure("make", self._path, error) from error
@@ -276,14 +282,19 @@ class PendingIndex:
     def _load_all(self, connection: sqlite3.Connection) -> int:
         count = 0
         for job_id in self._store.job_ids():
-            try:
-                record = self._store.get(job_id)
-            except JobwireError as error:
-                self._warn(str(error))
-            else:
-                connection.execute(_UPSERT, _row(record))
+            row = _row_of_file(self._store.record_path(job_id), job_id) or self._row_by_store(job_id)
+            if row is not None:
+                connection.execute(_UPSERT, row)
                 count += 1
         return count
+
+    def _row_by_store(self, job_id: str) -> tuple[object, ...] | None:
+        """Return the row of a record that has a limit, or is not as it should be: then it is reported."""
+        try:
+            return _row(self._store.get(job_id))
+        except JobwireError as error:
+            self._warn(str(error))
+            return None
 
     def _marks(self) -> list[Path]:
         try:
@@ -311,6 +322,32 @@ def _row(record: JobRecord) -> tuple[object, ...]:
         record.finished_at,
         int(record.extra.get(CLEARED) is True),
     )
+
+
+def _row_of_file(path: str, job_id: str) -> tuple[object, ...] | None:
+    """Return the row of a finished job, read without checking all of its record: most jobs by far.
+
+    None for any other: reading a whole record with all checks takes three times as long.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a rebuild opens every record
+            body = json.loads(file.read())
+        position = body.get(POSITION)
+        row = (
+            body["job_id"],
+            body["status"],
+            body["agent_session"],
+            _RANK[body["priority"]],
+            position,
+            body["idempotency_key"],
+            None,
+            body["finished_at"],
+            int(body.get(CLEARED) is True),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    sound = row[0] == job_id and row[1] in TERMINAL_STATUSES and type(position) is int
+    return row if sound else None
 
 
 def position_of(record: JobRecord) -> int:

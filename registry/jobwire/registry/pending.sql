@@ -15,6 +15,7 @@ CREATE TABLE jobs (
     cleared INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- indexes
 CREATE INDEX jobs_to_pick ON jobs (session, rank, position) WHERE status = 'pending';
 CREATE INDEX jobs_to_pick_any ON jobs (rank, position) WHERE status = 'pending';
 CREATE INDEX jobs_open ON jobs (session, position) WHERE status IN ('pending', 'running');

@@ -154,7 +154,6 @@ class RegistryProcess:
             journaled.clear()
             if not folder.step(hurry=self._stop.is_set()):
                 journaled.wait(_IDLE_SECONDS)
-        folder.commit()
 
     def _send(self, states: StateQueue) -> None:
         while not self._ended.is_set():

@@ -1,12 +1,14 @@
 """Publishes the signed, retained state of each job after it changed.
 
 A job stands in the queue once: what changes before its turn is sent with it. Changes of status go
-before mere progress, which is sent at most every five seconds for a job.
+before mere progress, which is sent at most every five seconds for a job; what is only repeated, for a
+broker that may have lost it, comes last and slowly.
 """
 
 import logging
 import threading
 from collections import OrderedDict
+from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,9 +23,18 @@ from jobwire.registry.store import RecordStore
 _CALM_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
 _LOOKED_AT = 16
+_REPEATS_PER_SECOND = 200.0
 # What was sent of the jobs that changed last, so that one change told twice is sent once.
 _REMEMBERED = 4096
 _log = logging.getLogger("jobwire.registry")
+
+
+class Urgency(IntEnum):
+    """The order in which states are sent."""
+
+    STATUS = 0
+    PROGRESS = 1
+    REPEAT = 2
 
 
 class _Sent(NamedTuple):
@@ -48,21 +59,25 @@ class StateQueue:
         self._sender = sender
         self._clock = clock
         self._expiry_seconds = expiry_seconds
-        self._urgent: OrderedDict[str, JobRecord | None] = OrderedDict()
-        self._calm: OrderedDict[str, JobRecord | None] = OrderedDict()
-        self._busy: set[str] = set()
+        self._queues: dict[Urgency, OrderedDict[str, JobRecord | None]] = {
+            urgency: OrderedDict() for urgency in Urgency
+        }
+        self._busy: dict[str, Urgency] = {}
+        self._repeat_at = 0.0
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
         self._changed = threading.Condition()
         self.published = 0
 
-    def offer(self, job_id: str, record: JobRecord | None, *, urgent: bool) -> None:
+    def offer(self, job_id: str, record: JobRecord | None, urgency: Urgency) -> None:
         """Queue the job; without `record` its present one is read when its turn comes."""
         with self._changed:
-            if urgent or job_id in self._urgent:
-                self._calm.pop(job_id, None)
-                self._urgent[job_id] = record
-            else:
-                self._calm[job_id] = record
+            for other, queue in self._queues.items():
+                if job_id in queue and other < urgency:
+                    # It keeps its better place. The newest record is sent, unless it is to be read.
+                    queue[job_id] = record if urgency is not Urgency.REPEAT else queue[job_id]
+                    return
+                queue.pop(job_id, None)
+            self._queues[urgency][job_id] = record
             self._changed.notify()
 
     def forget_sent(self) -> None:
@@ -73,18 +88,20 @@ class StateQueue:
     def waiting(self) -> int:
         """Return how many jobs are queued or being sent."""
         with self._changed:
-            return len(self._urgent) + len(self._calm) + len(self._busy)
+            return sum(map(len, self._queues.values())) + len(self._busy)
 
     def urgent_waiting(self) -> int:
         """Return how many changes of status are queued or being sent."""
         with self._changed:
-            return len(self._urgent) + len(self._busy)
+            busy = sum(urgency is Urgency.STATUS for urgency in self._busy.values())
+            return len(self._queues[Urgency.STATUS]) + busy
 
     def send_next(self) -> bool:
         """Send one job's state; False where none was due within a moment. Never raises a JobwireError."""
-        job_id, record, urgent = self._take()
-        if job_id is None:
+        taken = self._take()
+        if taken is None:
             return False
+        job_id, record, urgency = taken
         again = False
         try:
             record = record if record is not None else self._store.get(job_id)
@@ -95,31 +112,40 @@ class StateQueue:
             _log.error("no state of job %s can be sent: %s", job_id, error)
         finally:
             with self._changed:
-                self._busy.discard(job_id)
-                if again and job_id not in self._urgent and job_id not in self._calm:
-                    (self._urgent if urgent else self._calm)[job_id] = record
+                self._busy.pop(job_id, None)
+                if again and not any(job_id in queue for queue in self._queues.values()):
+                    self._queues[urgency][job_id] = record
                 self._changed.notify()
         if again:
             self._clock.sleep(_IDLE_SECONDS)
         return True
 
-    def _take(self) -> tuple[str | None, JobRecord | None, bool]:
+    def _take(self) -> tuple[str, JobRecord | None, Urgency] | None:
         with self._changed:
             for _ in range(2):
-                for queue, urgent in ((self._urgent, True), (self._calm, False)):
-                    job_id = self._first_due(queue, urgent=urgent)
+                for urgency, queue in self._queues.items():
+                    job_id = self._first_due(queue, urgency)
                     if job_id is not None:
-                        self._busy.add(job_id)
-                        return job_id, queue.pop(job_id), urgent
-                self._changed.wait(_IDLE_SECONDS)
-        return None, None, False
+                        self._busy[job_id] = urgency
+                        return job_id, queue.pop(job_id), urgency
+                self._changed.wait(self._pause())
+        return None
 
-    def _first_due(self, queue: OrderedDict[str, JobRecord | None], *, urgent: bool) -> str | None:
+    def _pause(self) -> float:
+        if not self._queues[Urgency.REPEAT]:
+            return _IDLE_SECONDS
+        return min(_IDLE_SECONDS, max(0.001, self._repeat_at - self._clock.monotonic()))
+
+    def _first_due(self, queue: OrderedDict[str, JobRecord | None], urgency: Urgency) -> str | None:
         now = self._clock.monotonic()
+        if urgency is Urgency.REPEAT:
+            if not queue or now < self._repeat_at:
+                return None
+            self._repeat_at = now + 1.0 / _REPEATS_PER_SECOND
         # Only the oldest few: who was sent lately must not make every look at the queue long.
         for job_id in islice(queue, _LOOKED_AT):
             sent = self._sent.get(job_id)
-            calm = urgent or sent is None or sent.at + _CALM_SECONDS <= now
+            calm = urgency is not Urgency.PROGRESS or sent is None or sent.at + _CALM_SECONDS <= now
             if calm and job_id not in self._busy:
                 return job_id
         return None

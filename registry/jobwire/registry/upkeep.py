@@ -13,12 +13,13 @@ from jobwire.registry.flush import OutboxFlush
 from jobwire.registry.layout import ANNOUNCE
 from jobwire.registry.purge import Purge
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.states import StateQueue
+from jobwire.registry.states import StateQueue, Urgency
 
 _ANNOUNCE_SECONDS = 0.1
 _REAP_SECONDS = 1.0
 _FLUSH_SECONDS = 2.0
 _HOUR = 3600.0
+_LATELY_SECONDS = 600.0
 _TAKEN = ".taken"
 # More than this between the two clocks within one second is no drift but a jump.
 _JUMP_SECONDS = 5.0
@@ -58,19 +59,19 @@ class Announcements:
                 mark.rename(taken)
             except FileNotFoundError:
                 continue
-            self._states.offer(mark.stem, None, urgent=True)
+            self._states.offer(mark.stem, None, Urgency.STATUS)
             taken.unlink(missing_ok=True)
             count += 1
         return count
 
     def _announce_all(self) -> None:
         """Queue what somebody may still wait for: unfinished jobs, and those that finished lately."""
-        since = utc_timestamp(self._queue.store.clock.now() - _HOUR)
+        since = utc_timestamp(self._queue.store.clock.now() - _LATELY_SECONDS)
         self._states.forget_sent()
         with self._queue.index() as index:
             job_ids = index.unfinished() + index.finished_since(since)
         for job_id in job_ids:
-            self._states.offer(job_id, None, urgent=False)
+            self._states.offer(job_id, None, Urgency.REPEAT)
 
 
 class Reaper:
