@@ -53,6 +53,7 @@ class ThreadedBroker(Generic[_B]):
             client.drop()
         if self._broker is not None:
             self.run(self._broker.stop())
+        self.run(_end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CALL_SECONDS)
         self._loop.close()
@@ -110,6 +111,14 @@ class ThreadedBroker(Generic[_B]):
             keep_alive=keep_alive,
             will=will,
         )
+
+
+async def _end_tasks() -> None:
+    """Cancel what a broker left behind: a task collected after its loop is closed is an error elsewhere."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 class StartBroker(Protocol):
