@@ -84,8 +84,7 @@ class SqliteDatabase:
         with self._errors():
             if not read_only:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                # Created private before SQLite opens it; -wal and -shm take the file's mode.
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+                _create_private(path)
             mode = "ro" if read_only else "rw"
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}",
@@ -156,6 +155,17 @@ class SqliteDatabase:
             raise SinkError(
                 f"the metric tables in {self.path}: {error.strerror}", hint="check the folder and its owner"
             ) from error
+
+
+def _create_private(path: Path) -> None:
+    """Create the file before SQLite opens it, mode 0600; -wal and -shm take the file's mode.
+
+    A file that is there is not even opened: closing it would drop the locks of this process's other
+    connections to it (fcntl(2)), and the next reader to end would take the log for its own and delete
+    it, with every later commit in it (sqlite.org/howtocorrupt.html, 2.2).
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 class PostgresDatabase:
