@@ -9,18 +9,31 @@ from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal.entry import Entry
 from jobwire.journal.writer import JournalWriter
+from jobwire.registry.files import SystemFiles
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 
 
-class FleetWriter:
-    """Registers jobs below `home` and speaks for them, durably, as real commands do."""
+class _Unflushed(SystemFiles):
+    def sync(self, descriptor: int) -> None:
+        """Leave it to the system."""
 
-    def __init__(self, home: Path, *, clock: Clock | None = None) -> None:
+    def sync_directory(self, path: str) -> None:
+        """Leave it to the system."""
+
+
+class FleetWriter:
+    """Registers jobs below `home` and speaks for them as real commands do.
+
+    `durable` False leaves out the flushes: for filling a registry with thousands of jobs.
+    """
+
+    def __init__(self, home: Path, *, clock: Clock | None = None, durable: bool = True) -> None:
         self.home = home
         self.clock = clock if clock is not None else SystemClock()
-        self.store = RecordStore(home, clock=self.clock)
+        files = SystemFiles() if durable else _Unflushed()
+        self.store = RecordStore(home, clock=self.clock, files=files)
         self.queue = JobQueue(self.store, warn=print)
         self._journal: JournalWriter | None = None
 

@@ -1,5 +1,13 @@
 // Building the page from nodes only: texts of workers never become markup.
 
+// Controls, and marks that turn the direction of writing: with them a question can be made to read as another.
+const DECEIVING = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** Return a text of a stranger with every invisible character made visible. */
+export function plain(text) {
+  return String(text).replace(DECEIVING, "\ufffd");
+}
+
 /** Return a new element; `props` are properties, `data` and `aria-*` go where they belong. */
 export function h(tag, props = {}, ...children) {
   const node = document.createElement(tag);
@@ -10,13 +18,15 @@ export function h(tag, props = {}, ...children) {
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  const shown = children.flat().filter((child) => child !== null && child !== undefined);
+  node.append(...shown.map((child) => (typeof child === "string" ? plain(child) : child)));
   return node;
 }
 
 /** Set a node's text, touching it only where it differs. */
 export function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = plain(text);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** Set a data attribute, touching it only where it differs. */

@@ -1,6 +1,6 @@
 // The fleet: one row a job, problems first.
 
-import { h, mark, say } from "./dom.js";
+import { h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { fullTime, now, words } from "./format.js";
 
@@ -282,7 +282,7 @@ export class FleetView {
     say(parts.session, row.session);
     say(parts.why, row.why);
     say(parts.detail, row.detail);
-    parts.detail.title = row.detail;
+    parts.detail.title = plain(row.detail);
     parts.bar.hidden = row.percent === null || row.group === "done";
     if (row.percent !== null) parts.bar.value = row.percent;
     parts.bar.setAttribute("aria-label", `progress of ${row.id}`);

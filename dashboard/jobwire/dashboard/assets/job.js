@@ -1,6 +1,6 @@
 // One job: what it says, what happened, what can be done.
 
-import { ask, copyButton, h, mark, say } from "./dom.js";
+import { ask, copyButton, h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { badge, idleOf, setBadge } from "./fleet.js";
 import { brief, clock, fullTime, now, words } from "./format.js";
@@ -97,14 +97,14 @@ export class JobView {
           h("ul", { class: "commands" }, Object.entries(paths).filter(([, path]) => path).map(([name, path]) => h("li", {}, h("span", {}, name), h("div", {}, h("code", {}, path), copyButton(path))))),
           record.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("pre", {}, record.instructions)) : null,
           h("details", {}, h("summary", {}, "Record"), this.raw)))));
-    this.raw.textContent = JSON.stringify(record, null, 1);
+    say(this.raw, JSON.stringify(record, null, 1));
   }
 
   #row(row) {
     this.row = row;
     setBadge(this.badge, row);
     say(this.title, row.title || "untitled job");
-    document.title = `${row.title || this.id} · jobwire`;
+    document.title = `${plain(row.title || this.id)} · jobwire`;
     mark(this.word, "group", row.group);
     say(this.word, [row.why, row.detail].filter(Boolean).join(": ") || "It has said nothing yet.");
     this.bar.parentNode.hidden = row.percent === null || row.group === "done";
@@ -124,7 +124,7 @@ export class JobView {
   async #reread() {
     try {
       const job = await ask(`/api/jobs/${this.id}`);
-      this.raw.textContent = JSON.stringify(job.record, null, 1);
+      say(this.raw, JSON.stringify(job.record, null, 1));
     } catch { /* the stream tells of trouble */ }
   }
 
@@ -217,7 +217,7 @@ export class JobView {
           } catch (error) {
             event.target.disabled = false;
             problem.hidden = false;
-            problem.textContent = error.message;
+            say(problem, error.message);
           }
         } }, "Cancel the job")));
     dialog.addEventListener("close", () => dialog.remove());

@@ -16,10 +16,16 @@ export class Live {
     this.seen = performance.now();
     this.wait = 250;
     this.visibility = () => this.#visibility();
+    // A page that is left may be kept for the way back, with its connection: after six of them no other
+    // page gets one (measured: the seventh load waited a minute).
+    this.leave = () => this.#close();
+    this.back = (event) => { if (event.persisted) this.#connect(); };
   }
 
   start() {
     document.addEventListener("visibilitychange", this.visibility);
+    addEventListener("pagehide", this.leave);
+    addEventListener("pageshow", this.back);
     this.watchdog = setInterval(() => {
       if (this.source && performance.now() - this.seen > SILENCE_MS) this.#again();
     }, 1000);
@@ -28,6 +34,8 @@ export class Live {
 
   stop() {
     document.removeEventListener("visibilitychange", this.visibility);
+    removeEventListener("pagehide", this.leave);
+    removeEventListener("pageshow", this.back);
     clearInterval(this.watchdog);
     clearTimeout(this.timer);
     clearTimeout(this.hiding);
