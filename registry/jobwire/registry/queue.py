@@ -25,6 +25,7 @@ from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
 from jobwire.registry import locks
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
+from jobwire.registry.health import is_running
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
 from jobwire.registry.quarantine import QuarantinedRecordError
@@ -94,7 +95,9 @@ class JobQueue:
         while True:
             seen = self._changes()
             with self._queue() as index:
-                reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=_REAPED_BY_PICK)
+                # A registry process knows of events that are not in the records yet: it reaps itself.
+                limit = 0 if is_running(self.store) else _REAPED_BY_PICK
+                reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=limit)
                 record = self._claim_next(grant, agent_session, index, any_session=any_session)
                 elsewhere = index.waiting_elsewhere() if record is None else 0
             if record is not None:

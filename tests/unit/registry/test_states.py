@@ -1,0 +1,129 @@
+"""The queue of states to be sent."""
+
+import pytest
+
+from jobwire.core.errors import RefusedError
+from jobwire.core.fold import cancel
+from jobwire.core.record import JobRecord
+from jobwire.core.snapshot import decode_snapshot
+from jobwire.core.topics import Topics
+from jobwire.registry.sender import Sender
+from jobwire.registry.states import StateQueue, Urgency
+from jobwire.registry.store import RecordStore
+from jobwire.testing import InMemoryBroker, ManualClock
+
+
+@pytest.fixture
+def mqtt() -> InMemoryBroker:
+    """Give a broker."""
+    return InMemoryBroker()
+
+
+@pytest.fixture
+def states(store: RecordStore, clock: ManualClock, mqtt: InMemoryBroker) -> StateQueue:
+    """Give the queue, sending to that broker."""
+    sender = Sender(connect=lambda: mqtt.transport("sender"), clock=clock)
+    return StateQueue(store=store, topics=Topics(), sender=sender, clock=clock, expiry_seconds=60)
+
+
+def test_state_is_retained_and_signed(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
+    """A state is published with retain, readable by the job's worker, and carries what is confirmed."""
+    states.offer(job.job_id, job._replace(last_seq=7, confirmed_seq=5), Urgency.STATUS)
+    assert states.send_next()
+    (sent,) = mqtt.published
+    assert (sent.topic, sent.retain, sent.expiry_seconds) == (Topics().state(job.job_id), True, None)
+    snapshot = decode_snapshot(sent.payload, job_id=job.job_id, token=job.auth_token)
+    assert snapshot is not None
+    assert snapshot.last_seq == 5
+
+
+def test_terminal_state_expires(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
+    """The state of a finished job leaves an MQTT 5 broker by itself."""
+    states.offer(job.job_id, cancel(job, 0.0, "no"), Urgency.STATUS)
+    states.send_next()
+    assert mqtt.published[0].expiry_seconds == 60
+
+
+def test_one_job_stands_in_the_queue_once(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
+    """What changes before its turn is sent with it, and at the better place."""
+    other = job._replace(job_id="ffffffff")
+    states.offer(other.job_id, other, Urgency.PROGRESS)
+    states.offer(job.job_id, job._replace(confirmed_seq=1), Urgency.STATUS)
+    states.offer(job.job_id, job._replace(confirmed_seq=2), Urgency.PROGRESS)
+    assert (states.waiting(), states.urgent_waiting()) == (2, 1)
+    states.send_next()
+    states.send_next()
+    assert [message.topic.split("/")[-2] for message in mqtt.published] == [job.job_id, other.job_id]
+    assert b'"last_seq":2' in mqtt.published[0].payload
+
+
+def test_progress_is_sent_calmly(
+    states: StateQueue, mqtt: InMemoryBroker, clock: ManualClock, job: JobRecord
+) -> None:
+    """Progress right after another state waits a few seconds; a change of status does not."""
+    for number in (1, 2):
+        states.offer(job.job_id, job._replace(confirmed_seq=number), Urgency.PROGRESS)
+        states.send_next()
+    assert len(mqtt.published) == 1
+    states.offer(job.job_id, job._replace(confirmed_seq=3), Urgency.STATUS)
+    states.send_next()
+    assert len(mqtt.published) == 2
+    states.offer(job.job_id, job._replace(confirmed_seq=4), Urgency.PROGRESS)
+    clock.advance(5)
+    states.send_next()
+    assert len(mqtt.published) == 3
+
+
+def test_told_twice_sent_once(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
+    """An unchanged state is not sent again, unless the broker has lost it."""
+    for _ in range(2):
+        states.offer(job.job_id, job, Urgency.STATUS)
+        states.send_next()
+    assert len(mqtt.published) == 1
+    states.forget_sent()
+    states.offer(job.job_id, None, Urgency.REPEAT)
+    states.send_next()
+    assert len(mqtt.published) == 2
+
+
+def test_broker_away(states: StateQueue, mqtt: InMemoryBroker, clock: ManualClock, job: JobRecord) -> None:
+    """A state that could not be sent is sent when the broker is back."""
+    mqtt.stop()
+    states.offer(job.job_id, job, Urgency.STATUS)
+    states.send_next()
+    assert states.waiting() == 1
+    mqtt.start()
+    clock.advance(30)
+    states.send_next()
+    assert (states.waiting(), len(mqtt.published)) == (0, 1)
+
+
+def test_refused_state_is_dropped(
+    states: StateQueue, mqtt: InMemoryBroker, job: JobRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that refuses states for good is reported and not asked for ever."""
+    mqtt.access = lambda _user, action, _topic: action != "publish"
+    states.offer(job.job_id, job, Urgency.STATUS)
+    states.send_next()
+    assert states.waiting() == 0
+    assert "refuses the state" in caplog.text
+
+
+def test_purged_job_is_passed(states: StateQueue, mqtt: InMemoryBroker) -> None:
+    """A job that is gone when its turn comes stops nobody."""
+    states.offer("00000000", None, Urgency.STATUS)
+    assert states.send_next()
+    assert mqtt.published == []
+
+
+def test_refused_connection(clock: ManualClock, mqtt: InMemoryBroker) -> None:
+    """A refused connect pauses before the next try."""
+    mqtt.refuse_connections(RefusedError("wrong password"))
+    sender = Sender(connect=lambda: mqtt.transport("sender"), clock=clock)
+    with pytest.raises(RefusedError):
+        sender.publish("t", b"x", retain=False)
+    mqtt.refuse_connections(None)
+    clock.advance(30)
+    sender.publish("t", b"x", retain=False)
+    sender.close()
+    assert len(mqtt.published) == 1

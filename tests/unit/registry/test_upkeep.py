@@ -1,0 +1,181 @@
+"""What is done by the clock: reaping with care, announcing, purging, health."""
+
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, StorageError, UnreachableError
+from jobwire.core.fold import LeaseGrant
+from jobwire.core.lifecycle import Status
+from jobwire.core.topics import Topics
+from jobwire.registry import health, locks
+from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.rules import load_rules, mtls_port
+from jobwire.registry.spec import JobSpec
+from jobwire.registry.store import RecordStore
+from jobwire.registry.upkeep import Reaper
+from jobwire.testing import ManualClock
+
+DAY = 86400.0
+
+
+def _leased(queue: JobQueue) -> str:
+    queue.register(JobSpec())
+    return queue.pick(LeaseGrant("me", 60)).job_id
+
+
+def test_reaper_waits_for_the_fold(queue: JobQueue, clock: ManualClock) -> None:
+    """While journaled events are not folded, a lease is not believed to have run out."""
+    caught_up = [False]
+    reaper = Reaper(queue=queue, caught_up=lambda: caught_up[0], clock=clock)
+    job_id = _leased(queue)
+    clock.advance(100)
+    assert reaper.run() == 0
+    caught_up[0] = True
+    assert reaper.run() == 1
+    assert queue.store.get(job_id).status is Status.PENDING
+
+
+def test_reaper_distrusts_a_jumping_clock(
+    queue: JobQueue, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wall clock that jumps ahead takes no lease away at once."""
+    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock)
+    _leased(queue)
+    clock.set_wall(clock.now() + 7200)
+    assert reaper.run() == 0
+    assert "jumped ahead" in caplog.text
+    clock.advance(299)
+    assert reaper.run() == 0
+    clock.advance(2)
+    assert reaper.run() == 1
+
+
+def test_reaper_holds_after_a_reconnect(queue: JobQueue, clock: ManualClock) -> None:
+    """Signs of life that wait at the broker come before the reaping."""
+    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock)
+    _leased(queue)
+    clock.advance(100)
+    reaper.hold(10)
+    assert reaper.run() == 0
+    clock.advance(10)
+    assert reaper.run() == 1
+
+
+def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock) -> None:
+    """While a registry process runs, a pick does not take up jobs whose lease ran out."""
+    job_id = _leased(queue)
+    clock.advance(100)
+    serving = locks.held(queue.store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x")
+    with serving, pytest.raises(NoWorkError):
+        queue.pick(LeaseGrant("you"))
+    assert queue.pick(LeaseGrant("you")).job_id == job_id
+
+
+def _purge(queue: JobQueue, cleared: list[str], rules: Rules) -> Purge:
+    return Purge(queue=queue, topics=Topics(), clear=cleared.append, rules=rules)
+
+
+def test_purge_by_age(queue: JobQueue, store: RecordStore, clock: ManualClock) -> None:
+    """Finished jobs are cleared at the broker once, and removed later; unfinished ones never."""
+    old = queue.register(JobSpec(idempotency_key="old")).record.job_id
+    queue.cancel(old)
+    clock.advance(8 * DAY)
+    young = queue.register(JobSpec()).record.job_id
+    queue.cancel(young)
+    unfinished = queue.register(JobSpec()).record.job_id
+    cleared: list[str] = []
+    purge = _purge(queue, cleared, Rules(7 * DAY, 30 * DAY))
+    assert purge.run() == (1, 0)
+    assert cleared == [Topics().events(old), Topics().state(old)]
+    assert purge.run() == (0, 0)
+    clock.advance(25 * DAY)
+    assert purge.run() == (1, 1)
+    assert not store.exists(old)
+    assert not Path(store.log_dir(old)).exists()
+    assert store.exists(young)
+    assert store.exists(unfinished)
+    assert queue.register(JobSpec(idempotency_key="old")).created
+    assert sorted(record.job_id for record in queue.list(limit=9) if record.job_id != old)
+
+
+def test_purge_without_a_broker(queue: JobQueue, store: RecordStore, clock: ManualClock) -> None:
+    """Where nothing can be cleared, nothing is removed either."""
+    job_id = queue.register(JobSpec()).record.job_id
+    queue.cancel(job_id)
+    clock.advance(100 * DAY)
+
+    def away(_: str) -> None:
+        raise UnreachableError("no broker")
+
+    with pytest.raises(UnreachableError):
+        Purge(queue=queue, topics=Topics(), clear=away, rules=Rules()).run()
+    assert store.exists(job_id)
+
+
+def test_purge_nothing(queue: JobQueue, clock: ManualClock) -> None:
+    """Rules of None keep for ever."""
+    job_id = queue.register(JobSpec()).record.job_id
+    queue.cancel(job_id)
+    clock.advance(1000 * DAY)
+    assert _purge(queue, [], Rules(None, None)).run() == (0, 0)
+
+
+def test_rules(tmp_path: Path) -> None:
+    """Days come from the command line, else from jobwire.toml, else the defaults; 0 is for ever."""
+    assert load_rules(tmp_path, retained_days=None, record_days=None) == Rules()
+    (tmp_path / "jobwire.toml").write_text("[registry]\nkeep_retained_days = 2\nkeep_records_days = 0\n")
+    assert load_rules(tmp_path, retained_days=None, record_days=None) == Rules(2 * DAY, None)
+    assert load_rules(tmp_path, retained_days=1, record_days=3) == Rules(DAY, 3 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[registry]\nkeep = 1\n", "'keep'"),
+        ("[registry]\nkeep_records_days = -1\n", "keep_records_days"),
+        ("[registry]\nkeep_records_days = 'x'\n", "keep_records_days"),
+        ("registry = 1\n", "not a table"),
+        ("[registry\n", "cannot read"),
+    ],
+)
+def test_bad_rules(tmp_path: Path, text: str, named: str) -> None:
+    """A settings file that is wrong is refused with the key."""
+    (tmp_path / "jobwire.toml").write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        load_rules(tmp_path, retained_days=None, record_days=None)
+
+
+def test_mtls_port(tmp_path: Path) -> None:
+    """The port for certificates is the one that the home names."""
+    assert mtls_port(tmp_path) is None
+    (tmp_path / "jobwire.toml").write_text("[mtls]\nport = 8884\n")
+    assert mtls_port(tmp_path) == 8884
+
+
+def test_health(store: RecordStore, clock: ManualClock) -> None:
+    """Each thing that can be wrong with the process is told apart, by exit code and words."""
+    store.make_layout()
+    with pytest.raises(NotFoundError, match="no registry process"):
+        health.read(store)
+    good = {"state": "running", "pid": 7, "connected": True, "stalled": False}
+    health.write(store, good)
+    wrong = health.verdict(health.read(store), clock)
+    assert isinstance(wrong, StorageError)
+    assert "not running" in wrong.message
+    with locks.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
+        assert health.verdict(health.read(store), clock) is None
+        health.write(store, {**good, "connected": False})
+        assert isinstance(health.verdict(health.read(store), clock), UnreachableError)
+        health.write(store, {**good, "stalled": True})
+        full = health.verdict(health.read(store), clock)
+        assert full is not None
+        assert "full" in full.message
+        health.write(store, good)
+        clock.advance(60)
+        hanging = health.verdict(health.read(store), clock)
+        assert hanging is not None
+        assert "has not reported" in hanging.message
+        Path(store.home, "serve.json").write_text("garbage")
+        assert health.verdict(health.read(store), clock) is not None
