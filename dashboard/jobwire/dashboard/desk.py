@@ -3,7 +3,6 @@
 import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 from jobwire.core.clock import Clock
@@ -11,13 +10,14 @@ from jobwire.core.errors import NotFoundError
 from jobwire.core.record import JobRecord
 from jobwire.core.settings import DEFAULT_HOME
 from jobwire.dashboard.broadcast import Broadcaster
-from jobwire.dashboard.figures import STEPS, Database
+from jobwire.dashboard.figures import STEPS
 from jobwire.dashboard.fleet import Group, Limits, judge, row_of
 from jobwire.dashboard.glance import counts_now
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
 from jobwire.dashboard.records import RecordSource
 from jobwire.dashboard.report import Live, Report, safe_report
+from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.timeline import shown_record
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.registry.queue import JobQueue
@@ -39,7 +39,7 @@ class Desk:
         broadcaster: Broadcaster,
         journal: JournalTail,
         waits: WaitingHistory,
-        tables: Callable[[], Database | None],
+        tables: TablesAt,
         clock: Clock,
         limits: Limits,
     ) -> None:
@@ -126,7 +126,7 @@ class Desk:
         # Copied in one step: the event loop's thread goes on changing it.
         rows = dict(self._broadcaster.rows)
         waiting = {job_id for job_id, row in rows.items() if row.group == Group.WAITING}
-        return Live(rows, self._waits.intervals(waiting, now), self._journal.end)
+        return Live(rows, self._waits.intervals(waiting, now), self._journal.end, self._tables.query_runs())
 
     def _status_counts(self) -> dict[str, int]:
         at, counts = self._counts

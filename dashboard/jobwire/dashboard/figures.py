@@ -73,8 +73,8 @@ class JournalEnd(NamedTuple):
     offset: int = -1
 
 
-def freshness(database: Database, now: float, journal: JournalEnd) -> Freshness:
-    """Say whether the streaming query follows the journal."""
+def freshness(database: Database, now: float, journal: JournalEnd, *, running: bool | None) -> Freshness:
+    """Say whether the streaming query follows the journal; `running` None where only its traces tell."""
     health = database.ask(
         "SELECT updated_at, backlog, duration_ms, watermark_at FROM health ORDER BY updated_at DESC LIMIT 1"
     )
@@ -91,17 +91,20 @@ def freshness(database: Database, now: float, journal: JournalEnd) -> Freshness:
         waiting = max(
             0, journal.offset - (progress[journal.identity][0] if journal.identity in progress else 0)
         )
-    state, why = _state(now - updated, waiting)
+    state, why = _state(now - updated, waiting, running)
     return Freshness(state, why, updated, waiting, batch_ms, watermark)
 
 
-def _state(age: float, waiting: int) -> tuple[str, str]:
+def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
+    left = f"{waiting} messages are not counted" if waiting else "every message so far is counted"
+    if running is False:
+        return "stopped", f"the streaming query does not run, {left}: jobwire metrics run"
     if age > STOPPED_SECONDS and waiting > 0:
-        return "stopped", f"the streaming query has stopped: {waiting} messages wait; jobwire metrics run"
+        return "stopped", f"the streaming query says nothing, {left}: jobwire metrics status"
     if age > STOPPED_SECONDS:
-        return "idle", "every message is counted"
+        return "idle", left
     if age > BEHIND_SECONDS and waiting > 0:
-        return "behind", f"{waiting} messages are not counted yet"
+        return "behind", left
     return "live", ""
 
 

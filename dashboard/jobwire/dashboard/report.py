@@ -18,6 +18,7 @@ class Live(NamedTuple):
     rows: Mapping[str, Row]
     waits: list[tuple[float, float]]
     journal: JournalEnd
+    query_runs: bool | None = None
 
 
 class Report(NamedTuple):
@@ -49,7 +50,7 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
     running = [(job.started, job.finished) for job in finished]
     running += _open_intervals(figures.open_since(database), live.rows)
     return Report(
-        freshness=figures.freshness(database, now, live.journal),
+        freshness=figures.freshness(database, now, live.journal, running=live.query_runs),
         points=wanted.points,
         step=wanted.step,
         events=events,

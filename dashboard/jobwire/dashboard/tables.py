@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.dashboard.figures import Database
+from jobwire.dashboard.held import is_held
 from jobwire.metrics.database import open_database
+from jobwire.metrics.home_lock import LOCK_NAME
 from jobwire.metrics.settings import load_metrics_settings
 
 
@@ -26,6 +28,11 @@ class TablesAt:
         if "://" not in sink and not Path(sink).exists():
             return None
         return Tables(sink)
+
+    def query_runs(self) -> bool | None:
+        """Tell whether the streaming query of this home runs; None where its tables are elsewhere."""
+        folder = self._home / "metrics"
+        return is_held(folder / LOCK_NAME) if folder.exists() and self._location is None else None
 
 
 class Tables:

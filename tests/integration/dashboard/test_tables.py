@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.clock import SystemClock
 from jobwire.dashboard.figures import JournalEnd
-from jobwire.dashboard.fleet import Row
+from jobwire.dashboard.held import is_held
 from jobwire.dashboard.report import Live, Report, safe_report
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.waiting import WaitingHistory
+from jobwire.journal.lock import held
+from jobwire.metrics.home_lock import LOCK_NAME
 from jobwire.testing.fleet_writer import FleetWriter
 
 NOW = float(int(time.time()) // 60 * 60 + 30)
@@ -62,9 +65,9 @@ def freshen(home: Path, *, updated_at: float, next_offset: int = 100) -> None:
     database.close()
 
 
-def ask(home: Path, *, rows: dict[str, Row] | None = None, journal: JournalEnd = JOURNAL) -> Report:
+def ask(home: Path, *, journal: JournalEnd = JOURNAL, runs: bool | None = None) -> Report:
     """Return the figures of the last hour."""
-    live = Live(rows or {}, [], journal)
+    live = Live({}, [], journal, runs)
     return safe_report(TablesAt(home=home, location=None), live, seconds=3600, now=NOW)
 
 
@@ -100,6 +103,24 @@ def test_stopped_query_is_told_from_a_quiet_one(
     freshen(tables, updated_at=NOW - age, next_offset=next_offset)
     fresh = ask(tables, journal=JournalEnd("j1", end)).freshness
     assert (fresh.state, fresh.updated_at) == (state, NOW - age)
+
+
+def test_query_that_does_not_run_has_stopped(tables: Path) -> None:
+    """Where its lock shows that nothing runs, it is stopped, however fresh and complete the figures are."""
+    freshen(tables, updated_at=NOW)
+    assert ask(tables, runs=False).freshness.state == "stopped"
+    assert ask(tables, runs=True).freshness.state == "live"
+
+
+def test_lock_tells_whether_the_query_runs(tables: Path) -> None:
+    """The lock of the query's process is seen without being touched."""
+    found = TablesAt(home=tables, location=None)
+    assert found.query_runs() is False
+    lock = tables / "metrics" / LOCK_NAME
+    with held(lock, clock=SystemClock(), deadline_seconds=0, what="test"):
+        assert found.query_runs() is True
+    assert found.query_runs() is False
+    assert is_held(lock, locks=tables / "nowhere") is None
 
 
 def test_another_journal_is_not_counted_as_read(tables: Path) -> None:
