@@ -123,9 +123,12 @@ def measure_catch_up(home: Path, total: int) -> Table:
 def _spark_catch_up(home: Path, total: int) -> dict[str, float]:
     settings = settings_of(argparse.Namespace(home=str(home)), {})
     moments: dict[str, float] = {}
+    batches: list[float] = []
 
     def note(report: dict[str, Any]) -> None:
         moments[str(report["kind"])] = time.perf_counter()
+        if report["kind"] == "batch":
+            batches.append(report["rows"] * 1000 / report["duration_ms"])
 
     begin = time.perf_counter()
     supervisor = Supervisor(settings=settings, clock=SystemClock(), on_report=note, stop=threading.Event())
@@ -134,6 +137,7 @@ def _spark_catch_up(home: Path, total: int) -> dict[str, float]:
     end = time.perf_counter()
     MEMORY[f"catch-up, {SPARK}"] = memory.peak_mib()
     return {
+        "batch median rows/s": round(statistics.median(batches)),
         "tables rows/s": round(total / (moments["batch"] - moments["ready"])),
         "with history rows/s": round(total / (end - moments["ready"])),
         "with start s": end - begin,
