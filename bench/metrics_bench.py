@@ -269,9 +269,9 @@ def _process(command: list[str]) -> Iterator["subprocess.Popen[str]"]:
 
 def _print(table: Table) -> None:
     columns = list(dict.fromkeys(column for row in table.rows.values() for column in row))
-    print(f"\n{table.title}\n{'':34}" + "".join(f"{column:>22}" for column in columns))
+    print(f"\n{table.title}\n{'':34}" + "".join(f"{column:>24}" for column in columns))
     for name, row in table.rows.items():
-        cells = (f"{row[column]:>22,.2f}" if column in row else " " * 22 for column in columns)
+        cells = (f"{row[column]:>24,.2f}" if column in row else " " * 24 for column in columns)
         print(f"{name:34}" + "".join(cells), flush=True)
 
 
