@@ -52,9 +52,9 @@ class Entry(NamedTuple):
 class SentMark(NamedTuple):
     """What is known to have reached the broker: not durable, losing it costs a redelivery.
 
-    `sent_at` is epoch seconds of the sending that the events up to `since_seq` (0: all) wait for since then
-    without a confirmation, `repeats` how often they were sent again, `failed_at` monotonic seconds of the
-    last try that found no broker at `address`.
+    `sent_at` is epoch seconds of the last sending, `failed_at` monotonic seconds of the last try that found
+    no broker at `address`. The events up to `waiting_seq` wait since `waiting_at` for a confirmation and were
+    sent again `repeats` times.
     """
 
     acked_seq: int = 0
@@ -62,7 +62,8 @@ class SentMark(NamedTuple):
     repeats: int = 0
     failed_at: float = 0.0
     address: str = ""
-    since_seq: int = 0
+    waiting_seq: int = 0
+    waiting_at: float = 0.0
 
 
 class Standing(NamedTuple):
@@ -239,10 +240,7 @@ def due_entries(
     nobody accepts any more) nor what the record does not hold yet (its writer may have died just now).
     """
     confirmed = standing.confirmed_seq
-    # A clock that was set back counts as due: once more is harmless.
-    age = now - mark.sent_at
-    waited = not 0 <= age < RESEND_SECONDS * 2 ** min(mark.repeats, 16)
-    again = repeat or (confirmed is not None and confirmed < _since(mark) and waited)
+    again = repeat or (confirmed is not None and _waited_enough(mark, confirmed, now))
     after = (confirmed or 0) if again else max(confirmed or 0, mark.acked_seq)
     return [
         entry
@@ -260,14 +258,21 @@ def mark_after(
     silent sends later does not put it off.
     """
     if due and due[0].seq <= mark.acked_seq:
-        return SentMark(acked_seq, now, mark.repeats + 1, since_seq=acked_seq)
-    if _since(mark) > (standing.confirmed_seq or 0):
-        return SentMark(acked_seq, mark.sent_at, mark.repeats, since_seq=_since(mark))
-    return SentMark(acked_seq, now, since_seq=acked_seq)
+        return SentMark(acked_seq, now, mark.repeats + 1, waiting_seq=acked_seq, waiting_at=now)
+    if mark.waiting_seq > (standing.confirmed_seq or 0):
+        return SentMark(
+            acked_seq, now, mark.repeats, waiting_seq=mark.waiting_seq, waiting_at=mark.waiting_at
+        )
+    return SentMark(acked_seq, now, waiting_seq=acked_seq, waiting_at=now)
 
 
-def _since(mark: SentMark) -> int:
-    return mark.since_seq or mark.acked_seq
+def _waited_enough(mark: SentMark, confirmed_seq: int, now: float) -> bool:
+    """Tell whether unconfirmed events are to be sent again."""
+    since, repeats = mark.sent_at, 0
+    if mark.waiting_seq > confirmed_seq:
+        since, repeats = mark.waiting_at, mark.repeats
+    # A clock that was set back counts as enough: once more is harmless.
+    return not 0 <= now - since < RESEND_SECONDS * 2 ** min(repeats, 16)
 
 
 def send_lock_name(job_id: str) -> str:
@@ -291,7 +296,13 @@ def _whole_lines(content: bytes) -> Sequence[bytes]:
 
 
 def _decode_mark(content: bytes) -> SentMark:
-    acked_seq, sent_at, repeats, failed_at, address, since_seq = json.loads(content)
+    acked_seq, sent_at, repeats, failed_at, address, waiting_seq, waiting_at = json.loads(content)
     return SentMark(
-        int(acked_seq), float(sent_at), int(repeats), float(failed_at), str(address), int(since_seq)
+        int(acked_seq),
+        float(sent_at),
+        int(repeats),
+        float(failed_at),
+        str(address),
+        int(waiting_seq),
+        float(waiting_at),
     )

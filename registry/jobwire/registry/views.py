@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, REMEMBERED, Accepted, JobView
+from jobwire.core.admission import ACCEPTED, REMEMBERED, Accepted, JobView, Reason
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.event import Event
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
@@ -28,6 +28,8 @@ MAX_JOBS = 4096
 _RECENT = 64
 _COMPACT_AT = 256
 _TAIL_LINES = 128
+# The verdicts of events that the history has taken in.
+_HELD = frozenset({ACCEPTED, str(Reason.LATE)})
 
 Stamp = tuple[int, int, int]
 
@@ -102,7 +104,7 @@ class Known:
     def read_line(self, line: Line) -> None:
         """Take in one line of the history."""
         seq, digest = line.get("seq"), line.get("digest")
-        if line.get("kind") != "event" or line.get("verdict") not in {ACCEPTED, "late"}:
+        if line.get("kind") != "event" or line.get("verdict") not in _HELD:
             return
         if type(seq) is not int or not isinstance(digest, str):
             return
@@ -252,8 +254,8 @@ class Views:
             # Journaled for the earlier attempt; its history says the rest.
             known.local = before.local
         known.audit_offset = log.start_of_tail(_TAIL_LINES)
-        first = _first_seq(log, known.audit_offset)
-        if known.audit_offset and first > standing.confirmed_seq + 1:
+        first = _first_held(log, known.audit_offset) if known.audit_offset else 1
+        if first is None or first > standing.confirmed_seq + 1:
             known.audit_offset = 0  # what the journal lacks reaches back further than the tail
             first = 1
         known.view = JobView(
@@ -296,9 +298,12 @@ class Views:
                 return
 
 
-def _first_seq(log: AuditLog, offset: int) -> int:
-    """Return the seq of the first event in the history from byte `offset` on; 1 where there is none."""
+def _first_held(log: AuditLog, offset: int) -> int | None:
+    """Return the seq of the first event that the history has taken in from byte `offset` on, if any.
+
+    Refused ones do not count: an event that came before a lost one may be refused and come again.
+    """
     for line, _ in log.since(offset):
-        if type(line.get("seq")) is int:
+        if type(line.get("seq")) is int and line.get("verdict") in _HELD:
             return int(line["seq"])
-    return 1
+    return None

@@ -1,0 +1,233 @@
+"""The registry process with its threads, over the in-memory broker."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobwire.core.errors import ConflictError, RefusedError
+from jobwire.core.fold import LeaseGrant
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord, Timeouts
+from jobwire.core.snapshot import Snapshot, decode_snapshot
+from jobwire.journal import JournalReader
+from jobwire.registry.outbox import Outbox
+from jobwire.registry.spec import JobSpec
+from jobwire.testing import InMemoryBroker, wait_for
+
+if TYPE_CHECKING:
+    Site = Any  # conftest.Site: test folders are no packages
+
+
+_KINDS = ("started", "progress", "completed")
+
+
+def _mqtt(site: "Site") -> InMemoryBroker:
+    assert isinstance(site.broker, InMemoryBroker)
+    return site.broker
+
+
+def _state(site: "Site", job: JobRecord) -> Snapshot | None:
+    retained = _mqtt(site).retained.get(site.topics.state(job.job_id))
+    return decode_snapshot(retained.payload, job_id=job.job_id, token=job.auth_token) if retained else None
+
+
+def _await_state(site: "Site", job: JobRecord, status: Status) -> Snapshot:
+    def found() -> Snapshot | None:
+        state = _state(site, job)
+        return state if state is not None and state.status is status else None
+
+    state = wait_for(found, what=f"the state {status}")
+    assert state is not None
+    return state
+
+
+def _journal(site: "Site", job: JobRecord) -> list[tuple[str, bytes]]:
+    with JournalReader(Path(site.store.home) / "journal") as reader:
+        rows = reader.read(0)
+    topic = site.topics.events(job.job_id)
+    return [(row.verdict, row.payload) for row in rows if row.topic == topic]
+
+
+def test_remote_worker(site: "Site") -> None:
+    """Events from elsewhere are journaled, folded and confirmed by the signed, retained state."""
+    job = site.register()
+    with site.serving(), site.worker() as publish:
+        said = [
+            site.say(job, 1, "started"),
+            site.say(job, 2, "progress"),
+            site.say(job, 3, "completed", "ok"),
+        ]
+        for one in said:
+            publish(one)
+        site.confirmed(job, 3)
+        state = _await_state(site, job, Status.COMPLETED)
+        assert (state.last_seq, state.detail) == (3, "ok")
+    assert [payload for _, payload in _journal(site, job)] == [payload for _, payload in said]
+    assert site.history(job) == [("accepted", 1), ("accepted", 2), ("accepted", 3)]
+
+
+def test_cancellation_reaches_a_worker(site: "Site") -> None:
+    """A cancellation at the command line is in the retained state within a moment."""
+    job = site.register()
+    with site.serving():
+        wait_for(lambda: _state(site, job), what="the first state")
+        site.queue.cancel(job.job_id)
+        _await_state(site, job, Status.CANCELLED)
+
+
+def test_claimed_again(site: "Site") -> None:
+    """After a release the old worker reads in the state that it was replaced."""
+    site.register()
+    with site.serving():
+        old = site.queue.pick(LeaseGrant("me"))
+        site.queue.release(old.job_id, owner="me")
+        state = _await_state(site, old, Status.PENDING)
+        assert (state.superseded, state.attempt) == (True, 2)
+
+
+def test_lease_that_runs_out(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process reaps: a job without a sign of life becomes the next attempt by itself."""
+    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    site.register()
+    job = site.queue.pick(LeaseGrant("me", 0.1))
+    with site.serving():
+        wait_for(lambda: site.store.get(job.job_id).attempt == 2)
+    assert site.store.get(job.job_id).status is Status.PENDING
+
+
+def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that wait or run too long are ended with the reason."""
+    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    slow = site.queue.register(JobSpec(timeouts=Timeouts(wall_seconds=0.1))).record
+    site.queue.pick(LeaseGrant("me", 600))
+    waiting = site.queue.register(JobSpec(timeouts=Timeouts(pending_seconds=0.1))).record
+    with site.serving():
+        wait_for(lambda: site.store.get(slow.job_id).status is Status.ERROR)
+        wait_for(lambda: site.store.get(waiting.job_id).status is Status.CANCELLED)
+
+
+def test_outbox_of_a_dead_publisher(site: "Site") -> None:
+    """What a publisher kept and never sent is sent, confirmed, and removed from the outbox."""
+    job = site.register()
+    said = [site.say(job, 1, "started"), site.say(job, 2, "completed")]
+    for one in said:
+        site.keep(job, one)
+    with site.serving():
+        site.confirmed(job, 2)
+        path = Path(site.store.outbox_path(job.job_id))
+        wait_for(lambda: not path.exists(), what="the empty outbox")
+    assert [payload for _, payload in _journal(site, job)] == [payload for _, payload in said]
+    assert site.history(job) == [("accepted", 1), ("accepted", 2)]
+    assert site.topics.events(job.job_id) in _mqtt(site).retained
+
+
+def test_what_was_said_before_there_was_a_process(site: "Site") -> None:
+    """Events of an unfinished job that nobody will send again are journaled from its history."""
+    job = site.register()
+    first = site.say(job, 1, "started")
+    site.store.apply(job.job_id, *first, source="publisher")
+    with site.serving(), site.worker() as publish:
+        second = site.say(job, 2, "progress")
+        site.store.apply(job.job_id, *second, source="publisher")
+        publish(second)
+        site.confirmed(job, 2)
+    assert _journal(site, job) == [("accepted", first[1]), ("accepted", second[1])]
+
+
+def test_gap_in_what_the_disk_holds(site: "Site") -> None:
+    """An event that the broker lost is journaled from the history when the next one comes."""
+    job = site.register()
+    said = [site.say(job, seq, "started" if seq == 1 else "progress") for seq in (1, 2, 3)]
+    with site.serving(), site.worker() as publish:
+        for number in (0, 2):
+            for one in said[number - 1 : number + 1] if number else said[:1]:
+                site.store.apply(job.job_id, *one, source="publisher")
+            publish(said[number])
+        site.confirmed(job, 3)
+    assert sorted(_journal(site, job)) == sorted(("accepted", payload) for _, payload in said)
+
+
+def test_restart(site: "Site") -> None:
+    """What is published while no process runs is taken in by the next one, each event once."""
+    job = site.register()
+    with site.worker() as publish:
+        with site.serving():
+            publish(site.say(job, 1, "started"))
+            site.confirmed(job, 1)
+        publish(site.say(job, 2, "progress"))
+        publish(site.say(job, 1, "started"))
+        with site.serving():
+            publish(site.say(job, 3, "completed"))
+            site.confirmed(job, 3)
+    assert site.history(job) == [("accepted", 1), ("accepted", 2), ("accepted", 3)]
+    assert site.store.get(job.job_id).status is Status.COMPLETED
+
+
+def test_broker_that_forgot_everything(site: "Site") -> None:
+    """When the broker comes back without its memory, states are there again."""
+    job = site.register()
+    with site.serving():
+        wait_for(lambda: _state(site, job), what="the first state")
+        _mqtt(site).stop()
+        _mqtt(site).start(forget=True)
+        wait_for(lambda: _state(site, job), what="the state after the loss")
+
+
+def test_second_process_is_refused(site: "Site") -> None:
+    """One process a home: the second is told who works there."""
+    with site.serving(), pytest.raises(ConflictError, match="works on") as caught, site.serving(wait=False):
+        pass
+    assert isinstance(caught.value.facts["pid"], int)
+
+
+def test_refused_by_the_broker(site: "Site") -> None:
+    """A refusal ends the process with the broker's reason."""
+    _mqtt(site).refuse_connections(RefusedError("bad user name or password"))
+    with pytest.raises(RefusedError, match="password"), site.serving(wait=False) as process:
+        wait_for(process._stop.is_set, what="the end")
+
+
+def test_unreachable_broker_is_waited_for(site: "Site", caplog: pytest.LogCaptureFixture) -> None:
+    """Without a broker the process says so, tries again, and begins when there is one."""
+    _mqtt(site).stop()
+    job = site.register()
+    with site.serving(wait=False):
+        wait_for(lambda: "trying again" in caplog.text)
+        _mqtt(site).start()
+        with site.worker() as publish:
+            publish(site.say(job, 1, "started"))
+        _ = job
+
+
+def test_flood_of_forgeries(site: "Site") -> None:
+    """Thousands of forged messages neither delay a real one for long nor fill its history."""
+    job = site.register()
+    other = job._replace(auth_token="f" * 43)
+    with site.serving(), site.worker() as publish:
+        publish(site.say(job, 1, "started"))
+        for seq in range(2, 3002):
+            publish(site.say(other, seq, "progress"))
+        publish(site.say(job, 2, "progress"))
+        site.confirmed(job, 2)
+        publish(site.say(job, 3, "completed"))
+        site.confirmed(job, 3)
+    accepted = [seq for verdict, seq in site.history(job) if verdict == "accepted"]
+    assert accepted == [1, 2, 3]
+    assert Path(site.store.audit(job.job_id).events_path).stat().st_size < 2_000_000
+
+
+def test_health_file(site: "Site") -> None:
+    """serve.json says how it goes while it runs, and that it was ended cleanly after that."""
+    path = Path(site.store.home) / "serve.json"
+    job = site.register()
+    with site.serving(), site.worker() as publish:
+        publish(site.say(job, 1, "started"))
+        facts = wait_for(lambda: (found := json.loads(path.read_text()))["offset"] == 1 and found)
+        assert facts["state"] == "running"
+        assert facts["connected"] is True
+        assert facts["verdicts"] == {"accepted": 1}
+    assert json.loads(path.read_text())["state"] == "stopped"
+    assert json.loads(path.read_text())["lag"] == 0
+    assert Outbox(site.store.outbox_path(job.job_id)).entries() == []
