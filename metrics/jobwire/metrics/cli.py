@@ -23,6 +23,8 @@ examples:
   jobwire metrics show                   the last hour, from the tables (no Spark)
   jobwire metrics plot --out fleet.png   throughput, durations, waiting"""
 _ONCE_TRIES = 3
+# A driver whose supervisor was killed a moment ago notices at once and needs as long to end.
+_OTHERS_END_SECONDS = 2.0
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -96,16 +98,19 @@ def _rebuild(args: argparse.Namespace) -> int:
 
 
 def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tuple[Any, "Report"]:
+    from jobwire.metrics.home_lock import held_lock  # noqa: PLC0415 - as below
     from jobwire.metrics.preflight import check  # noqa: PLC0415 - only commands that start Spark pay for it
     from jobwire.metrics.progress_line import ProgressLine  # noqa: PLC0415 - as above
     from jobwire.metrics.supervisor import Supervisor  # noqa: PLC0415 - as above
 
     settings = settings_of(args, dict(os.environ))
+    clock = SystemClock()
     check(settings, os.environ)
+    with held_lock(settings, clock=clock, deadline_seconds=_OTHERS_END_SECONDS):
+        pass  # nobody else: the driver takes it for as long as it runs
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    clock = SystemClock()
     with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line:
         supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
         return settings, supervisor.run(mode, tries=tries)

@@ -5,6 +5,7 @@ reports what happens as small dicts: {"kind": "ready" | "batch" | "note" | "done
 """
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,14 +14,14 @@ from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.errors import JournalLocked, truncated
-from jobwire.journal.lock import acquire
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.checkpoint import reconcile, set_aside
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import CheckpointError, MetricsLockedError
-from jobwire.metrics.failures import failure_of, may_pass
-from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable
+from jobwire.metrics.errors import CheckpointError
+from jobwire.metrics.failures import failure_of
+from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable, read_progress
 from jobwire.metrics.history import History, pieces
+from jobwire.metrics.home_lock import held_lock
 from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
@@ -50,6 +51,9 @@ class Driver:
         self._history = History(settings.history) if settings.history is not None else None
         self._history_at = self._clock.monotonic()
         self._batches = 0
+        self._health: HealthTable | None = None
+        self._health_lock = threading.Lock()
+        self._told = ("", -1)
 
     def run(self, *, available_now: bool) -> None:
         """Follow the journals until `stop` is set, or to their present end. Raises JobwireError."""
@@ -122,15 +126,16 @@ class Driver:
             )
             sink.prepare()
             self._lookup.remember(sink.kept_sessions())
-            session = start_session(
-                SparkSettings(master=settings.master, memory=settings.memory, log_file=settings.log_file)
-            )
-            stack.callback(_quietly, session.stop)
             # Its own connection: the listener's thread must not wait for a batch, nor a batch for it.
             health = open_database(settings.sink, durable=False)
             stack.callback(health.close)
-            table = HealthTable(health, clock=self._clock)
-            session.streams.addListener(HealthListener(lambda seen: self._on_health(table, seen), self._note))
+            session = start_session(
+                SparkSettings(master=settings.master, memory=settings.memory, log_file=settings.log_file)
+            )
+            # Stopped before anything that its listener uses is closed.
+            stack.callback(_quietly, session.stop)
+            self._health = HealthTable(health, clock=self._clock)
+            session.streams.addListener(HealthListener(self._on_health, self._note))
             self._report({"kind": "ready", "spark": session.version, "log": str(settings.log_file)})
             yield session, sink
 
@@ -165,6 +170,9 @@ class Driver:
                 self._write_history(pipeline, sink, shards)
             failure = None if query.isActive else pipeline.failure or query.exception()
             if failure is None:
+                # The listener is told a moment later, and perhaps never: ask for the last one.
+                if (last := query.lastProgress) is not None:
+                    self._on_health(read_progress(json.loads(last.json)))
                 pipeline.stop(query)
                 self._write_history(pipeline, sink, shards, now=True)
         except JobwireError:
@@ -206,10 +214,13 @@ class Driver:
             set_aside(self._history.directory)
             self._write_history(self._pipeline(session, sink, shards), sink, shards, now=True)
 
-    def _on_health(self, table: HealthTable, health: BatchHealth) -> None:
-        if not health.rows:
-            return
-        watermark = table.put(health)
+    def _on_health(self, health: BatchHealth) -> None:
+        with self._health_lock:
+            key = (health.run_id, health.batch_id)
+            if not health.rows or key == self._told or self._health is None:
+                return
+            self._told = key
+        watermark = self._health.put(health)
         self._report(
             {
                 "kind": "batch",
@@ -225,30 +236,7 @@ class Driver:
         self._report({"kind": "note", "text": text})
 
 
-@contextlib.contextmanager
-def held_lock(settings: MetricsSettings, *, clock: Clock, deadline_seconds: float) -> Iterator[None]:
-    """Hold the lock of this home's metrics. Raises MetricsLockedError naming the holder's pid."""
-    import os  # noqa: PLC0415 - for this one call
-
-    try:
-        descriptor = acquire(
-            settings.folder / "driver.lock",
-            clock=clock,
-            deadline_seconds=deadline_seconds,
-            what="computes the metrics",
-        )
-    except JournalLocked as error:
-        raise MetricsLockedError(error.message, hint=error.hint, pid=error.facts.get("pid")) from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _quietly(action: Callable[[], None]) -> None:
     # The JVM may be dead already, and py4j tells so in many ways.
     with contextlib.suppress(Exception):
         action()
-
-
-__all__ = ["Driver", "held_lock", "may_pass"]

@@ -29,6 +29,7 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
             f"PYSPARK_PYTHON is {interpreter}, which cannot be run",
             hint="unset it: the default is this Python",
         )
+    _check_writable(settings.folder, "what a run leaves behind")
     _check_writable(settings.checkpoint.parent, "the checkpoint")
     if settings.history is not None:
         _check_writable(settings.history.parent, "the history")

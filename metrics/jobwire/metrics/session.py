@@ -12,11 +12,13 @@ LOG_SETTINGS = _PACKAGE / "log4j2.properties"
 
 # Reasons beside each: what it costs not to have it.
 _SETTINGS: dict[str, str] = {
-    # The default manager forks chmod and readlink some twenty times a batch: 40 ms. It also keeps
-    # .crc files. We hold the checkpoint's lock ourselves (supervision).
+    # The default manager forks chmod and readlink some twenty times a batch: 40 ms. The driver's own
+    # lock keeps a second query off the checkpoint.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # Without a .crc file beside each: twice the files, and one more thing that a crash can tear.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # 30 ms a batch between JVM and Python workers, against loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     # Nothing here shuffles by default; what a user adds should not pay for 200 empty tasks.
@@ -85,5 +87,8 @@ def java_options(log_file: Path) -> str:
     return (
         f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS} -Djobwire.log={log_file} "
         # Two cores are shared with workers in Python: the parallel collector's threads would fight them.
-        "-XX:+UseSerialGC -XX:MaxMetaspaceSize=512m"
+        "-XX:+UseSerialGC -XX:MaxMetaspaceSize=512m "
+        # A query that fails runs a recursive pattern over the failure's text. With the default of 1 MB
+        # its thread died of that (StackOverflowError) and the query was never reported as ended.
+        "-Xss8m"
     )

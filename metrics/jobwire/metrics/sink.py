@@ -59,18 +59,21 @@ class MetricsSink:
 
     def prepare(self) -> None:
         """Create the tables where they are missing. Raises SinkError for tables of another version."""
-        if "metrics_schema" in self._database.tables():
-            found = self._database.rows(self._sql["schema_version"])[0][0]
-            if found == SCHEMA_VERSION:
-                return
+        if not self._has_tables():
+            with self._database.transaction():
+                if not self._has_tables():  # another process was faster
+                    for statement in schema():
+                        self._database.execute(statement)
+                    self._database.execute(self._sql["set_schema_version"], (SCHEMA_VERSION,))
+        found = self._database.rows(self._sql["schema_version"])[0][0]
+        if found != SCHEMA_VERSION:
             raise SinkError(
                 f"the metric tables have form {found}, this program writes {SCHEMA_VERSION}",
-                hint="`jobwire metrics rebuild --drop` makes them anew from the journal",
+                hint="give --sink another place, and `jobwire metrics once` fills it from the journal",
             )
-        with self._database.transaction():
-            for statement in schema():
-                self._database.execute(statement)
-            self._database.execute(self._sql["set_schema_version"], (SCHEMA_VERSION,))
+
+    def _has_tables(self) -> bool:
+        return "metrics_schema" in self._database.tables()
 
     def progress(self) -> dict[str, Progress]:
         """Return how far each journal is folded in, by its identity."""

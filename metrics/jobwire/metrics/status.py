@@ -9,8 +9,8 @@ from jobwire.core.errors import JobwireError
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import Database, open_database, public_url
-from jobwire.metrics.driver import held_lock
 from jobwire.metrics.errors import MetricsLockedError
+from jobwire.metrics.home_lock import LOCK_NAME, held_lock
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.statements import queries
 
@@ -72,7 +72,7 @@ def render(found: dict[str, Any]) -> str:
 
 
 def _holder(settings: MetricsSettings, clock: Clock) -> tuple[int | None, bool]:
-    if not (settings.folder / "driver.lock").exists():
+    if not (settings.folder / LOCK_NAME).exists():
         return None, False
     try:
         with held_lock(settings, clock=clock, deadline_seconds=0.0):

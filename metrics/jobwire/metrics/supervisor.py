@@ -106,7 +106,7 @@ class Supervisor:
             for line in process.stdout or ():
                 report = _decoded(line)
                 if report.get("kind") == "end":
-                    last = report
+                    last |= report | {"kind": last.get("kind", "end")}
                 elif report:
                     self._batches += report.get("kind") == "batch"
                     if report.get("kind") == "rebuilt":

@@ -8,6 +8,7 @@ reads what the first records.
 """
 
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -35,17 +36,20 @@ class Ingest:
         self._started_at = 0.0
 
     def start(self) -> None:
-        """Start the recorder and wait until the journal is there (30 s at most).
+        """Start the recorder. Where there is no journal yet, wait until it records (30 s at most).
 
-        Raises UnreachableError, with the end of the recorder's log, when there is none by then.
+        Raises UnreachableError, with the end of the recorder's log, when it does not by then. An old
+        journal can be read meanwhile, so then nobody waits for the broker.
         """
+        fresh = not self._is_there()
         self.keep_alive()
         give_up = self._clock.monotonic() + _START_SECONDS
-        while not self._is_there():
+        while fresh and not (self._is_there() and self._is_recording()):
             if self._clock.monotonic() >= give_up:
+                self.close()
                 raise UnreachableError(
-                    f"no journal from the embedded recorder in {_START_SECONDS:.0f} s: {self._log_tail()}",
-                    hint=f"check the broker's address and this user's rights; the whole log: {self.log_file}",
+                    f"the embedded recorder records nothing after {_START_SECONDS:.0f} s: {self._log_tail()}",
+                    hint=f"check the broker's address and this user's rights; its log: {self.log_file}",
                 )
             self._clock.sleep(_STEP_SECONDS)
             self.keep_alive()
@@ -63,6 +67,7 @@ class Ingest:
         if self._process is not None and now < self._started_at + _AGAIN_SECONDS:
             return
         self._started_at = now
+        self._close_pipes()
         log = self.log_file
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -70,23 +75,37 @@ class Ingest:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jobwire.metrics.source.recorder_main", self._words()],
                 stdin=subprocess.PIPE,
-                stdout=output,
+                stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
             )
 
     def close(self) -> None:
         """End the recorder and wait for it; what it holds is acknowledged or stays with the broker."""
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return
-        if process.stdin is not None:
-            process.stdin.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         try:
-            process.wait(_END_SECONDS)
+            self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self._process.kill()
+            self._process.wait()
+        self._close_pipes()
+        self._process = None
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
+            if pipe is not None:
+                pipe.close()
+
+    def _is_recording(self) -> bool:
+        """Tell whether a recorder said so: ours, or another one before us (then ours has ended well)."""
+        if self._process is None or self._process.stdout is None:
+            return False
+        if self._process.poll() == 0:
+            return True
+        return bool(select.select([self._process.stdout], [], [], 0)[0]) and self._process.poll() is None
 
     def _words(self) -> str:
         options = self._options

@@ -1,5 +1,6 @@
 """The embedded recorder's process: broker to journal, without keys, until standard input ends."""
 
+import contextlib
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError
+from jobwire.core.ports import SessionLost, SessionStarted
 from jobwire.core.settings import DEFAULT_HOME
 from jobwire.core.topics import Topics
 from jobwire.journal.admission import unverified
@@ -61,11 +63,26 @@ def _record(words: dict[str, Any], stop: threading.Event) -> None:
         )
         try:
             recorder = Recorder(
-                transport=transport, writer=writer, admit=unverified, filters=filters, clock=clock
+                transport=transport,
+                writer=writer,
+                admit=unverified,
+                filters=filters,
+                clock=clock,
+                on_session=_say,
             )
             recorder.run(stop.is_set)
         finally:
             transport.close()
+
+
+def _say(session: SessionStarted | SessionLost) -> None:
+    """Log each connection; the first is told on standard output, which the query waits for."""
+    if isinstance(session, SessionStarted):
+        _log.info("connected and subscribed")
+        with contextlib.suppress(OSError):  # the query ended meanwhile
+            os.write(1, b"recording\n")
+    else:
+        _log.warning("connection lost: %s", session.reason)
 
 
 def _client_id(identity: str) -> str:

@@ -147,8 +147,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> JournalReader:
         if self._options.embedded and self._ingest is None:
-            self._ingest = Ingest(self._options, clock=self._clock)
-            self._ingest.start()
+            ingest = Ingest(self._options, clock=self._clock)
+            ingest.start()
+            self._ingest = ingest
         if self._ingest is not None:
             self._ingest.keep_alive()
         if self._reader is not None:

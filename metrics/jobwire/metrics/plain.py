@@ -1,0 +1,88 @@
+"""The same tables without Spark: one process, one loop, `json` instead of executors.
+
+The yardstick beside Spark in the benchmarks, and the second opinion in the tests: both must give the
+same tables. It is not offered as a command; docs/scaling.md says from where on Spark pays.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from jobwire.core.admission import ACCEPTED
+from jobwire.core.topics import Topics
+from jobwire.journal.entry import Stored
+from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+from jobwire.journal.reader import JournalReader
+from jobwire.metrics.rows import SCHEMA, rows_of
+from jobwire.metrics.sink import MetricsSink
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_BATCH_ROWS = 20_000
+_BATCH_BYTES = 64 << 20
+
+
+class PlainConsumer:
+    """Folds a journal into the tables of `sink`, from where they stand."""
+
+    def __init__(self, directory: Path, *, sink: MetricsSink, topics: Topics | None = None) -> None:
+        self._reader = JournalReader(directory)
+        self._sink = sink
+        self._topics = topics if topics is not None else Topics()
+        place = sink.progress().get(self._reader.identity)
+        self.offset = place.next_offset if place else self._reader.first_offset
+
+    def step(self, *, max_rows: int = _BATCH_ROWS) -> int:
+        """Fold in one batch of what is there; return its rows. Raises the errors of journal and sink."""
+        rows = self._reader.read(self.offset, max_rows=max_rows, max_bytes=_BATCH_BYTES)
+        if rows:
+            self._sink.apply(rows_of(self._table(rows)), [self._reader.identity])
+            self.offset = rows[-1].offset + 1
+        return len(rows)
+
+    def catch_up(self) -> int:
+        """Fold in everything that is there; return the rows."""
+        total = 0
+        while rows := self.step():
+            total += rows
+        return total
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait for a new row; False after the timeout."""
+        return self._reader.wait(self.offset, timeout_seconds)
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._reader.close()
+
+    def _table(self, rows: Sequence[Stored]) -> Any:
+        columns: list[list[Any]] = [[] for _ in SCHEMA.names]
+        for row in rows:
+            for column, value in zip(columns, self._values(row), strict=True):
+                column.append(value)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+    def _values(self, row: Stored) -> tuple[Any, ...]:
+        address = self._topics.parse(row.topic)
+        job_id = address.job_id if address else None
+        place = (0, row.offset, row.received_at_us, job_id)
+        if row.verdict != ACCEPTED:
+            told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
+            return (*place, None, row.verdict, None, row.payload.decode() if told else None)
+        try:
+            event = json.loads(row.payload)
+            return (*place, event["seq"], event["event"], _microseconds(event["timestamp"]), None)
+        except (ValueError, KeyError, TypeError):
+            return (*place, None, "unreadable", None, None)
+
+
+def _microseconds(timestamp: str) -> int | None:
+    try:
+        return (dt.datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,118 @@
+"""`jobwire metrics` as people run it: a process on a home directory with a journal."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.clock import SystemClock
+from jobwire.journal import Entry, JournalWriter
+from jobwire.metrics.database import open_database
+from jobwire.metrics.errors import JavaMissingError
+from jobwire.metrics.java import find_java
+from jobwire.metrics.plain import PlainConsumer
+from jobwire.metrics.sink import MetricsSink
+
+JOBWIRE = str(Path(sys.executable).with_name("jobwire"))
+
+
+class Home:
+    """A home directory, its journal, and the commands on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal"
+        self._children: list[subprocess.Popen[str]] = []
+
+    def record(self, entries: Sequence[Entry], *, batch: int = 50) -> None:
+        """Append to the journal."""
+        with JournalWriter(self.journal, clock=SystemClock()) as writer:
+            for start in range(0, len(entries), batch):
+                writer.append(entries[start : start + batch])
+
+    def run(self, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        """Run `jobwire metrics ...` to its end."""
+        return subprocess.run(
+            self._command(words),
+            capture_output=True,
+            text=True,
+            timeout=170,
+            check=False,
+            env=os.environ | environ,
+        )
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """Start `jobwire metrics ...`; the fixture ends it."""
+        child = subprocess.Popen(
+            self._command(words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._children.append(child)
+        return child
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        return [JOBWIRE, "metrics", *words, "--home", str(self.path)]
+
+    def sink(self, sink: str | None = None) -> MetricsSink:
+        """Open the tables."""
+        opened = MetricsSink(
+            open_database(sink or str(self.path / "metrics" / "metrics.db")),
+            clock=SystemClock(),
+            session_of=lambda _: "",
+        )
+        opened.prepare()
+        return opened
+
+    def counted(self) -> int:
+        """Return how many rows the tables hold; 0 where there are none yet."""
+        if not (self.path / "metrics" / "metrics.db").exists():
+            return 0
+        with self.sink() as sink:
+            return sum(place.next_offset for place in sink.progress().values())
+
+    def digests(self) -> dict[str, str]:
+        """Return the digests of the tables."""
+        with self.sink() as sink:
+            return sink.digests()
+
+    def expected(self) -> dict[str, str]:
+        """Return the digests of the tables as one plain loop over the journal gives them."""
+        path = self.path / "expected.db"
+        with self.sink(str(path)) as sink:
+            consumer = PlainConsumer(self.journal, sink=sink)
+            consumer.catch_up()
+            consumer.close()
+            return sink.digests()
+
+    def end(self) -> None:
+        """End what was started."""
+        for child in self._children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+            child.communicate(timeout=120)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """Give a home without anything in it."""
+    made = Home(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(autouse=True)
+def java() -> None:
+    """Skip without Java, or fail where CI=true."""
+    try:
+        find_java(os.environ)
+    except JavaMissingError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))

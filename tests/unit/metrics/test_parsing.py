@@ -1,0 +1,83 @@
+"""Parsing accepted payloads into columns: Arrow's parser, checked against `json`."""
+
+import json
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobwire.core.event import EVENT_TYPES, compose, encode_signed
+from jobwire.metrics.source.parsing import parse_accepted
+
+TOKEN = "t" * 43
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+DATA = st.dictionaries(
+    TEXT.filter(lambda key: key != "hmac_sig"),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**53) + 1, 2**53 - 1), TEXT, st.lists(TEXT, max_size=2)
+    ),
+    max_size=4,
+)
+EVENTS = st.builds(
+    lambda seq, event, detail, data: compose(
+        seq=seq, job_id="0a1b2c3d", event=event, timestamp="2026-01-01T00:00:00Z", detail=detail, data=data
+    ),
+    st.integers(1, 2**53 - 1),
+    st.sampled_from(sorted(EVENT_TYPES)),
+    TEXT,
+    DATA,
+)
+
+
+def parsed(verdicts: list[str], payloads: list[bytes]) -> list[dict[str, object]]:
+    """Return the parsed columns as rows."""
+    columns = parse_accepted(pa.array(verdicts, pa.string()), pa.array(payloads, pa.binary()))
+    rows: list[dict[str, object]] = pa.table(columns).to_pylist()
+    return rows
+
+
+@given(st.lists(st.tuples(EVENTS, st.sampled_from(["signed", "indented", "refused"])), max_size=8))
+def test_columns_equal_what_json_reads(events: list[tuple[object, str]]) -> None:
+    """Any event, in canonical or any other form, has the same fields as `json` gives; refused ones none."""
+    payloads, verdicts = [], []
+    for event, form in events:
+        signed = encode_signed(event, TOKEN)  # type: ignore[arg-type]  # built above
+        payloads.append(json.dumps(json.loads(signed), indent=1).encode() if form == "indented" else signed)
+        verdicts.append("late" if form == "refused" else "accepted")
+    for row, payload, verdict in zip(parsed(verdicts, payloads), payloads, verdicts, strict=True):
+        said = json.loads(payload)
+        if verdict == "late":
+            assert set(row.values()) == {None}
+            continue
+        data = row.pop("data")
+        assert row == {name: said[name] for name in row}
+        assert isinstance(data, str)
+        assert json.loads(data) == said["data"]
+
+
+def test_a_bad_row_costs_itself_only() -> None:
+    """Bytes that are no event, though marked accepted, are null; their neighbours are read."""
+    good = encode_signed(
+        compose(
+            seq=7, job_id="0a1b2c3d", event="progress", timestamp="2026-01-01T00:00:00Z", detail="x", data={}
+        ),
+        TOKEN,
+    )
+    bad = [
+        b"",
+        b"\xff\xfe",
+        b"[1]",
+        b'{"seq":"7","event":3}',
+        b'{"data":{"a":',
+        b"{}{}",
+        b'{"seq":1}\n{"seq":2}',
+    ]
+    rows = parsed(["accepted"] * (len(bad) + 2), [good, *bad, good])
+    assert [rows[0]["seq"], rows[-1]["seq"]] == [7, 7]
+    assert all(row["event"] is None for row in rows[1:-1])
+
+
+def test_no_rows() -> None:
+    """An empty batch has the columns."""
+    assert parsed([], []) == []
+    assert parsed(["late"], [b"x"])[0]["seq"] is None
