@@ -226,6 +226,9 @@ class TestWithARegistryProcess:
             publish(desk, courier, PROGRESS)
             self.confirm(store, seq)
         assert _seqs(broker) == [1, 2, 3, 4, 5, 6]
+        clock.advance(RESEND_SECONDS)
+        publish(desk, courier, PROGRESS)
+        assert _seqs(broker)[6:] == [6, 7]
 
     def test_a_flush_repeats_what_is_unconfirmed(
         self, desk: RecordDesk, store: RecordStore, office: Office, broker: InMemoryBroker

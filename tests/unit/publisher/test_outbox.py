@@ -226,12 +226,40 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
             SentMark(4, 100.0), Standing(2, 5, 3), 100.0 + RESEND_SECONDS, False, [4, 5], id="it did not"
         ),
         pytest.param(
-            SentMark(4, 100.0, 3), Standing(2, 5, 3), 100.0 + RESEND_SECONDS * 4, False, [5], id="doubled"
+            SentMark(4, 100.0, 3, waiting_seq=4, waiting_at=100.0),
+            Standing(2, 5, 3),
+            100.0 + RESEND_SECONDS * 4,
+            False,
+            [5],
+            id="doubled",
         ),
         pytest.param(SentMark(4, 100.0), Standing(2, 5, 3), 99.0, False, [4, 5], id="clock set back"),
         pytest.param(SentMark(5, 100.0), Standing(2, 5, 3), 101.0, True, [4, 5], id="asked for"),
         pytest.param(SentMark(5, 100.0), Standing(2, 5, 5), 101.0, True, [], id="all confirmed"),
-        pytest.param(SentMark(5, 1.0, 10**9), Standing(2, 5, 3), 2.0, False, [], id="no overflow"),
+        pytest.param(
+            SentMark(5, 200.0, waiting_seq=4, waiting_at=200.0 - RESEND_SECONDS),
+            Standing(2, 5, 3),
+            200.0,
+            False,
+            [4, 5],
+            id="newer ones were sent meanwhile",
+        ),
+        pytest.param(
+            SentMark(5, 200.0, 3, waiting_seq=3, waiting_at=1.0),
+            Standing(2, 5, 3),
+            200.0 + RESEND_SECONDS,
+            False,
+            [4, 5],
+            id="older ones were confirmed meanwhile",
+        ),
+        pytest.param(
+            SentMark(5, 1.0, 10**9, waiting_seq=5, waiting_at=1.0),
+            Standing(2, 5, 3),
+            2.0,
+            False,
+            [],
+            id="no overflow",
+        ),
     ],
 )
 def test_what_is_due(mark: SentMark, standing: Standing, now: float, repeat: bool, seqs: list[int]) -> None:

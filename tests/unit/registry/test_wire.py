@@ -14,7 +14,8 @@ from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.admission import Judged
-from jobwire.registry.store import RecordStore
+from jobwire.registry.audit import event_line
+from jobwire.registry.store import RecordStore, payload_digest
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
 from jobwire.testing import ManualClock
@@ -186,3 +187,26 @@ def test_memory_is_bounded(store: RecordStore, job: JobRecord, say: Say) -> None
         store.create(job._replace(job_id=other))
         views.known(other)
     assert len(views) <= 3
+
+
+def test_refused_events_do_not_count_as_seen(
+    wire: Wire, store: RecordStore, job: JobRecord, say: Say
+) -> None:
+    """A lost `started` that comes after what it was to open is taken, also when the history tells of those."""
+    started, progress = say(job, 1, "started"), say(job, 3, "progress")
+    assert _verdicts(wire, [progress]) == ["illegal_transition"]
+    line = event_line(
+        at=job.created_at,
+        source="wire",
+        verdict="illegal_transition",
+        attempt=1,
+        seq=3,
+        digest=payload_digest(progress[1]),
+        payload=progress[1],
+    )
+    store.audit(job.job_id).append(line)
+    fresh = WireAdmission(topics=Topics(), views=Views(store, warn=pytest.fail))
+    assert (
+        _verdicts(wire._replace(admit=fresh), [started, say(job, 2, "progress"), progress])
+        == ["accepted"] * 3
+    )
