@@ -11,6 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
+from jobwire.testing.metric_tables import speak, write_tables
 from jobwire.testing.waiting import wait_for
 
 from .conftest import Browser
@@ -272,6 +273,45 @@ def test_every_view_fits(browser: Browser, writer: FleetWriter, serve: Serve, wi
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == (
         "rgb(16, 21, 28)" if dark else "rgb(246, 247, 249)"
     )
+
+
+def test_metrics_view(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
+    """The figures of the tables are drawn for the chosen range; their age and a stopped query are seen."""
+    now = time.time()
+    write_tables(writer.home, int(now) // 30 * 30 - 600)
+    speak(writer.home, updated_at=now)
+    writer.start("one")
+    server = serve("--metrics-db", str(writer.home / "metrics" / "metrics.db"))
+    open_fleet(browser, server, "charts")
+    wait_for(lambda: browser.texts(".tiles dd")[2:4] == ["3\n1 failed", "1m\np95 1m · p99 1m"])
+    drawn = browser.run(
+        "return [...document.querySelectorAll('.plot svg')].map((svg) => svg.getAttribute('aria-label'))"
+    )
+    assert any(str(label).startswith("Events per second, by type: ") for label in drawn)  # type: ignore[attr-defined]  # a list
+    assert browser.texts(".card td") == ["docs", "1204"]
+    assert browser.texts(".fresh")[0].startswith("live · figures")
+    browser.keep("metrics-figures")
+    browser.driver.find_element(By.XPATH, "//button[text()='6 hours']").click()
+    wait_for(lambda: browser.texts(".card td") == ["docs", "1200"])
+    assert browser.driver.current_url.endswith("/charts?range=21600")
+    speak(writer.home, updated_at=now - 60, next_offset=1)
+    writer.journal(writer.start(), b"x", verdict="malformed")
+    wait_for(lambda: browser.texts(".fresh[data-state=stopped]"), deadline_seconds=20, what="a stopped query")
+    assert "is not counted" in browser.texts(".fresh")[0]
+    browser.keep("metrics-stopped")
+
+
+def test_leaving_pages_gives_their_connections_back(
+    browser: Browser, writer: FleetWriter, serve: Serve
+) -> None:
+    """Browsers allow six connections to a server: ten loads one after the other must not wait for one."""
+    job = writer.start("one")
+    server = serve()
+    begun = time.monotonic()
+    for _ in range(5):
+        open_fleet(browser, server)
+        open_fleet(browser, server, f"jobs/{job}")
+    assert time.monotonic() - begun < 30
 
 
 def test_rows_do_not_jump(browser: Browser, writer: FleetWriter, serve: Serve) -> None:

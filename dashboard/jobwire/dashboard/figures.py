@@ -47,6 +47,10 @@ class Span(NamedTuple):
         return list(range(self.start, self.end, self.step))
 
 
+# Jobs are rarer than events: their quantiles and shares are taken over this many steps at a time.
+JOB_STEPS = 6
+
+
 def span(seconds: int, now: float) -> Span:
     """Return the range that ends with the step of `now`; an unknown length becomes an hour."""
     length = seconds if seconds in STEPS else 3600
@@ -96,7 +100,8 @@ def freshness(database: Database, now: float, journal: JournalEnd, *, running: b
 
 
 def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
-    left = f"{waiting} messages are not counted" if waiting else "every message so far is counted"
+    some = "1 message is" if waiting == 1 else f"{waiting:,} messages are"
+    left = f"{some} not counted" if waiting else "every message so far is counted"
     if running is False:
         return "stopped", f"the streaming query does not run, {left}: jobwire metrics run"
     if age > STOPPED_SECONDS and waiting > 0:

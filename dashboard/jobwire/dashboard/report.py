@@ -22,11 +22,16 @@ class Live(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The figures of one range. Series have one value a step; None where there is nothing to say."""
+    """The figures of one range. Series have one value a step; None where there is nothing to say.
+
+    `durations`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`.
+    """
 
     freshness: Freshness
     points: list[int]
     step: int
+    job_points: list[int]
+    job_step: int
     events: dict[str, list[float]]
     rejections: dict[str, list[float]]
     present: dict[str, int]
@@ -44,6 +49,7 @@ class Report(NamedTuple):
 def report(database: Database, live: Live, *, seconds: int, now: float) -> Report:
     """Return the figures of the last `seconds`. Raises JobwireError where the tables cannot be read."""
     wanted = figures.span(seconds, now)
+    by_job = wanted._replace(step=wanted.step * figures.JOB_STEPS)
     events = figures.event_rates(database, wanted)
     finished = figures.finished_jobs(database, wanted)
     waited = [job for job in finished if job.waiting > 0]
@@ -53,6 +59,8 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
         freshness=figures.freshness(database, now, live.journal, running=live.query_runs),
         points=wanted.points,
         step=wanted.step,
+        job_points=by_job.points,
+        job_step=by_job.step,
         events=events,
         rejections=figures.rejections(database, wanted),
         present=_present(live.rows),
@@ -60,12 +68,12 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
             "running": figures.count_over_time(running, wanted),
             "waiting": figures.count_over_time(live.waits, wanted),
         },
-        durations=figures.quantiles_over_time(_durations(finished), wanted),
+        durations=figures.quantiles_over_time(_durations(finished), by_job),
         durations_total=figures.quantiles([length for _, length in _durations(finished)]),
-        waiting=figures.quantiles_over_time([(job.finished, job.waiting) for job in waited], wanted),
+        waiting=figures.quantiles_over_time([(job.finished, job.waiting) for job in waited], by_job),
         waiting_total=figures.quantiles([job.waiting for job in waited]),
         delay=figures.delays(database, wanted),
-        error_rate=_error_rate(events, wanted),
+        error_rate=_error_rate(finished, by_job),
         finished=_outcomes(finished),
         sessions=figures.sessions(database, wanted),
     )
@@ -79,6 +87,8 @@ def no_report(why: str, live: Live, *, seconds: int, now: float) -> Report:
         freshness=Freshness("none", why),
         points=wanted.points,
         step=wanted.step,
+        job_points=[],
+        job_step=wanted.step * figures.JOB_STEPS,
         events={},
         rejections={},
         present=_present(live.rows),
@@ -125,11 +135,15 @@ def _durations(finished: Iterable[FinishedJob]) -> list[tuple[float, float]]:
     return [(job.finished, job.finished - job.started) for job in finished]
 
 
-def _error_rate(events: Mapping[str, list[float]], wanted: Span) -> list[float | None]:
+def _error_rate(finished: Iterable[FinishedJob], wanted: Span) -> list[float | None]:
     """Return the share of ended jobs that ended in error at each step."""
-    zeros = [0.0] * len(wanted.points)
-    pairs = zip(events.get("completed", zeros), events.get("error", zeros), strict=True)
-    return [round(bad / (good + bad), 4) if good + bad else None for good, bad in pairs]
+    ended = [0] * len(wanted.points)
+    bad = [0] * len(wanted.points)
+    for job in finished:
+        place = int((job.finished - wanted.start) // wanted.step)
+        ended[place] += 1
+        bad[place] += job.outcome == "error"
+    return [round(errors / count, 4) if count else None for errors, count in zip(bad, ended, strict=True)]
 
 
 def _outcomes(finished: Iterable[FinishedJob]) -> dict[str, int]:

@@ -2,18 +2,18 @@
 
 import { ask, copyButton, h, mark, say } from "./dom.js";
 import { brief, now, serverTime, short, words } from "./format.js";
-import { lineChart } from "./svg.js";
+import { lineChart, timeCeiling } from "./svg.js";
 
 const RANGES = [[900, "15 min"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"]];
 const percent = (value) => `${Math.round(value * 100)}%`;
 const CARDS = [
   { key: "events", title: "Events per second, by type", unit: short, stacked: true, pick: (data) => data.events, none: "No events in this range." },
   { key: "jobs", title: "Running and waiting jobs", unit: short, pick: (data) => data.jobs, none: "No jobs in this range." },
-  { key: "durations", title: "Duration of finished jobs", unit: brief, pick: (data) => data.durations, none: "No job finished in this range." },
-  { key: "error_rate", title: "Share of finished jobs that failed", unit: percent, pick: (data) => (data.error_rate.length ? { "error rate": data.error_rate } : {}), none: "No job finished in this range." },
-  { key: "waiting", title: "Time a job waited for permission", unit: brief, pick: (data) => data.waiting, none: "No job waited for a permission." },
+  { key: "durations", title: "Duration of finished jobs", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.durations, none: "No job finished in this range." },
+  { key: "error_rate", title: "Share of finished jobs that failed", unit: percent, top: () => 1, jobs: true, pick: (data) => (data.error_rate.length ? { "error rate": data.error_rate } : {}), none: "No job finished in this range." },
+  { key: "waiting", title: "Time a job waited for permission", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.waiting, none: "No job waited for a permission." },
   { key: "rejections", title: "Refused messages per second, by reason", unit: short, stacked: true, pick: (data) => data.rejections, none: "Nothing was refused." },
-  { key: "delay", title: "Worker to journal (worst window of a step)", unit: brief, pick: (data) => data.delay, none: "No events in this range." },
+  { key: "delay", title: "Worker to journal (worst window of a step)", unit: brief, top: timeCeiling, pick: (data) => data.delay, none: "No events in this range." },
 ];
 
 export class ChartsView {
@@ -114,12 +114,13 @@ export class ChartsView {
     this.sessionCard.hidden = data.sessions.length === 0;
   }
 
-  #card({ key, title, unit, stacked, pick, none }) {
+  #card({ key, title, unit, stacked, top, jobs, pick, none }) {
     const plot = h("div", { class: "plot" });
     const legend = h("p", { class: "legend" });
     const node = h("section", { class: "card", data: { chart: key } }, h("h2", {}, title), plot, legend);
     let chart = null;
     let series = [];
+    let whole = 0;
     const tell = (place) => legend.replaceChildren(...series.map(({ name, values }, number) => {
       const value = values[place] ?? null;
       return h("span", { class: `s${number % 8}` }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
@@ -128,7 +129,7 @@ export class ChartsView {
       const found = chart?.point(event.clientX);
       if (found) { tell(found.place); legend.append(h("time", {}, found.at.slice(0, 19).replace("T", " "))); }
     });
-    plot.addEventListener("pointerleave", () => { chart?.point(null); tell(latest(series)); });
+    plot.addEventListener("pointerleave", () => { chart?.point(null); tell(whole); });
     return { node, draw: (data) => {
       series = Object.entries(pick(data)).filter(([, values]) => values.some((value) => value !== null)).map(([name, values]) => ({ name, values }));
       const empty = series.length === 0 || series.every(({ values }) => values.every((value) => !value) && key !== "error_rate" && key !== "jobs");
@@ -138,17 +139,22 @@ export class ChartsView {
         legend.replaceChildren();
         return;
       }
-      const place = latest(series);
+      const points = jobs ? data.job_points : data.points;
+      const step = jobs ? data.job_step : data.step;
+      whole = complete(series, points, step, data.freshness.updated_at ?? now());
+      const place = whole;
       const label = `${title}: ${series.map(({ name, values }) => `${name} ${values[place] === null ? "none" : unit(values[place])}`).join(", ")}`;
-      chart = lineChart(plot, { points: data.points, step: data.step, series, unit, stacked, label });
+      chart = lineChart(plot, { points, step, series, unit, stacked, top, label });
       tell(place);
     } };
   }
 }
 
-/** Return the newest place where any series has a value. */
-function latest(series) {
+/** Return the newest step that was over when the figures were made and has a value; a half one would mislead. */
+function complete(series, points, step, madeAt) {
   let place = 0;
-  for (const { values } of series) values.forEach((value, index) => { if (value !== null && index > place) place = index; });
+  for (const { values } of series) {
+    values.forEach((value, index) => { if (value !== null && points[index] + step <= madeAt && index > place) place = index; });
+  }
   return place;
 }

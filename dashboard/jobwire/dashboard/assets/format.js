@@ -31,7 +31,7 @@ export function words(seconds) {
 export function brief(seconds) {
   if (seconds < 0) return `−${brief(-seconds)}`;
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 59.95) return `${Number(seconds.toFixed(1))} s`;
   return words(seconds);
 }
 

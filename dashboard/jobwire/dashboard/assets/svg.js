@@ -3,7 +3,7 @@
 import { fullTime, tick } from "./format.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const PAD = { left: 44, right: 8, top: 8, bottom: 20 };
+const PAD = { left: 54, right: 8, top: 8, bottom: 20 };
 const HEIGHT = 170;
 
 function s(tag, attributes = {}, text) {
@@ -20,18 +20,25 @@ export function ceiling(value) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.9999);
 }
 
+const TIMES = [0.01, 0.02, 0.1, 0.2, 1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14400, 36000, 86400, 172800];
+
+/** Return a round length of time at or above `seconds`, whose half is round as well. */
+export function timeCeiling(seconds) {
+  return TIMES.find((time) => time >= seconds * 0.9999) ?? 172800 * Math.ceil(seconds / 172800);
+}
+
 /** Draw `series` ([{name, values}], null for no value) over `points` (epoch seconds) into `host`. */
-export function lineChart(host, { points, step, series, unit, stacked = false, label }) {
+export function lineChart(host, { points, step, series, unit, stacked = false, top: round = ceiling, label }) {
   const width = Math.max(host.clientWidth, 200);
   const inner = { width: width - PAD.left - PAD.right, height: HEIGHT - PAD.top - PAD.bottom };
   const layers = stacked ? stack(series) : series.map(({ name, values }) => ({ name, values, top: values, floor: null }));
-  const top = ceiling(Math.max(0, ...layers.flatMap((layer) => layer.top.filter((value) => value !== null))));
+  const top = round(Math.max(0, ...layers.flatMap((layer) => layer.top.filter((value) => value !== null))));
   const x = (place) => PAD.left + (points.length < 2 ? 0 : (place / (points.length - 1)) * inner.width);
   const y = (value) => PAD.top + inner.height * (1 - value / top);
   const svg = s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
   for (const share of [0, 0.5, 1]) {
     svg.append(s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(top * share), y2: y(top * share) }));
-    svg.append(s("text", { class: "axis", x: PAD.left - 6, y: y(top * share) + 4, "text-anchor": "end" }, unit(top * share)));
+    svg.append(s("text", { class: "axis", x: PAD.left - 6, y: y(top * share) + 4, "text-anchor": "end" }, share ? unit(top * share) : "0"));
   }
   const length = step * points.length;
   const labels = Math.max(2, Math.min(6, Math.floor(inner.width / 90)));
