@@ -192,10 +192,10 @@ def test_memory_is_bounded(store: RecordStore, job: JobRecord, say: Say) -> None
 def test_refused_events_do_not_count_as_seen(
     wire: Wire, store: RecordStore, job: JobRecord, say: Say
 ) -> None:
-    """A lost `started` that comes after what it was to open is taken, also when the history tells of those."""
+    """A lost `started` that comes after what it was to open is taken, also if the history tells of that."""
     started, progress = say(job, 1, "started"), say(job, 3, "progress")
     assert _verdicts(wire, [progress]) == ["illegal_transition"]
-    line = event_line(
+    line, _ = event_line(
         at=job.created_at,
         source="wire",
         verdict="illegal_transition",
@@ -204,7 +204,7 @@ def test_refused_events_do_not_count_as_seen(
         digest=payload_digest(progress[1]),
         payload=progress[1],
     )
-    store.audit(job.job_id).append(line)
+    store.audit(job.job_id).append_raw(line)
     fresh = WireAdmission(topics=Topics(), views=Views(store, warn=pytest.fail))
     assert (
         _verdicts(wire._replace(admit=fresh), [started, say(job, 2, "progress"), progress])
