@@ -59,10 +59,11 @@ class Driver:
         while self._said < self._job.plan.events:
             if not speak():
                 self._recover()
+        # First this: a cancelled job's worker is stopped, and what it has not handed over stays with it.
+        if self._job.ticket is not None:
+            self._hand_over()
         if self._job.plan.ending == "cancelled":
             self._cancel()
-        elif self._job.ticket is not None:
-            self._hand_over()
 
     def _by_command(self) -> bool:
         return self._job.plan.voice in {Voice.COMMAND, Voice.TICKET_COMMAND}
