@@ -17,7 +17,7 @@ from jobwire.journal.errors import JournalLocked, truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.checkpoint import reconcile, set_aside
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import CheckpointError
+from jobwire.metrics.errors import CheckpointError, QueryError
 from jobwire.metrics.failures import failure_of
 from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable, read_progress
 from jobwire.metrics.history import History, pieces
@@ -27,6 +27,8 @@ from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import MetricsSink, Progress
+from jobwire.metrics.source.ingest import Ingest
+from jobwire.metrics.source.options import SourceOptions
 
 Report = Callable[[dict[str, object]], None]
 # Queries in a row that fail before a batch is through: then the JVM may be sick, and a fresh one is due.
@@ -51,6 +53,7 @@ class Driver:
         self._history = History(settings.history) if settings.history is not None else None
         self._history_at = self._clock.monotonic()
         self._batches = 0
+        self._ingests: list[Ingest] = []
         self._health: HealthTable | None = None
         self._health_lock = threading.Lock()
         self._told = ("", -1)
@@ -67,6 +70,10 @@ class Driver:
                     failures = 1 if self._batches > before else failures + 1
                     if failures >= _TRIES or not error.facts.get("retry"):
                         raise
+                    if not _is_alive(session):
+                        raise QueryError(
+                            "the Spark JVM is gone", hint="its log tells why", cause="JVM", retry=True
+                        ) from error
                     self._note(f"{error.message}; trying again")
                     self._stop.wait(_RETRY_SECONDS)
                 else:
@@ -125,6 +132,10 @@ class Driver:
                 fail_on_data_loss=not settings.allow_data_loss,
             )
             sink.prepare()
+            for ingest in self._recorders():
+                stack.callback(ingest.close)
+                ingest.start()
+                self._ingests.append(ingest)
             self._lookup.remember(sink.kept_sessions())
             # Its own connection: the listener's thread must not wait for a batch, nor a batch for it.
             health = open_database(settings.sink, durable=False)
@@ -138,6 +149,15 @@ class Driver:
             session.streams.addListener(HealthListener(self._on_health, self._note))
             self._report({"kind": "ready", "spark": session.version, "log": str(settings.log_file)})
             yield session, sink
+
+    def _recorders(self) -> Iterator[Ingest]:
+        """Yield the embedded recorder of each journal, where that was asked for."""
+        settings = self._settings
+        for journal in settings.journals if settings.ingest else ():
+            options = SourceOptions(
+                journal, embedded=True, home=settings.home, topic_root=settings.topic_root
+            )
+            yield Ingest(options, clock=self._clock)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -168,6 +188,8 @@ class Driver:
             query = pipeline.start(available_now=available_now)
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
                 self._write_history(pipeline, sink, shards)
+                for ingest in self._ingests:
+                    ingest.keep_alive()
             failure = None if query.isActive else pipeline.failure or query.exception()
             if failure is None:
                 # The listener is told a moment later, and perhaps never: ask for the last one.
@@ -234,6 +256,14 @@ class Driver:
 
     def _note(self, text: str) -> None:
         self._report({"kind": "note", "text": text})
+
+
+def _is_alive(session: Any) -> bool:
+    """Tell whether the JVM answers; a fresh one needs a fresh process."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - PySpark offers no such question
+    except Exception:  # noqa: BLE001 - py4j tells a dead JVM in many ways
+        return False
 
 
 def _quietly(action: Callable[[], None]) -> None:

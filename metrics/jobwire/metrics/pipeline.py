@@ -115,8 +115,6 @@ class Pipeline:
             .option("maxRowsPerBatch", str(self._settings.max_rows))
             .option("failOnDataLoss", str(not self._settings.allow_data_loss).lower())
         )
-        if self._settings.ingest:
-            reader = reader.option("ingest", "embedded").option("home", str(self._settings.home))
         return compact(reader.load(), shard=number)
 
     def table(self, shard: Shard, start: int, end: int) -> Any:

@@ -33,6 +33,11 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
     _check_writable(settings.checkpoint.parent, "the checkpoint")
     if settings.history is not None:
         _check_writable(settings.history.parent, "the history")
+    if settings.ingest and not settings.verify:
+        raise ConfigError(
+            "--ingest records without keys, so nothing would count as accepted",
+            hint="add --verify, or let `jobwire registry serve` record",
+        )
     if settings.verify and not environ.get(KEYS_FILE_VARIABLE):
         raise ConfigError(
             f"--verify needs the environment variable {KEYS_FILE_VARIABLE}",

@@ -16,6 +16,7 @@ from jobwire.metrics.errors import JavaMissingError
 from jobwire.metrics.java import find_java
 from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.statements import queries
 
 JOBWIRE = str(Path(sys.executable).with_name("jobwire"))
 
@@ -72,10 +73,16 @@ class Home:
 
     def counted(self) -> int:
         """Return how many rows the tables hold; 0 where there are none yet."""
-        if not (self.path / "metrics" / "metrics.db").exists():
+        path = self.path / "metrics" / "metrics.db"
+        if not path.exists():
             return 0
-        with self.sink() as sink:
-            return sum(place.next_offset for place in sink.progress().values())
+        database = open_database(str(path), read_only=True)
+        try:
+            if "progress" not in database.tables():
+                return 0
+            return sum(row[2] for row in database.rows(queries()["all_progress"]))
+        finally:
+            database.close()
 
     def digests(self) -> dict[str, str]:
         """Return the digests of the tables."""

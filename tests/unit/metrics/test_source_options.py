@@ -148,7 +148,7 @@ def test_places_of_another_journal_or_beyond_its_end_raise(journal: Path) -> Non
     reader.stop()
     lenient = JournalStream(SourceOptions(journal, fail_on_data_loss=False))
     assert lenient.latestOffset(foreign, ReadAllAvailable())["offset"] == len(ENTRIES)
-    assert len(lenient.partitions(start, beyond)) == 1
+    assert lenient.partitions(start, beyond)
     assert lenient.partitions(start, {**foreign, "offset": 9}) == []
     lenient.stop()
 
