@@ -113,7 +113,8 @@ class Round:
         return [
             str(Path(sys.executable).with_name("jobwire")), "metrics", mode, "--home", str(self.server.home),
             "--journal", str(self.journal), "--history", "", "--verify",
-            "--checkpoint", str(self.folder / f"{name}-checkpoint"), "--sink", str(self.folder / f"{name}.db"),
+            "--checkpoint", str(self.folder / f"{name}-checkpoint"),
+            "--sink", str(self.folder / f"{name}.db"),
             *words,
         ]  # fmt: skip
 
