@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CODE := core transport publisher subscriber registry journal broker-config certs metrics dashboard testing cli tests bench examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit integration acceptance check format docs bench faults cluster clean
+.PHONY: help setup demo test unit integration acceptance check format docs bench faults clean
 
 help:  ## print this list
 	@awk -F ':.*##' '/^[a-z]+:.*##/ {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
