@@ -44,6 +44,8 @@ STATUS = "status.json"
 # What is kept of a message that is not even JSON: evidence, not a way to fill the disk.
 MAX_EVIDENCE = 512
 _TAIL_BYTES = 64 * 1024
+# Every line begins with when it was written, a text of one length.
+_AT = len('{"at":"2026-01-01T00:00:00.000Z"')
 _META_FIELDS = (
     "schema_version",
     "job_id",
@@ -114,7 +116,7 @@ class AuditLog:
 
     def __init__(self, directory: str, *, files: FileSystem) -> None:
         self.directory = directory
-        self.events_path = os.path.join(directory, EVENTS)
+        self.events_path = f"{directory}/{EVENTS}"
         self._files = files
 
     def begin(self, record: JobRecord) -> None:
@@ -128,10 +130,22 @@ class AuditLog:
         meta = {name: body[name] for name in _META_FIELDS}
         replace_durably(self._path(META), _encode(meta), files=self._files)
 
-    def ends_with(self, identity: Line) -> bool:
-        """Tell whether the last line is this one: a crash came between it and the record."""
-        last = self.last()
-        return last is not None and identity_of(last) == identity
+    def ends_with(self, line: bytes) -> bool:
+        """Tell whether the file ends with this line, whenever it was written.
+
+        Then a crash came between it and the record. Compared as bytes: every change asks this.
+        """
+        try:
+            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        try:
+            start = os.fstat(descriptor).st_size - len(line)
+            return start >= 0 and os.pread(descriptor, len(line), start)[_AT:] == line[_AT:]
+        finally:
+            os.close(descriptor)
 
     def append_raw(self, encoded: bytes) -> None:
         """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
@@ -201,7 +215,7 @@ class AuditLog:
             yield from _decode(raw for raw in file if raw.endswith(b"\n"))
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.directory, name)
+        return f"{self.directory}/{name}"
 
 
 def _tail(descriptor: int, count: int) -> tuple[bytes, int]:

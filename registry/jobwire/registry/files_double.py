@@ -6,7 +6,7 @@ state into another directory. Both work on real files, because reading does not 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobwire.registry.files import FileSystem, SystemFiles
@@ -60,13 +60,11 @@ class StoppingFiles:
         self._count("write", self._names[descriptor])
         self._inner.write(descriptor, data)
 
-    def start_writing(self, descriptor: int) -> None:
-        """Do nothing: it promises nothing."""
-
-    def sync(self, descriptor: int) -> None:
-        """Pass on."""
-        self._count("sync", self._names[descriptor])
-        self._inner.sync(descriptor)
+    def sync_all(self, descriptors: Sequence[int]) -> None:
+        """Pass on one by one, each a call."""
+        for descriptor in descriptors:
+            self._count("sync", self._names[descriptor])
+            self._inner.sync_all([descriptor])
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Pass on."""
@@ -116,7 +114,7 @@ def _crash() -> None:
 class PowerCutFiles(SystemFiles):
     """The system's files, with the pessimistic memory of a disk: only what was flushed is there.
 
-    A file's bytes are those of its last `sync`, a directory's names those of its last
+    A file's bytes are those of its last `sync_all`, a directory's names those of its last
     `sync_directory`; a directory itself is there once its parent was flushed.
     """
 
@@ -124,12 +122,13 @@ class PowerCutFiles(SystemFiles):
         self._bytes: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int | None]] = {}
 
-    def sync(self, descriptor: int) -> None:
+    def sync_all(self, descriptors: Sequence[int]) -> None:
         """Flush, and remember the bytes."""
-        super().sync(descriptor)
-        status = os.fstat(descriptor)
-        with open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - a descriptor has no other path
-            self._bytes[status.st_ino] = file.read()
+        super().sync_all(descriptors)
+        for descriptor in descriptors:
+            status = os.fstat(descriptor)
+            with open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - it has no other path
+                self._bytes[status.st_ino] = file.read()
 
     def sync_directory(self, path: str) -> None:
         """Flush, and remember the names."""

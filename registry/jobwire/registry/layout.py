@@ -47,15 +47,15 @@ class HomeLayout:
 
     def record_path(self, job_id: str) -> str:
         """Return `jobs/<job_id>.json`."""
-        return self._path(JOBS, f"{check_job_id(job_id)}.json")
+        return f"{self.home}/{JOBS}/{check_job_id(job_id)}.json"
 
     def log_dir(self, job_id: str) -> str:
         """Return `logs/<job_id>`, which holds the history and the worker's output.log."""
-        return self._path(LOGS, check_job_id(job_id))
+        return f"{self.home}/{LOGS}/{check_job_id(job_id)}"
 
     def outbox_path(self, job_id: str) -> str:
         """Return `outbox/<job_id>.ndjson`."""
-        return self._path(OUTBOX, f"{check_job_id(job_id)}.ndjson")
+        return f"{self.home}/{OUTBOX}/{check_job_id(job_id)}.ndjson"
 
     def outbox_dir(self) -> str:
         """Return `outbox/`."""
@@ -63,7 +63,7 @@ class HomeLayout:
 
     def lock_path(self, name: str) -> str:
         """Return `locks/<name>.lock`: a job id for its record, `queue`, or a component's own name."""
-        return self._path(LOCKS, f"{name}.lock")
+        return f"{self.home}/{LOCKS}/{name}.lock"
 
     def queue_path(self, *parts: str) -> str:
         """Return a path below `queue/`."""

@@ -15,7 +15,7 @@ from jobwire.core.record import JobRecord, RecordFormatError, decode_record, enc
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import append_many_durably, replace_many_durably, storage_failure
+from jobwire.registry.files import change_durably, storage_failure
 from jobwire.registry.layout import TOUCHED, HomeLayout
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class RecordStore(HomeLayout):
                 after=str(record.status),
                 cause=cause,
             )
-            log.append_raw(line)
-            self._put([record])
+            self._put([record], marked=[record.job_id], append=[(log.events_path, line)])
             log.write_status(record)
 
     def write(self, revisions: Sequence[Revision]) -> None:
@@ -113,10 +112,12 @@ class RecordStore(HomeLayout):
         at all. The caller holds every record's lock. Raises StorageError: then the lines may be there
         and an unknown part of the records is replaced.
         """
-        written = [(self.audit(one.after.job_id), b"".join(one.lines)) for one in revisions if one.lines]
-        append_many_durably([(log.events_path, lines) for log, lines in written], files=self.files)
+        append = [
+            (self.audit(one.after.job_id).events_path, b"".join(one.lines)) for one in revisions if one.lines
+        ]
         changed = [one for one in revisions if one.after != one.before]
-        self._put([one.after for one in changed], marked=[one for one in changed if _index_differs(one)])
+        marked = [one.after.job_id for one in changed if _index_differs(one)]
+        self._put([one.after for one in changed], marked=marked, append=append)
         for one in changed:
             if _state(one.after) != _state(one.before):
                 self.audit(one.after.job_id).write_status(one.after)
@@ -141,14 +142,15 @@ class RecordStore(HomeLayout):
             )
             raise quarantine.error_for(item) from error
 
-    def _put(self, records: Sequence[JobRecord], *, marked: Sequence[Revision] | None = None) -> None:
-        """Replace the records durably; the index is told of those that are `marked` (default: all)."""
-        job_ids = [one.job_id for one in records] if marked is None else [one.after.job_id for one in marked]
-        for job_id in job_ids:
+    def _put(
+        self, records: Sequence[JobRecord], *, marked: Sequence[str], append: Sequence[tuple[str, bytes]]
+    ) -> None:
+        """Append lines and replace records, durably; the index is told of the jobs that are `marked`."""
+        for job_id in marked:
             self.touch(job_id)
-        items = [(self.record_path(record.job_id), encode_record(record)) for record in records]
-        replace_many_durably(items, files=self.files)
-        for job_id in job_ids:
+        replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
+        change_durably(append=append, replace=replace, files=self.files)
+        for job_id in marked:
             self.touch(job_id)
 
     def _lock(self, job_id: str, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
@@ -222,7 +224,7 @@ class LockedRecord:
             return new
         if new.job_id != self.record.job_id:
             raise ValueError("a record keeps its job id")
-        known = line is None or self._store.audit(new.job_id).ends_with(line[1])
+        known = line is None or self._store.audit(new.job_id).ends_with(line[0])
         self._store.write([Revision(self.record, new, () if known or line is None else (line[0],))])
         self.record = new
         return new

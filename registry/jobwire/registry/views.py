@@ -45,6 +45,10 @@ class Standing(NamedTuple):
     confirmed_seq: int
     ahead: seqs.Ranges
 
+    def journaled(self, seq: int) -> bool:
+        """Tell whether the event was folded from the journal."""
+        return seq <= self.confirmed_seq or seqs.contains(self.ahead, seq)
+
 
 def standing_of(record: JobRecord) -> Standing:
     """Return what admission needs of `record`."""
@@ -121,13 +125,7 @@ class Known:
 
     def is_journaled(self, seq: int) -> bool:
         """Tell whether the journal holds the event, folded or not."""
-        standing = self.standing
-        return (
-            seq <= standing.confirmed_seq
-            or seq in self.local
-            or seq in self.in_flight
-            or seqs.contains(standing.ahead, seq)
-        )
+        return seq in self.local or seq in self.in_flight or self.standing.journaled(seq)
 
     def follow(self, standing: Standing) -> None:
         """Take over what a record of the same attempt says now."""
@@ -136,8 +134,13 @@ class Known:
         view.token = standing.token
         view.attempt_seq = standing.attempt_seq
         view.last_seq = max(view.last_seq, standing.last_seq)
-        self.in_flight = {seq: item for seq, item in self.in_flight.items() if seq > standing.last_seq}
-        self.local = {seq for seq in self.local if seq > standing.confirmed_seq}
+        # What is folded is confirmed or beyond a gap, also where it crossed with a cancellation.
+        self.in_flight = {
+            seq: item
+            for seq, item in self.in_flight.items()
+            if seq > standing.last_seq and not standing.journaled(seq)
+        }
+        self.local = {seq for seq in self.local if not standing.journaled(seq)}
         self.unjournaled = {
             seq: digest for seq, digest in self.unjournaled.items() if not self.is_journaled(seq)
         }

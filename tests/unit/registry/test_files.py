@@ -9,9 +9,9 @@ from jobwire.core.errors import StorageError
 from jobwire.registry.files import (
     SystemFiles,
     append_durably,
+    change_durably,
     replace_atomically,
     replace_durably,
-    replace_many_durably,
 )
 from jobwire.registry.files_double import StoppingFiles
 
@@ -73,9 +73,37 @@ def test_planted_link_is_not_followed(tmp_path: Path) -> None:
 def test_many_share_the_directory_flush(tmp_path: Path) -> None:
     """Several files are all flushed before the first rename, and their directory once."""
     files = StoppingFiles()
-    replace_many_durably([(tmp_path / name, b"x") for name in "abc"], files=files)
+    change_durably(replace=[(tmp_path / name, b"x") for name in "abc"], files=files)
     kinds = [call.split()[0] for call in files.calls]
     assert kinds == ["create", "write"] * 3 + ["sync"] * 3 + ["rename"] * 3 + ["sync_directory"]
+
+
+def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
+    """A record's history is on the disk before the record says so, and both wait for the disk together."""
+    (tmp_path / "log").write_bytes(b"one\n")
+    files = StoppingFiles()
+    change_durably(append=[(tmp_path / "log", b"two\n")], replace=[(tmp_path / "r", b"x")], files=files)
+    assert files.calls == [
+        "open_append log",
+        "write log",
+        "create .r.tmp",
+        "write .r.tmp",
+        "sync log",
+        "sync .r.tmp",
+        "rename r",
+        f"sync_directory {tmp_path.name}",
+    ]
+
+
+@pytest.mark.parametrize("stop_at", range(1, 7))
+def test_failed_change_takes_the_lines_back(tmp_path: Path, stop_at: int) -> None:
+    """Where the record cannot be replaced, the history does not keep the line of it."""
+    (tmp_path / "log").write_bytes(b"one\n")
+    files = StoppingFiles(stop_at=stop_at, act=_fail, torn=True)
+    with pytest.raises(StorageError):
+        change_durably(append=[(tmp_path / "log", b"two\n")], replace=[(tmp_path / "r", b"x")], files=files)
+    assert (tmp_path / "log").read_bytes() == b"one\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
 def test_replace_atomically_does_not_flush(tmp_path: Path) -> None:
