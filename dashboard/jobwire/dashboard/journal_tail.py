@@ -1,5 +1,7 @@
 """What crosses the wire from now on, where this host keeps a journal."""
 
+import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from jobwire.core.topics import Topics
 from jobwire.dashboard.figures import JournalEnd
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.evidence import SUPPRESSED
 from jobwire.journal.reader import JournalReader
 
 _MAX_ROWS = 2000
@@ -72,7 +75,7 @@ class JournalTail:
             return []
         arrivals = []
         for entry in stored:
-            self.verdicts[entry.verdict] += 1
+            self._count(entry)
             if entry.verdict == ACCEPTED and (event := _event(entry)) is not None:
                 self.events[event.event] += 1
                 arrivals.append(Arrival(event, entry.received_at_us / 1_000_000))
@@ -86,6 +89,15 @@ class JournalTail:
             self._reader.close()
         self._reader = None
         self.offset = -1
+
+    def _count(self, entry: Stored) -> None:
+        if entry.verdict != SUPPRESSED:
+            self.verdicts[entry.verdict] += 1
+            return
+        # In a flood of refusals one entry stands for many: a JSON object of reason to number.
+        with contextlib.suppress(ValueError, AttributeError):
+            for reason, count in json.loads(entry.payload).items():
+                self.verdicts[str(reason)] += count if type(count) is int else 0
 
     def _fail(self, error: JobwireError) -> None:
         if self._said != error.message:

@@ -1,6 +1,7 @@
 """Jobs and their events on disk, without a broker: what the registry and the publisher leave behind."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.core.clock import Clock, SystemClock, utc_timestamp
@@ -63,10 +64,13 @@ class FleetWriter:
 
     def journal(self, job_id: str, payload: bytes, *, verdict: str = "accepted") -> int:
         """Append a message to the home's journal only; return the journal's new end."""
+        return self.append([Entry(time.time_ns() // 1000, Topics().events(job_id), payload, False, verdict)])
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Append a batch to the home's journal; return the journal's new end."""
         if self._journal is None:
             self._journal = JournalWriter(self.home / "journal", clock=self.clock)
-        entry = Entry(time.time_ns() // 1000, Topics().events(job_id), payload, False, verdict)
-        return self._journal.append([entry])
+        return self._journal.append(entries)
 
     def close(self) -> None:
         """Close what is open."""

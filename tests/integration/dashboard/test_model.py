@@ -128,6 +128,19 @@ def test_journal_is_ahead_of_the_record(writer: FleetWriter) -> None:
     model.close()
 
 
+def test_suppressed_refusals_are_counted(writer: FleetWriter) -> None:
+    """In a flood one journal entry stands for many refusals: each counts under its own reason."""
+    job = writer.start()
+    writer.journal(job, b"x", verdict="malformed")
+    model = new_model(writer.home)
+    model.start()
+    writer.journal(job, b'{"bad_signature": 40, "unsigned": 2}', verdict="suppressed")
+    writer.journal(job, b"no object", verdict="suppressed")
+    wait_for(lambda: model.refresh() is not None and sum(model.journal.verdicts.values()) == 42)
+    assert dict(model.journal.verdicts) == {"bad_signature": 40, "unsigned": 2}
+    model.close()
+
+
 def test_journal_may_come_and_be_replaced(writer: FleetWriter) -> None:
     """A journal that appears later is followed; one that was made anew is noticed and followed."""
     job = writer.start()

@@ -17,6 +17,10 @@ const ICON = {
 };
 const SVG = "http://www.w3.org/2000/svg";
 const PAGE = 1000;
+// Drawn at once; the rest follows while the browser is idle, so that a thousand rows do not delay the first.
+const FIRST = 60;
+const PIECE = 150;
+const idle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 30));
 const COLUMNS = [["state", "State"], ["job", "Job"], ["last", "Last word"], ["progress", "Progress"], ["idle", "Idle / limit"], ["age", "Age"], ["attempt", "Try"]];
 
 /** Return the badge of a row; update it with `setBadge`. */
@@ -50,6 +54,7 @@ export class FleetView {
     this.nodes = new Map();
     this.order = [];
     this.limit = PAGE;
+    this.drawn = FIRST;
     this.counts = {};
     this.known = false;
     this.live = new Live("/api/stream", {
@@ -203,8 +208,13 @@ export class FleetView {
     this.#drawSessions();
     const found = [...this.rows.values()].filter((row) => this.#shown(row));
     found.sort((a, b) => a.rank - b.rank || a.place - b.place || (a.id < b.id ? -1 : 1));
-    const shown = found.slice(0, this.limit);
+    const wanted = Math.min(found.length, this.limit);
+    const shown = found.slice(0, Math.min(wanted, this.drawn));
     this.#place(shown);
+    if (shown.length < wanted && !this.growing) {
+      this.growing = true;
+      idle(() => { this.growing = false; this.drawn += PIECE; this.#draw(); });
+    }
     this.more.hidden = found.length <= this.limit;
     say(this.more, `Show ${Math.min(PAGE, found.length - this.limit)} more of ${found.length}`);
     this.table.hidden = shown.length === 0;
