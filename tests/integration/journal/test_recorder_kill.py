@@ -149,8 +149,9 @@ def _check(directory: Path) -> None:
     assert set(Counter(accepted).values()) == {1}
     for job in _JOBS:
         assert [seq for name, seq in accepted if name == job] == list(range(1, _EVENTS + 1))
-    others = {row.verdict for row in _rows(directory)} - {"accepted"}
-    assert others <= {"duplicate"}
+    # Other jobs are none of this test's: a broker keeps the retained events of all it has served.
+    ours = {row.verdict for row in _rows(directory) if row.topic.split("/")[-2] in _JOBS}
+    assert ours <= {"accepted", "duplicate"}
 
 
 def test_a_broker_restart_under_the_recorder(fresh_mosquitto: BrokerProcess, tmp_path: Path) -> None:
