@@ -58,6 +58,7 @@ class Second(NamedTuple):
     at: float
     sent: int
     journaled: int
+    unfolded: int
     resident_mib: float
     processor_seconds: float
 
@@ -133,19 +134,21 @@ class Senders:
         self.sent += 1
 
 
-def look(process: subprocess.Popen[bytes], journal: Path, sent: int, begun: float) -> Second:
-    """Return the figures of this moment (stat and statm in proc(5))."""
+def look(process: subprocess.Popen[bytes], home: Path, sent: int, begun: float) -> Second:
+    """Return the figures of this moment (stat and statm in proc(5), and the health file)."""
     proc = Path(f"/proc/{process.pid}")
     pages = int((proc / "statm").read_text(encoding="ascii").split()[1])
     # The name in parentheses may hold blanks: count from behind it.
     fields = (proc / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
-    with JournalReader(journal) as reader:
+    with JournalReader(home / "journal") as reader:
         journaled = reader.durable_offset
+    health = json.loads((home / "serve.json").read_bytes())
     return Second(
         at=round(time.monotonic() - begun, 2),
         sent=sent,
         journaled=journaled,
+        unfolded=health["lag"],
         resident_mib=round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
         processor_seconds=ticks / os.sysconf("SC_CLK_TCK"),
     )
@@ -221,7 +224,6 @@ def under_load(
 ) -> dict[str, object]:
     """Send, look each second, time the operations, and wait until the records have everything."""
     senders = Senders(server, tokens)
-    journal = server.home / "journal"
     jobs = list(tokens)
     timings: dict[str, list[float]] = {name: [] for name in operations(server.home, jobs)}
     thread = threading.Thread(target=senders.run, args=[sizes.seconds])
@@ -230,7 +232,7 @@ def under_load(
     thread.start()
     asked = begun
     while thread.is_alive():
-        seconds.append(look(process, journal, senders.sent, begun))
+        seconds.append(look(process, server.home, senders.sent, begun))
         if time.monotonic() - asked >= _COMMAND_SECONDS:
             asked = time.monotonic()
             for name, action in operations(server.home, jobs).items():
@@ -243,15 +245,17 @@ def under_load(
         deadline_seconds=_CATCH_UP_SECONDS,
         what="the last event in its record",
     )
-    seconds.append(look(process, journal, senders.sent, begun))
+    seconds.append(look(process, server.home, senders.sent, begun))
     return {
         "events": senders.sent,
         "events_a_second": round(senders.sent / (sent_at - begun)),
         "senders_late_seconds": round(senders.latest_start, 2),
         "journal_behind_at_most": max(second.sent - second.journaled for second in seconds),
+        "records_behind_at_most": max(second.unfolded for second in seconds),
         "records_behind_at_the_end": missing,
         "caught_up_after_seconds": round(time.monotonic() - sent_at, 2),
         "resident_mib": [second.resident_mib for second in seconds],
+        "records_behind": [second.unfolded for second in seconds],
         "processor_share": round(seconds[-1].processor_seconds / seconds[-1].at, 2),
         "milliseconds": {
             name: {"median": round(statistics.median(values), 1), "longest": round(max(values), 1)}
@@ -261,13 +265,21 @@ def under_load(
     }
 
 
+def quarters(values: list[float]) -> str:
+    """Return the first value, those at each quarter, and the last."""
+    last = len(values) - 1
+    return ", ".join(str(values[last * part // 4]) for part in range(5))
+
+
 def table(sizes: Sizes, figures: dict[str, object]) -> str:
     """Return the figures as text."""
-    memory = figures["resident_mib"]
+    memory, lag = figures["resident_mib"], figures["records_behind"]
     assert isinstance(memory, list)
+    assert isinstance(lag, list)
     lines = [
         f"jobs: {sizes.finished:,} finished, {sizes.pending:,} pending, {sizes.running:,} running",
-        f"serve memory, MiB: {memory[0]} at first, {max(memory)} at most, {memory[-1]} at last",
+        f"serve memory in MiB, over time: {quarters(memory)}",
+        f"events journaled and not yet in their records, over time: {quarters(lag)}",
     ]
     lines += [
         f"{name.replace('_', ' ')}: {value}"
