@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CODE := core transport publisher subscriber registry journal broker-config certs metrics dashboard testing cli tests bench examples
 
+# Commands start as they do for users, from cached bytecode: compiling our modules at each start would
+# be measured as ours.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test unit integration acceptance check format docs bench faults clean
 

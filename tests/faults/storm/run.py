@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,15 +46,25 @@ def main() -> int:
     hosts = Hosts(*os.environ[_INSIDE].split(",")) if _INSIDE in os.environ else None
     if missing:
         _say(f"note: {missing}")
-    results = [_storm(args, seed, hosts) for seed in _seeds(args)]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Also where a shell started this in the background, with SIGINT ignored: everything is ended.
+        signal.signal(number, signal.default_int_handler)
+    results: list[Result] = []
+    for seed in _seeds(args):
+        results.append(_storm(args, seed, hosts))
+        _keep(args, results, hosts)
     _say(table(results))
+    return 0 if all(result.good for result in results) else 1
+
+
+def _keep(args: argparse.Namespace, results: list[Result], hosts: Hosts | None) -> None:
+    """Write what is known so far: a run of an hour that is ended early has not been for nothing."""
     if args.json is not None:
         text = json.dumps([to_json(result) for result in results], indent=1)
         Path(args.json).write_text(text + "\n")
     if args.write is not None:
         command = f"python tests/faults/storm/run.py {' '.join(sys.argv[1:])}"
         write_section(Path(args.write), results, command, [] if hosts else [_ONE_HOST_NOTE])
-    return 0 if all(result.good for result in results) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,7 +96,11 @@ def _inside_namespaces() -> int:
     try:
         environment = os.environ | {_INSIDE: ",".join(hosts)}
         command = ["ip", "netns", "exec", hosts.registry, sys.executable, *sys.argv]
-        return subprocess.run(command, env=environment, check=False).returncode
+        with subprocess.Popen(command, env=environment) as inner:
+            # Ctrl-C reaches both; SIGTERM only this one.
+            signal.signal(signal.SIGTERM, lambda number, _frame: inner.send_signal(number))
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return inner.wait()
     finally:
         two_hosts.remove(hosts)
 
