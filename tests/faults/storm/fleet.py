@@ -39,6 +39,10 @@ class Child(NamedTuple):
         return self.errors.read_text(errors="replace")[-1000:].strip()
 
 
+class FleetClosedError(Exception):
+    """Nothing more is started: the storm was ended early."""
+
+
 class Fleet:
     """All children. Methods may be called from any thread."""
 
@@ -47,13 +51,17 @@ class Fleet:
         self._guard = threading.Lock()
         self._live: list[Child] = []
         self._count = 0
+        self.closed = False
         # Nothing of the caller's own settings may reach the storm.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("JOBWIRE_", "MQTT_"))
         }
 
     def start(self, kind: Kind, command: Sequence[str], *, job_id: str = "", piped: bool = False) -> Child:
-        """Start a process whose output goes into files of its own; stdout into a pipe if `piped`."""
+        """Start a process whose output goes into files of its own; stdout into a pipe if `piped`.
+
+        Raises FleetClosedError after `kill_all`.
+        """
         with self._guard:
             self._count += 1
             stem = self._directory / f"{self._count:05}-{kind}-{job_id or 'all'}"
@@ -68,8 +76,12 @@ class Fleet:
             )
         child = Child(kind, job_id, process, output, errors)
         with self._guard:
-            self._live.append(child)
-        return child
+            if not self.closed:
+                self._live.append(child)
+                return child
+        process.kill()
+        process.wait()
+        raise FleetClosedError
 
     def kill_one(self, kind: Kind, choice: float) -> Child | None:
         """Kill the live process of this kind that `choice` (0 to 1) falls on; None where there is none."""
@@ -95,8 +107,9 @@ class Fleet:
             return child.process.wait()
 
     def kill_all(self) -> None:
-        """End whatever still runs."""
+        """End whatever still runs, for good."""
         with self._guard:
+            self.closed = True
             left, self._live = self._live, []
         for child in left:
             if child.process.poll() is None:

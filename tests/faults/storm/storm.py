@@ -12,7 +12,7 @@ from jobwire.testing import wait_for
 from tests.faults.storm.acknowledged import Acknowledged
 from tests.faults.storm.drivers import Driver, Job, StormError
 from tests.faults.storm.findings import Breaches, examine, recoveries
-from tests.faults.storm.fleet import Fleet
+from tests.faults.storm.fleet import Fleet, FleetClosedError
 from tests.faults.storm.hosts import Hosts
 from tests.faults.storm.ledger import Ledger
 from tests.faults.storm.plan import Fault, Plan
@@ -100,14 +100,21 @@ class Storm:
         slots = [threading.Thread(target=self._slot, name=f"slot {i}") for i in range(self._slots)]
         for slot in slots:
             slot.start()
-        for slot in slots:
-            slot.join()
-        self._acknowledged.finish()
-        striker.finish()
+        try:
+            for slot in slots:
+                slot.join()
+        except BaseException:
+            self._fleet.kill_all()
+            raise
+        finally:
+            for slot in slots:
+                slot.join()
+            self._acknowledged.finish()
+            striker.finish()
         return striker
 
     def _slot(self) -> None:
-        while True:
+        while not self._fleet.closed:
             try:
                 job = self._waiting.get_nowait()
             except queue.Empty:
@@ -121,6 +128,8 @@ class Storm:
         )
         try:
             driver.run()
+        except FleetClosedError:
+            watcher.abandon()
         except (StormError, ValueError, KeyError, OSError) as error:
             self._fail(str(error))
             watcher.abandon()

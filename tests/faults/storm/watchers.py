@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.storm.fleet import Child, Fleet, Kind
+from tests.faults.storm.fleet import Child, Fleet, FleetClosedError, Kind
 
 _COMMAND = Path(sys.executable).parent / "job_subscriber"
 
@@ -53,7 +53,10 @@ class Watcher:
     def _run(self) -> None:
         first = True
         while not self._abandoned.is_set():
-            child = self._child = self._fleet.start(Kind.SUBSCRIBER, self._command, job_id=self._job_id)
+            try:
+                child = self._child = self._fleet.start(Kind.SUBSCRIBER, self._command, job_id=self._job_id)
+            except FleetClosedError:
+                return
             child.process.wait()
             if not child.killed and not self._abandoned.is_set():
                 self._watched = read_watch(child, first=first)
