@@ -18,9 +18,9 @@ _EVENT = b'{"seq": 7, "event": "progress", "detail": "half \\u001b[2J done"}'
 
 
 @pytest.fixture
-def home(memory_path: Path) -> Path:
+def home(tmp_path: Path) -> Path:
     """Give a home whose journal has 30 entries of two jobs, one second apart up to now."""
-    home = memory_path / "home"
+    home = tmp_path / "home"
     now_us = int(SystemClock().now() * 1e6)
     with JournalWriter(home / "journal", clock=SystemClock(), segment_bytes=1500) as writer:
         for i in range(30):

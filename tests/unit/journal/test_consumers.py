@@ -22,14 +22,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def directory(memory_path: Path, clock: ManualClock) -> Path:
+def directory(tmp_path: Path, clock: ManualClock) -> Path:
     """Give a journal of ten segments of two entries, closed an hour apart."""
-    with JournalWriter(memory_path / "j", clock=clock, segment_bytes=300) as writer:
+    with JournalWriter(tmp_path / "j", clock=clock, segment_bytes=300) as writer:
         for i in range(10):
             writer.append([Entry(i, "t", b"x" * 60, False, "accepted")] * 2)
             clock.advance(3600)
-    assert len(list((memory_path / "j").glob("*.seg"))) == 10
-    return memory_path / "j"
+    assert len(list((tmp_path / "j").glob("*.seg"))) == 10
+    return tmp_path / "j"
 
 
 def test_a_consumer_keeps_its_place(directory: Path, clock: ManualClock) -> None:

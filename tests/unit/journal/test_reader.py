@@ -136,9 +136,9 @@ def test_another_identity_is_refused(journal: Path) -> None:
     assert error.value.facts == {"expected": "0" * 32, "found": identity}
 
 
-def test_a_journal_recreated_under_a_reader_is_noticed(memory_path: Path) -> None:
+def test_a_journal_recreated_under_a_reader_is_noticed(tmp_path: Path) -> None:
     """An open reader does not silently go on in another journal, nor wait for ever on the old one."""
-    directory = memory_path / "j"
+    directory = tmp_path / "j"
     with JournalWriter(directory, clock=ManualClock()) as writer:
         writer.append([Entry(1, "t", b"", False, "ok")])
     with JournalReader(directory) as reader:
@@ -152,9 +152,9 @@ def test_a_journal_recreated_under_a_reader_is_noticed(memory_path: Path) -> Non
             reader.read(1)
 
 
-def test_a_pruned_offset_is_named_and_an_open_span_too(memory_path: Path) -> None:
+def test_a_pruned_offset_is_named_and_an_open_span_too(tmp_path: Path) -> None:
     """A reader that was overtaken by retention learns where the journal now begins."""
-    directory = memory_path / "j"
+    directory = tmp_path / "j"
     clock = ManualClock()
     with JournalWriter(directory, clock=clock, segment_bytes=300) as writer, JournalReader(directory) as slow:
         for i in range(10):
@@ -172,9 +172,9 @@ def test_a_pruned_offset_is_named_and_an_open_span_too(memory_path: Path) -> Non
             load_span(directory, span)
 
 
-def test_waiting_ends_with_the_entry_or_with_the_time(memory_path: Path) -> None:
+def test_waiting_ends_with_the_entry_or_with_the_time(tmp_path: Path) -> None:
     """`wait` polls with growing pauses up to 50 ms, and not past its timeout."""
-    directory, clock = memory_path / "j", ManualClock()
+    directory, clock = tmp_path / "j", ManualClock()
     with JournalWriter(directory, clock=clock) as writer, JournalReader(directory, clock=clock) as reader:
         assert reader.wait(0, 1.0) is False
         assert sum(clock.slept) == pytest.approx(1.0)
@@ -184,9 +184,9 @@ def test_waiting_ends_with_the_entry_or_with_the_time(memory_path: Path) -> None
         assert reader.wait(0, 1.0) is True
 
 
-def test_following_yields_each_entry_once_and_asks_whether_to_stop(memory_path: Path) -> None:
+def test_following_yields_each_entry_once_and_asks_whether_to_stop(tmp_path: Path) -> None:
     """A follower sees what was there and what comes, in order."""
-    directory, clock = memory_path / "j", ManualClock()
+    directory, clock = tmp_path / "j", ManualClock()
     seen: list[int] = []
     with JournalWriter(directory, clock=clock) as writer, JournalReader(directory, clock=clock) as reader:
 

@@ -108,9 +108,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(memory_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[Bench]:
     """Give a fresh bench."""
-    made = Bench(memory_path / "journal")
+    made = Bench(tmp_path / "journal")
     yield made
     made.writer.close()
 

@@ -1,8 +1,5 @@
 """A job in a home in memory, a broker without a network, and a clock that is moved by hand."""
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +23,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """Give a place for a home in memory where there is one: flushing is for other rings to test."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder) / "home"
+def home(tmp_path: Path) -> Path:
+    """Give a place for a home."""
+    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
+from jobwire.testing.memory import memory_directory
 
 _RANKS = [Priority.HIGH, Priority.NORMAL, Priority.LOW]
 
@@ -42,7 +43,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Start with an empty home."""
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=memory_directory())
         self.clock = ManualClock()
         self.set_back = 0
         self.store = RecordStore(Path(self.folder.name) / "home", clock=self.clock)
@@ -162,4 +163,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueModel = QueueMachine.TestCase
-TestQueueModel.settings = settings(max_examples=6, stateful_step_count=25, deadline=None)
+TestQueueModel.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)
