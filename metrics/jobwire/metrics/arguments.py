@@ -40,11 +40,22 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ingest", action="store_true", default=None, help="start the recorder as well, if none is running"
     )
+    add_share_argument(parser)
     parser.add_argument(
         "--allow-data-loss",
         action="store_true",
         default=None,
         help="go on where rows are gone from the journal",
+    )
+
+
+def add_share_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the group of recorders that share the messages among them."""
+    parser.add_argument(
+        "--share-group",
+        metavar="NAME",
+        help="recorders of this MQTT 5 group each get a part of the messages (default: all of them; "
+        "with --ingest and several journals a group of their own)",
     )
 
 
@@ -72,6 +83,7 @@ def settings_of(args: argparse.Namespace, environ: dict[str, str]) -> MetricsSet
         "verify": getattr(args, "verify", None),
         "inline": getattr(args, "inline", None),
         "ingest": getattr(args, "ingest", None),
+        "share_group": getattr(args, "share_group", None),
         "allow_data_loss": getattr(args, "allow_data_loss", None),
     }
     return load_metrics_settings(Path(args.home), given, environ)

@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.metrics.arguments import add_run_arguments, add_sink_argument, settings_of
+from jobwire.metrics.arguments import (
+    add_run_arguments,
+    add_share_argument,
+    add_sink_argument,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from jobwire.metrics.supervisor import Report
@@ -40,6 +46,11 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     ):
         command = _leaf(commands, name, text, body)
         add_run_arguments(command)
+    record = _leaf(commands, "record", "record without keys: one shard of several, no Spark", _record)
+    record.add_argument(
+        "--journal", metavar="DIR", action="append", help="this shard (default: HOME/journal)"
+    )
+    add_share_argument(record)
     status = _leaf(commands, "status", "where the query stands, without starting Spark", _status)
     add_sink_argument(status)
     show = _leaf(commands, "show", "the tables of the last hour", _show)
@@ -66,6 +77,7 @@ _EXAMPLE = {
     "run": "jobwire metrics run --home .hermes",
     "once": "jobwire metrics once --json",
     "rebuild": "jobwire metrics rebuild",
+    "record": "jobwire metrics record --journal /shards/a --share-group fleet",
     "status": "jobwire metrics status --json",
     "show": "jobwire metrics show --minutes 10",
     "plot": "jobwire metrics plot --out fleet.png",
@@ -114,6 +126,29 @@ def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tu
     with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line:
         supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
         return settings, supervisor.run(mode, tries=tries)
+
+
+def _record(args: argparse.Namespace) -> int:
+    from jobwire.metrics.source.recorder_main import record, stopped_by_signals  # noqa: PLC0415 - as above
+
+    settings = settings_of(args, dict(os.environ))
+    if len(settings.journals) != 1:
+        raise ConfigError("a recorder writes one journal", hint="start one process for each --journal")
+    words = {
+        "journal": str(settings.journals[0]),
+        "home": str(settings.home),
+        "topics": [],
+        "topic_root": settings.topic_root,
+        "broker": {},
+        "share_group": settings.share_group,
+    }
+
+    def ready() -> None:
+        say = {"recording": words["journal"], "share_group": settings.share_group}
+        print(json.dumps(say) if args.json else f"recording into {words['journal']}", flush=True)
+
+    record(words, stopped_by_signals(), on_ready=ready)
+    return int(ExitCode.OK)
 
 
 def _status(args: argparse.Namespace) -> int:

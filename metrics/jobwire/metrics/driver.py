@@ -23,7 +23,7 @@ from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable, rea
 from jobwire.metrics.history import History, pieces
 from jobwire.metrics.home_lock import held_lock
 from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
-from jobwire.metrics.session import SparkSettings, start_session
+from jobwire.metrics.session import RAW_FILES, SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import MetricsSink, Progress
@@ -37,6 +37,7 @@ _RETRY_SECONDS = 0.5
 # A driver whose supervisor was killed finishes its batch first.
 _LOCK_SECONDS = 60.0
 _STEP_SECONDS = 0.2
+_OWN_GROUP = "jobwire-metrics"
 
 
 class Driver:
@@ -141,7 +142,12 @@ class Driver:
             health = open_database(settings.sink, durable=False)
             stack.callback(health.close)
             session = start_session(
-                SparkSettings(master=settings.master, memory=settings.memory, log_file=settings.log_file)
+                SparkSettings(
+                    master=settings.master,
+                    memory=settings.memory,
+                    log_file=settings.log_file,
+                    extra=RAW_FILES,
+                )
             )
             # Stopped before anything that its listener uses is closed.
             stack.callback(_quietly, session.stop)
@@ -155,7 +161,11 @@ class Driver:
         settings = self._settings
         for journal in settings.journals if settings.ingest else ():
             options = SourceOptions(
-                journal, embedded=True, home=settings.home, topic_root=settings.topic_root
+                journal,
+                embedded=True,
+                home=settings.home,
+                topic_root=settings.topic_root,
+                share_group=_share_group(settings),
             )
             yield Ingest(options, clock=self._clock)
 
@@ -256,6 +266,11 @@ class Driver:
 
     def _note(self, text: str) -> None:
         self._report({"kind": "note", "text": text})
+
+
+def _share_group(settings: MetricsSettings) -> str:
+    """Return the recorders' group: several that we start would each record everything without one."""
+    return settings.share_group or (_OWN_GROUP if len(settings.journals) > 1 else "")
 
 
 def _is_alive(session: Any) -> bool:

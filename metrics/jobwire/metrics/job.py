@@ -1,6 +1,8 @@
-"""The program that Spark runs: as a child of `jobwire metrics`, or by spark-submit on a cluster.
+r"""The program that Spark runs: as a child of `jobwire metrics`, or by spark-submit on a cluster.
 
-spark-submit --master spark://HOST:7077 $(python -m jobwire.metrics.job --path) run --home .hermes
+spark-submit --master spark://HOST:7077 \
+  --driver-java-options "$(python -m jobwire.metrics.job --java-options spark.log)" \
+  "$(python -m jobwire.metrics.job --path)" run --home .hermes
 
 It prints one JSON object a line: what it does, and at the end {"kind": "end", "exit_code": ...}.
 """
@@ -12,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError
@@ -20,6 +23,7 @@ from jobwire.core.settings import DEFAULT_HOME
 from jobwire.metrics.arguments import add_run_arguments, settings_of
 from jobwire.metrics.driver import Driver
 from jobwire.metrics.failures import failure_of, may_pass
+from jobwire.metrics.session import java_options
 from jobwire.metrics.settings import MetricsSettings
 
 MODES = ("run", "once", "rebuild")
@@ -29,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one mode to its end and return the exit code."""
     parser = argparse.ArgumentParser(prog="jobwire.metrics.job", description=__doc__)
     parser.add_argument("mode", choices=MODES, nargs="?", default="run")
+    parser.add_argument(
+        "--java-options", metavar="FILE", help="print the JVM's flags that keep its log in FILE, and end"
+    )
     parser.add_argument("--path", action="store_true", help="print this file's path and end")
     parser.add_argument(
         "--settings", metavar="JSON", help="all settings at once (as the supervisor gives them)"
@@ -38,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.path:
         sys.stdout.write(f"{__file__}\n")
+        return int(ExitCode.OK)
+    if args.java_options is not None:
+        sys.stdout.write(f"{java_options(Path(args.java_options).absolute())}\n")
         return int(ExitCode.OK)
     report = _Reporter(child=args.settings is not None)
     stop = threading.Event()

@@ -17,8 +17,6 @@ _SETTINGS: dict[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Without a .crc file beside each: twice the files, and one more thing that a crash can tear.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # 30 ms a batch between JVM and Python workers, against loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     # Nothing here shuffles by default; what a user adds should not pay for 200 empty tasks.
@@ -35,6 +33,10 @@ _SETTINGS: dict[str, str] = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
 }
+
+# Checkpoint files without a .crc beside each: half the files, and nothing more that a crash can tear.
+# Not for every session: Spark's RocksDB state store insists on the other class.
+RAW_FILES = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem"}
 
 
 class SparkSettings(NamedTuple):

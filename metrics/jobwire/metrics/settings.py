@@ -37,6 +37,7 @@ class MetricsSettings(NamedTuple):
     verify: bool = False
     inline: bool = False
     ingest: bool = False
+    share_group: str = ""
     allow_data_loss: bool = False
     consumer: str = "metrics"
 

@@ -1,10 +1,13 @@
 """The rows of a span as Spark wants them: columns, types, and where the bytes come from."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from jobwire.core.topics import Topics
+from jobwire.journal.errors import JournalNotFound, JournalTruncated
 from jobwire.journal.scan import Span, load_span
+from jobwire.journal.segment import list_segments
 from jobwire.metrics.source.options import SourceOptions
 
 # As Spark's DDL. Nothing is declared NOT NULL: Spark would plan on it before it has read anything.
@@ -34,7 +37,7 @@ def read_span(options: SourceOptions, span: Span, data: bytes | None) -> Iterato
 
     judge = _judge(options)
     batches = record_batches(
-        data if data is not None else load_span(options.journal, span),
+        data if data is not None else _load(options, span),
         span,
         topics=Topics(options.topic_root),
         topic_filters=options.topics,
@@ -49,6 +52,20 @@ def read_span(options: SourceOptions, span: Span, data: bytes | None) -> Iterato
 
             arrays |= parse_accepted(arrays["verdict"], arrays["payload"])
         yield pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _load(options: SourceOptions, span: Span) -> bytes:
+    try:
+        return load_span(options.journal, span)
+    except JournalTruncated:
+        if options.journal.is_dir() and list_segments(options.journal):
+            raise
+        # The planner saw it a moment ago, so it is this host that does not.
+        raise JournalNotFound(
+            f"the executor on {socket.gethostname()} sees no journal in {options.journal}",
+            hint="mount the directory there under the same name, or use --inline (option inline)",
+            directory=str(options.journal),
+        ) from None
 
 
 def _judge(options: SourceOptions) -> Any:

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from pyspark.sql.datasource import InputPartition
 
+from jobwire.journal.index import INDEX_STRIDE_BYTES
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, load_span
 from jobwire.metrics.source.options import SourceOptions
+
+_EVERYTHING = 1 << 62
 
 
 class SpanPartition(InputPartition):
@@ -23,9 +26,13 @@ class SpanPartition(InputPartition):
 
 
 def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) -> Iterator[SpanPartition]:
-    """Yield the tasks that together read exactly [start, end).
+    """Yield the tasks that together read exactly [start, end), of about equal size.
 
     Raises JournalTruncated when `start` is pruned or `end` is not durable any more.
     """
-    for span in reader.scan(start, end, max_bytes=options.partition_bytes):
+    total = sum(span.length for span in reader.scan(start, end, max_bytes=_EVERYTHING))
+    tasks = max(1, -(-total // options.partition_bytes))
+    # A span ends at the first indexed place after its size: without the margin a crumb would be left.
+    size = -(-total // tasks) + INDEX_STRIDE_BYTES
+    for span in reader.scan(start, end, max_bytes=size):
         yield SpanPartition(span, load_span(options.journal, span) if options.inline else None)

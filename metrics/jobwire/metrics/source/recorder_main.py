@@ -1,4 +1,4 @@
-"""The embedded recorder's process: broker to journal, without keys, until standard input ends."""
+"""A recorder without keys, broker to journal: embedded in a query, or `jobwire metrics record`."""
 
 import contextlib
 import json
@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,11 @@ _log = logging.getLogger("jobwire.recorder")
 
 
 def main(argv: list[str]) -> int:
-    """Record until told to stop; return the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    """Record until told to stop, or until standard input ends; return the exit code."""
+    stop = stopped_by_signals()
     threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
     try:
-        _record(json.loads(argv[0]), stop)
+        record(json.loads(argv[0]), stop, on_ready=_tell_the_query)
     except JournalLocked as error:
         _log.info("%s: reading what it records", error.message)
     except JobwireError as error:
@@ -46,7 +46,21 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _record(words: dict[str, Any], stop: threading.Event) -> None:
+def stopped_by_signals() -> threading.Event:
+    """Return what SIGTERM and SIGINT set; from then on the log goes to standard error."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[], None]) -> None:
+    """Record into one journal until `stop` is set; `on_ready` is called at each subscription.
+
+    Raises JournalLocked and the transport's errors.
+    `words`: journal, home, topics, topic_root, broker (settings above all others), share_group.
+    """
     clock = SystemClock()
     journal = Path(words["journal"])
     home = Path(words["home"] or os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME)
@@ -68,19 +82,22 @@ def _record(words: dict[str, Any], stop: threading.Event) -> None:
                 admit=unverified,
                 filters=filters,
                 clock=clock,
-                on_session=_say,
+                on_session=partial(_say, on_ready),
             )
             recorder.run(stop.is_set)
         finally:
             transport.close()
 
 
-def _say(session: SessionStarted | SessionLost) -> None:
-    """Log each connection; the first is told on standard output, which the query waits for."""
+def _tell_the_query() -> None:
+    with contextlib.suppress(OSError):  # the query ended meanwhile
+        os.write(1, b"recording\n")
+
+
+def _say(on_ready: Callable[[], None], session: SessionStarted | SessionLost) -> None:
     if isinstance(session, SessionStarted):
         _log.info("connected and subscribed")
-        with contextlib.suppress(OSError):  # the query ended meanwhile
-            os.write(1, b"recording\n")
+        on_ready()
     else:
         _log.warning("connection lost: %s", session.reason)
 
