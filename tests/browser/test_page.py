@@ -187,13 +187,14 @@ def test_thousand_jobs_on_screen(browser: Browser, writer: FleetWriter, serve: S
     begun = time.monotonic()
     browser.driver.get(server.url)
     wait_for(lambda: browser.run("return document.querySelectorAll('tbody tr').length") == 1000)
-    assert time.monotonic() - begun < 5
+    # Bounds that only drawing in quadratic time would miss, also on a busy machine.
+    assert time.monotonic() - begun < 20
     taken = browser.run(
         "const box = document.querySelector('input[type=search]'); const begun = performance.now();"
         "box.value = 'number 77'; box.dispatchEvent(new Event('input')); document.body.offsetHeight;"
         "return performance.now() - begun"
     )
-    assert float(str(taken)) < 500
+    assert float(str(taken)) < 2000
     assert len(browser.texts("tbody tr")) == 11
     browser.keep("thousand-filtered")
 

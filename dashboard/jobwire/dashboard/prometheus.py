@@ -18,7 +18,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RANGE_SECONDS = 900
 _STATES = ("none", "live", "behind", "idle", "stopped")
 _VERDICTS = (ACCEPTED, *(str(reason) for reason in Reason))
-_QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+# Not the label "quantile": that belongs to summaries, whose counts never fall; these are of a range.
+_PERCENTILES = {"p50": "50", "p95": "95", "p99": "99"}
 
 
 class Figures(NamedTuple):
@@ -108,16 +109,16 @@ def _from_tables(report: Report, now: float) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "jobwire_metrics_backlog_messages", "Messages not counted yet.", fresh.backlog
         )
-    yield _quantiles(
+    yield _percentiles(
         "jobwire_job_duration_seconds", "Duration of jobs that ended in 15 min.", report.durations_total
     )
-    yield _quantiles(
+    yield _percentiles(
         "jobwire_permission_wait_seconds",
         "Waiting time of jobs that waited and ended in 15 min.",
         report.waiting_total,
     )
     newest = {name: _last(values) for name, values in report.delay.items()}
-    yield _quantiles("jobwire_delivery_delay_seconds", "From worker to journal, newest window.", newest)
+    yield _percentiles("jobwire_delivery_delay_seconds", "From worker to journal, newest window.", newest)
     ended = sum(report.finished.values())
     yield GaugeMetricFamily(
         "jobwire_job_error_ratio",
@@ -133,12 +134,12 @@ def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Met
     return metric
 
 
-def _quantiles(name: str, text: str, values: Mapping[str, float | None]) -> Metric:
-    metric = GaugeMetricFamily(name, text, labels=["quantile"])
-    for key, quantile in _QUANTILES.items():
+def _percentiles(name: str, text: str, values: Mapping[str, float | None]) -> Metric:
+    metric = GaugeMetricFamily(name, text, labels=["percentile"])
+    for key, percentile in _PERCENTILES.items():
         value = values.get(key)
         if value is not None:
-            metric.add_metric([quantile], value)
+            metric.add_metric([percentile], value)
     return metric
 
 

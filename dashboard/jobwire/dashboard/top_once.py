@@ -39,7 +39,7 @@ def render(model: FleetModel, query: Query, *, as_json: bool) -> str:
 def cells(row: Row, at: float) -> tuple[str, ...]:
     """Return a row's texts in the order of HEADINGS, safe on a terminal; the last one is not cut."""
     progress = "" if row.percent is None else f"{row.percent:.0f}%"
-    idle = words(at - (row.last or row.started or row.created)) if row.finished is None else ""
+    idle = words(at - (row.last or row.started or row.created)) if row.finished is None else _ago(row, at)
     what = " · ".join(part for part in (row.title, row.why or row.detail) if part)
     return (
         row.id,
@@ -47,9 +47,14 @@ def cells(row: Row, at: float) -> tuple[str, ...]:
         one_line(row.session, 12),
         progress,
         idle,
-        words((row.finished or at) - row.created),
+        words(at - row.created),
         one_line(what, 200),
     )
+
+
+def _ago(row: Row, at: float) -> str:
+    """Return how long ago a job ended, in one unit: it fits the column of the idle time."""
+    return f"{words(at - (row.finished or at)).split()[0]} ago"
 
 
 def table(rows: Iterable[Row], at: float) -> str:

@@ -104,7 +104,7 @@ export class ChartsView {
     const tile = (title, value, note = "") => h("div", {}, h("dt", {}, title), h("dd", {}, value, note ? h("small", {}, note) : null));
     const lengths = data.durations_total;
     this.tiles.replaceChildren(
-      tile("Running now", String(data.present.running)),
+      tile("Running now", String(data.present.running), "with those that wait or are stuck"),
       tile("Waiting for you now", String(data.present.waiting)),
       tile("Finished", String(ended), data.finished.error ? `${data.finished.error} failed` : ""),
       tile("Typical duration", lengths.p50 === null ? "–" : brief(lengths.p50), lengths.p99 === null ? "" : `p95 ${brief(lengths.p95)} · p99 ${brief(lengths.p99)}`),
@@ -123,7 +123,7 @@ export class ChartsView {
     let whole = 0;
     const tell = (place) => legend.replaceChildren(...series.map(({ name, values }, number) => {
       const value = values[place] ?? null;
-      return h("span", { class: `s${number % 8}` }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
+      return h("span", { class: colour(name, number) }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
     }));
     plot.addEventListener("pointermove", (event) => {
       const found = chart?.point(event.clientX);
@@ -141,13 +141,24 @@ export class ChartsView {
       }
       const points = jobs ? data.job_points : data.points;
       const step = jobs ? data.job_step : data.step;
-      whole = complete(series, points, step, data.freshness.updated_at ?? now());
+      // Idle figures are complete up to now: there was nothing to count.
+      const fresh = data.freshness;
+      whole = complete(series, points, step, fresh.state === "idle" ? now() : fresh.updated_at ?? now());
       const place = whole;
       const label = `${title}: ${series.map(({ name, values }) => `${name} ${values[place] === null ? "none" : unit(values[place])}`).join(", ")}`;
-      chart = lineChart(plot, { points, step, series, unit, stacked, top, label });
+      // A rate over half a step would look like a fall.
+      const drawn = series.map(({ name, values }, number) => ({ colour: colour(name, number), values: stacked ? values.slice(0, whole + 1) : values }));
+      chart = lineChart(plot, { points, step, series: drawn, unit, stacked, top, label });
       tell(place);
     } };
   }
+}
+
+// What means the same has the same colour on every chart, and the colour of its state on the fleet's page.
+const COLOURS = { progress: 0, completed: 1, permission_required: 2, started: 3, error: 4, running: 0, waiting: 2, "error rate": 4, p50: 0, p95: 3, p99: 2 };
+
+function colour(name, number) {
+  return `s${COLOURS[name] ?? number % 8}`;
 }
 
 /** Return the newest step that was over when the figures were made and has a value; a half one would mislead. */

@@ -2,7 +2,7 @@
 
 import { h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
-import { fullTime, now, words } from "./format.js";
+import { ago, fullTime, now, words } from "./format.js";
 
 export const GROUPS = ["waiting", "stuck", "failed", "late", "running", "pending", "done"];
 export const NAMES = {
@@ -44,6 +44,15 @@ export function setBadge(node, row) {
 export function idleOf(row) {
   if (row.status !== "running") return null;
   return now() - (row.last ?? row.started ?? row.created);
+}
+
+/** Return what to say of a job's silence: for how long against its limit, or when it ended. */
+export function idleText(row) {
+  if (row.finished) return `ended ${ago(row.finished)}`;
+  const idle = idleOf(row);
+  if (idle === null) return "";
+  // While it waits for a person no limit counts.
+  return row.group === "waiting" || row.limit === null ? words(idle) : `${words(idle)} / ${words(row.limit)}`;
 }
 
 export class FleetView {
@@ -125,9 +134,15 @@ export class FleetView {
     this.shell.counts(data.counts);
     this.shell.trouble(data.trouble);
     for (const [group, chip] of this.chips) say(chip.lastChild, String(group ? this.counts[group] ?? 0 : this.rows.size));
-    const problems = GROUPS.slice(0, 4).filter((group) => this.counts[group] > 0);
-    mark(this.headline, "kind", this.counts.waiting ? "waiting" : problems.length ? "problem" : "well");
-    say(this.headline, headline(this.counts, this.rows.size));
+    this.#drawHeadline();
+  }
+
+  #drawHeadline() {
+    const parts = headline(this.counts, this.rows.size);
+    const key = JSON.stringify(parts);
+    if (key === this.headlineKey) return;
+    this.headlineKey = key;
+    this.headline.replaceChildren(...parts.flatMap(([group, text], number) => [number ? " · " : "", h("span", { data: { group } }, text)]));
   }
 
   // -- filter, kept in the address ---------------------------------------------------------------
@@ -306,9 +321,9 @@ export class FleetView {
   #times(parts) {
     const row = parts.row;
     const idle = idleOf(row);
-    say(parts.idle, idle === null ? "" : row.group === "waiting" || row.limit === null ? words(idle) : `${words(idle)} / ${words(row.limit)}`);
+    say(parts.idle, idleText(row));
     mark(parts.idle, "near", String(idle !== null && row.limit !== null && row.group === "running" && idle > row.limit * 0.75));
-    say(parts.age, words((row.finished ?? now()) - row.created));
+    say(parts.age, words(now() - row.created));
     parts.age.title = `registered ${fullTime(row.created)}`;
   }
 
@@ -317,14 +332,11 @@ export class FleetView {
   }
 }
 
-/** Return the sentence that tells at a glance whether anybody is needed. */
+/** Return the sentence that tells at a glance whether anybody is needed, as [group, words] parts. */
 function headline(counts, total) {
-  if (!total) return "No jobs yet";
-  const parts = [];
-  if (counts.waiting) parts.push(`${counts.waiting} ${counts.waiting === 1 ? "job waits" : "jobs wait"} for you`);
-  if (counts.stuck) parts.push(`${counts.stuck} stuck`);
-  if (counts.failed) parts.push(`${counts.failed} failed`);
-  if (counts.late) parts.push(`${counts.late} late`);
-  if (parts.length) return parts.join(" · ");
-  return counts.running ? `All well: ${counts.running} running` : "All well: nothing is running";
+  if (!total) return [["", "No jobs yet"]];
+  const parts = GROUPS.slice(1, 4).filter((group) => counts[group]).map((group) => [group, `${counts[group]} ${group}`]);
+  if (counts.waiting) parts.unshift(["waiting", `${counts.waiting} ${counts.waiting === 1 ? "job waits" : "jobs wait"} for you`]);
+  if (parts.length) return parts;
+  return [["", counts.running ? `All well: ${counts.running} running` : "All well: nothing is running"]];
 }

@@ -27,6 +27,11 @@ export function words(seconds) {
   return parts.slice(0, 2).join(" ") || "0s";
 }
 
+/** Return how long ago a moment was, in one unit: 45s ago, 3m ago, 2h ago. */
+export function ago(at) {
+  return `${words(now() - at).split(" ")[0]} ago`;
+}
+
 /** Return a short length of time with what matters: 3 ms, 1.2 s, 4m 10s. */
 export function brief(seconds) {
   if (seconds < 0) return `−${brief(-seconds)}`;
@@ -58,6 +63,11 @@ export function clock(at) {
 export function tick(at, length) {
   const date = new Date(at * 1000);
   return length > 2 * 86400 ? DAY.format(date) : HOURS.format(date);
+}
+
+/** Return midnight, local time, before an epoch second. */
+export function dayStart(at) {
+  return new Date(at * 1000).setHours(0, 0, 0, 0) / 1000;
 }
 
 /** Return the full time for a tooltip. */

@@ -2,8 +2,8 @@
 
 import { ask, copyButton, h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
-import { badge, idleOf, setBadge } from "./fleet.js";
-import { brief, clock, fullTime, now, words } from "./format.js";
+import { badge, idleText, setBadge } from "./fleet.js";
+import { ago, brief, clock, fullTime, now, words } from "./format.js";
 
 const KEPT = 2000;
 
@@ -85,7 +85,7 @@ export class JobView {
       h("dl", { class: "facts" },
         h("div", {}, h("dt", {}, "Job"), h("dd", {}, h("code", {}, this.id), copyButton(this.id))),
         fact("session", "Session"), fact("attempt", "Attempt"), fact("idle", "Idle / limit"), fact("age", "Age"),
-        fact("owner", "Held by"), fact("seq", "Events"), fact("finished", "Finished")),
+        fact("took", "Run time"), fact("finished", "Finished"), fact("seq", "Events"), fact("owner", "Held by")),
       h("div", { class: "columns" },
         h("section", { class: "history" }, h("h2", {}, "History"), this.list, this.older),
         h("aside", {},
@@ -114,7 +114,6 @@ export class JobView {
     say(this.facts.get("attempt"), row.max_attempts ? `${row.attempt} of ${row.max_attempts}` : String(row.attempt));
     say(this.facts.get("owner"), row.owner || "–");
     say(this.facts.get("seq"), String(row.seq));
-    say(this.facts.get("finished"), row.finished ? clock(row.finished) : "–");
     this.cancelButton.hidden = row.finished !== null;
     this.#tick();
     clearTimeout(this.refresh);
@@ -129,9 +128,12 @@ export class JobView {
   }
 
   #tick() {
-    const idle = idleOf(this.row);
-    say(this.facts.get("idle"), idle === null ? "–" : this.row.limit === null ? words(idle) : `${words(idle)} / ${words(this.row.limit)}`);
-    say(this.facts.get("age"), words((this.row.finished ?? now()) - this.row.created));
+    const { created, finished, started } = this.row;
+    say(this.facts.get("idle"), finished ? "–" : idleText(this.row) || "–");
+    say(this.facts.get("age"), words(now() - created));
+    say(this.facts.get("finished"), finished ? `${clock(finished)}, ${ago(finished)}` : "–");
+    say(this.facts.get("took"), started ? words((finished ?? now()) - started) : "–");
+    this.#drawAttempts();
   }
 
   // -- history -------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ export class JobView {
     if (this.began) return;
     this.began = true;
     this.older.hidden = data.start === 0;
-    say(this.older, `Older entries are in the history file (${data.start} bytes before these).`);
+    say(this.older, `Older entries are in the history file: ${(data.start / 1024).toFixed(0)} KiB before these.`);
   }
 
   #lines(entries) {
@@ -173,7 +175,7 @@ export class JobView {
       h("span", { class: "what" },
         h("b", {}, name), item.seq ? h("span", { class: "seq" }, `#${item.seq}`) : null,
         h("span", { class: "text" }, text),
-        typeof percent === "number" ? h("span", { class: "percent" }, `${Math.round(percent)}%`) : null,
+        typeof percent === "number" && !text.includes(`${Math.round(percent)}%`) ? h("span", { class: "percent" }, `${Math.round(percent)}%`) : null,
         data ? h("details", {}, h("summary", {}, "data"), h("pre", {}, data)) : null)));
     return nodes;
   }
@@ -194,7 +196,7 @@ export class JobView {
 
   #drawAttempts() {
     this.attemptList.replaceChildren(...[...this.attempts].sort((a, b) => b[0] - a[0]).map(([number, item]) =>
-      h("tr", {}, [String(number), clock(item.from), words(item.until - item.from), String(item.events), item.end || "open"].map((text) => h("td", {}, text)))));
+      h("tr", {}, [String(number), clock(item.from), words((item.end ? item.until : now()) - item.from), String(item.events), item.end || "open"].map((text) => h("td", {}, text)))));
   }
 
   // -- the one action --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // Line charts as SVG, by hand: time to the right, series above zero, a crosshair that tells values.
 
-import { fullTime, tick } from "./format.js";
+import { dayStart, fullTime, tick } from "./format.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const PAD = { left: 54, right: 8, top: 8, bottom: 20 };
@@ -27,11 +27,22 @@ export function timeCeiling(seconds) {
   return TIMES.find((time) => time >= seconds * 0.9999) ?? 172800 * Math.ceil(seconds / 172800);
 }
 
-/** Draw `series` ([{name, values}], null for no value) over `points` (epoch seconds) into `host`. */
+const TICKS = [60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400, 172800];
+
+/** Return the round moments (local time) to label between two, at most `most` of them. */
+function moments(from, until, most) {
+  const every = TICKS.find((seconds) => (until - from) / seconds <= most) ?? TICKS.at(-1);
+  const zero = dayStart(from);
+  const found = [];
+  for (let at = zero + Math.ceil((from - zero) / every) * every; at <= until; at += every) found.push(at);
+  return found;
+}
+
+/** Draw `series` ([{colour, values}], null for no value) over `points` (epoch seconds) into `host`. */
 export function lineChart(host, { points, step, series, unit, stacked = false, top: round = ceiling, label }) {
   const width = Math.max(host.clientWidth, 200);
   const inner = { width: width - PAD.left - PAD.right, height: HEIGHT - PAD.top - PAD.bottom };
-  const layers = stacked ? stack(series) : series.map(({ name, values }) => ({ name, values, top: values, floor: null }));
+  const layers = stacked ? stack(series) : series.map(({ colour, values }) => ({ colour, values, top: values, floor: null }));
   const top = round(Math.max(0, ...layers.flatMap((layer) => layer.top.filter((value) => value !== null))));
   const x = (place) => PAD.left + (points.length < 2 ? 0 : (place / (points.length - 1)) * inner.width);
   const y = (value) => PAD.top + inner.height * (1 - value / top);
@@ -41,17 +52,19 @@ export function lineChart(host, { points, step, series, unit, stacked = false, t
     svg.append(s("text", { class: "axis", x: PAD.left - 6, y: y(top * share) + 4, "text-anchor": "end" }, share ? unit(top * share) : "0"));
   }
   const length = step * points.length;
-  const labels = Math.max(2, Math.min(6, Math.floor(inner.width / 90)));
-  for (let number = 0; number < labels; number += 1) {
-    const place = Math.round((number / (labels - 1)) * (points.length - 1));
-    const anchor = number === 0 ? "start" : number === labels - 1 ? "end" : "middle";
-    svg.append(s("text", { class: "axis", x: x(place), y: HEIGHT - 5, "text-anchor": anchor }, tick(points[place], length)));
+  const most = Math.max(2, Math.floor(inner.width / 80));
+  for (const at of moments(points[0], points.at(-1), most)) {
+    const place = (at - points[0]) / step;
+    svg.append(s("line", { class: "grid", x1: x(place), x2: x(place), y1: PAD.top + inner.height, y2: PAD.top + inner.height + 4 }));
+    const near = x(place) > width - 24 ? "end" : x(place) < 20 ? "start" : "middle";
+    svg.append(s("text", { class: "axis", x: x(place), y: HEIGHT - 4, "text-anchor": near }, tick(at, length)));
   }
-  layers.forEach((layer, number) => {
-    if (stacked) svg.append(s("path", { class: `area s${number % 8}`, d: areaPath(layer, x, y) }));
-    svg.append(s("path", { class: `line s${number % 8}`, d: linePath(layer.top, x, y) }));
-    for (const [place, value] of alone(layer.top)) svg.append(s("circle", { class: `dot s${number % 8}`, cx: x(place), cy: y(value), r: 2.5 }));
-  });
+  // The lowest layer last: where those above it add nothing, its own line is seen.
+  for (const layer of [...layers].reverse()) {
+    if (stacked) svg.append(s("path", { class: `area ${layer.colour}`, d: areaPath(layer, x, y) }));
+    svg.append(s("path", { class: `line ${layer.colour}`, d: linePath(layer.top, x, y) }));
+    for (const [place, value] of alone(layer.top)) svg.append(s("circle", { class: `dot ${layer.colour}`, cx: x(place), cy: y(value), r: 2.5 }));
+  }
   const cross = s("line", { class: "cross", y1: PAD.top, y2: PAD.top + inner.height, visibility: "hidden" });
   svg.append(cross);
   host.replaceChildren(svg);
@@ -71,11 +84,11 @@ export function lineChart(host, { points, step, series, unit, stacked = false, t
 
 function stack(series) {
   let floor = null;
-  return series.map(({ name, values }) => {
+  return series.map(({ colour, values }) => {
     const base = floor ?? values.map(() => 0);
     const top = values.map((value, place) => base[place] + (value ?? 0));
     floor = top;
-    return { name, values, top, floor: base };
+    return { colour, values, top, floor: base };
   });
 }
 
