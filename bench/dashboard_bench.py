@@ -255,7 +255,8 @@ def main() -> int:
             loaded = under_load(driver, server, seconds)
     result: dict[str, Any] = {
         "what": f"{JOBS:,} jobs, {JOURNALED:,} journaled events; then {PAGES} open pages at {RATE} events/s "
-        f"for {seconds:g} s; files in {where}; the writer, the pages' readers, Chromium and the server share the machine",
+        f"for {seconds:g} s; files in {where}; "
+        "the writer, the pages' readers, Chromium and the server share the machine",
         "processors": os.cpu_count(),
         "python": platform.python_version(),
         "server_memory_at_start_mib": round(quiet, 1),
