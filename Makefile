@@ -11,7 +11,7 @@ CODE := core transport publisher subscriber registry journal broker-config certs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit integration acceptance check format docs bench faults clean
+.PHONY: help setup demo cluster test unit integration acceptance check format docs bench faults clean
 
 help:  ## print this list
 	@awk -F ':.*##' '/^[a-z]+:.*##/ {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ setup: $(STAMP)  ## virtual environment and Python packages at the pinned versio
 demo: $(STAMP)  ## three real jobs through a real broker, watched live
 	@scripts/system-packages --optional demo
 	@$(BIN)/jobwire demo $(ARGS)
+
+cluster: $(STAMP)  ## the metrics on a Spark cluster of processes on this machine
+	@scripts/system-packages --optional demo
+	@$(BIN)/python examples/cluster.py $(ARGS)
 
 test: $(STAMP)  ## every test: unit, integration, acceptance
 	@scripts/system-packages test
