@@ -4,7 +4,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := core transport publisher subscriber registry journal broker-config certs metrics dashboard testing cli tests bench examples
 
 # Commands start as they do for users, from cached bytecode: compiling our modules at each start would
 # be measured as ours.

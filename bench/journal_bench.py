@@ -16,7 +16,7 @@ import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -321,10 +321,10 @@ def _records(events: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def _NoSync() -> Any:  # noqa: N802 - stands for a class that is only needed here
-    from jobwire.journal.files import SystemFiles  # noqa: PLC0415 - as above
+    from jobwire.storage.files import SystemFiles  # noqa: PLC0415 - as above
 
     class NoSync(SystemFiles):
-        def sync(self, descriptor: int) -> None:
+        def sync_all(self, descriptors: Sequence[int]) -> None:
             """Skip the flush: only the files matter here, not how they came to be."""
 
     return NoSync()

@@ -16,16 +16,27 @@ FOLDERS = {path.relative_to(ROOT).parts[0] for path in COMPONENTS}
 # Component -> what it may import of jobwire. ARCHITECTURE.md gives the reasons.
 MAY_IMPORT = {
     "core": set(),
+    "storage": {"core"},
     "transport": {"core"},
-    "certs": {"core"},
-    "journal": {"core", "transport"},
-    "registry": {"core", "transport", "journal", "certs"},
-    "publisher": {"core", "transport", "registry"},
-    "subscriber": {"core", "transport", "registry"},
-    "broker": {"core", "certs", "transport"},
+    "certs": {"core", "storage"},
+    "journal": {"core", "storage", "transport"},
+    "registry": {"core", "storage", "transport", "journal", "certs"},
+    "publisher": {"core", "storage", "transport", "registry"},
+    "subscriber": {"core", "storage", "transport", "registry"},
+    "broker": {"core", "storage", "certs", "transport"},
     "metrics": {"core", "journal", "transport", "registry"},
     "dashboard": {"core", "registry", "journal", "metrics", "transport"},
-    "testing": {"core", "transport", "publisher", "subscriber", "registry", "journal", "broker", "certs"},
+    "testing": {
+        "core",
+        "storage",
+        "transport",
+        "publisher",
+        "subscriber",
+        "registry",
+        "journal",
+        "broker",
+        "certs",
+    },
 }
 # Library -> the only components that may know it.
 ONLY_IN = {

@@ -6,10 +6,8 @@ import tomllib
 from pathlib import Path
 
 from jobwire.broker.files import (
-    PRIVATE_FILE,
     make_private_directory,
     read_text,
-    require_private,
     write_private,
 )
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
@@ -18,6 +16,7 @@ from jobwire.certs import CertificateAuthority, Level
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.settings import PROTOCOLS
 from jobwire.core.topics import Topics
+from jobwire.storage.private import require_private
 
 ROLES = ("hermes", "claude-worker", "registry", "metrics", "dashboard")
 SETTINGS_FILE = "jobwire.toml"
@@ -130,7 +129,7 @@ def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
     for role in ROLES:
         secret = paths.password(role)
         if not secret.exists():
-            write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=PRIVATE_FILE)
+            write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
         elif users.entry(role) is not None:
             continue
         users.set(role, read_password(secret), iterations=iterations)

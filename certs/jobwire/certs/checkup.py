@@ -8,12 +8,13 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from jobwire.certs import files, inspection, pem, profiles, rollover
+from jobwire.certs import inspection, pem, profiles, rollover
 from jobwire.certs.index import Index
 from jobwire.certs.layout import Places
 from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError
+from jobwire.storage.private import exposure
 
 _REMEDY = {
     Kind.AUTHORITY: "move to a new authority: jobwire certs rollover begin",
@@ -48,7 +49,7 @@ def _exposed(places: Places) -> Iterator[Finding]:
         if folder.is_dir() and S_IMODE(folder.stat().st_mode) & 0o077:
             yield Finding(Level.WARNING, folder.name, f"others may look into {folder}", f"chmod 700 {folder}")
     for path in sorted((*places.directory.glob("*.key"), *places.clients.glob("*.key"))):
-        if error := files.exposure(path):
+        if error := exposure(path):
             yield Finding(Level.ERROR, path.name, error.message, error.hint)
 
 
@@ -127,7 +128,7 @@ def _pair(certfile: Path, certificate: x509.Certificate) -> Iterator[Finding]:
     if not keyfile.exists():
         text = f"{keyfile.name} is missing"
         yield Finding(Level.WARNING, certfile.name, text, "restore it, or issue again with --force")
-    elif files.exposure(keyfile) is None and pem.load_key(keyfile).public_key() != certificate.public_key():
+    elif exposure(keyfile) is None and pem.load_key(keyfile).public_key() != certificate.public_key():
         text = f"{certfile.name} and {keyfile.name} do not belong together"
         yield Finding(Level.ERROR, certfile.name, text, "renew it: the certificate follows the key")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jobwire.core.errors import ConfigError
-from jobwire.registry.files import replace_durably
 from jobwire.registry.store import RecordStore
+from jobwire.storage.durable import replace_durably
 
 ORDER_FILE = "worker.json"
 _MODULE = "jobwire.cli.worker_main"

@@ -13,10 +13,12 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock, SystemClock, utc_timestamp
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_identity
-from jobwire.journal.errors import JournalCorrupt, JournalRecreated, storage_failure
-from jobwire.journal.files import Files, SystemFiles, replace_durably
+from jobwire.journal.errors import JournalCorrupt, JournalRecreated
 from jobwire.journal.lock import held
 from jobwire.journal.reader import JournalReader
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FileSystem, SystemFiles
 
 CONSUMERS_NAME = "consumers"
 RETENTION_LOCK = "retention.lock"
@@ -41,7 +43,9 @@ class Consumers:
     JournalRecreated (the place belongs to an earlier journal), StorageError.
     """
 
-    def __init__(self, directory: Path, *, clock: Clock | None = None, files: Files | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, clock: Clock | None = None, files: FileSystem | None = None
+    ) -> None:
         self._directory = directory
         self._folder = directory / CONSUMERS_NAME
         self._clock = clock if clock is not None else SystemClock()
@@ -165,7 +169,7 @@ class Consumers:
             if not self._folder.is_dir():
                 self._files.make_directory(self._folder)
                 self._files.sync_directory(self._directory)
-            replace_durably(self._files, path, json.dumps(values).encode() + b"\n")
+            replace_durably(path, json.dumps(values).encode() + b"\n", files=self._files)
         except OSError as error:
             raise storage_failure("write", path, error) from error
         return offset

@@ -10,12 +10,9 @@ ConflictError                20
 └── JournalLocked               another process writes this journal
 """
 
-import errno
 from pathlib import Path
 
 from jobwire.core.errors import ConflictError, NotFoundError, StorageError
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class JournalCorrupt(StorageError):  # noqa: N818 - a state of the journal, named as consumers speak of it
@@ -77,16 +74,4 @@ def not_found(directory: Path) -> JournalNotFound:
         f"no journal in {directory}",
         hint="`jobwire registry serve` records one; check --home",
         directory=str(directory),
-    )
-
-
-def storage_failure(action: str, path: Path, cause: OSError) -> StorageError:
-    """Return the error for a failed system call, with the remedy for a full disk."""
-    full = cause.errno in _FULL
-    return StorageError(
-        f"cannot {action} {path}: {cause.strerror or cause}",
-        hint="free disk space; the write can then be repeated" if full else "check the disk and its mount",
-        path=str(path),
-        errno=cause.errno,
-        disk_full=full,
     )

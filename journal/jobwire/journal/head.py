@@ -15,7 +15,8 @@ from uuid import UUID
 
 from jobwire.journal.checksum import crc32c
 from jobwire.journal.errors import JournalCorrupt, not_found
-from jobwire.journal.files import Files, replace_durably
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import FileSystem
 
 HEAD_NAME = "head"
 SLOT_BYTES = 512
@@ -103,13 +104,13 @@ class HeadReader:
             self._descriptor = -1
 
 
-def create_head(files: Files, directory: Path, head: Head) -> None:
-    """Write a new head file durably, in place of a damaged one if there is one. Raises OSError."""
+def create_head(files: FileSystem, directory: Path, head: Head) -> None:
+    """Write a new head file durably, in place of a damaged one if there is one. Raises StorageError."""
     slots = {head.generation % 2: encode_slot(head)}
     data = b"".join(slots.get(number, bytes(SLOT_BYTES)) for number in (0, 1))
-    replace_durably(files, directory / HEAD_NAME, data)
+    replace_durably(directory / HEAD_NAME, data, files=files)
 
 
-def publish_head(files: Files, descriptor: int, head: Head) -> None:
+def publish_head(files: FileSystem, descriptor: int, head: Head) -> None:
     """Overwrite the older slot. Raises OSError."""
-    files.write(descriptor, encode_slot(head), head.generation % 2 * SLOT_BYTES)
+    files.write_at(descriptor, encode_slot(head), head.generation % 2 * SLOT_BYTES)

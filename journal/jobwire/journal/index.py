@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.journal.checksum import crc32c
-from jobwire.journal.files import Files
 from jobwire.journal.segment import index_name
+from jobwire.storage.files import FILE_MODE, FileSystem
 
 INDEX_STRIDE_BYTES = 64 << 10
 ENTRY_BYTES = 32
@@ -101,13 +101,13 @@ def index_due(last: IndexEntry | None, position: int) -> bool:
 class IndexWriter:
     """Adds entries to the index of the segment being written; its failures are logged, never raised."""
 
-    def __init__(self, files: Files, path: Path, entries: Sequence[IndexEntry]) -> None:
+    def __init__(self, files: FileSystem, path: Path, entries: Sequence[IndexEntry]) -> None:
         """Open the file, make it hold exactly `entries`. Raises OSError."""
         self._files = files
         self._count = len(entries)
         self._last = entries[-1] if entries else None
-        self._descriptor = files.open(path) if path.exists() else files.create(path)
-        files.write(self._descriptor, b"".join(map(encode_index_entry, entries)), 0)
+        self._descriptor = files.open(path) if path.exists() else files.create(path, FILE_MODE)
+        files.write_at(self._descriptor, b"".join(map(encode_index_entry, entries)), 0)
         files.truncate(self._descriptor, len(entries) * ENTRY_BYTES)
 
     def note(self, entry: IndexEntry) -> None:
@@ -115,7 +115,7 @@ class IndexWriter:
         if not index_due(self._last, entry.position):
             return
         try:
-            self._files.write(self._descriptor, encode_index_entry(entry), self._count * ENTRY_BYTES)
+            self._files.write_at(self._descriptor, encode_index_entry(entry), self._count * ENTRY_BYTES)
         except OSError as error:
             _log.warning("journal index not written: %s", error)
             return
@@ -126,7 +126,7 @@ class IndexWriter:
         """Flush and close; idempotent."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
-                self._files.sync(self._descriptor)
+                self._files.sync_all([self._descriptor])
             with contextlib.suppress(OSError):
                 self._files.close(self._descriptor)
             self._descriptor = -1

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobwire.core.clock import Clock
-from jobwire.journal.errors import JournalLocked, storage_failure
+from jobwire.journal.errors import JournalLocked
+from jobwire.storage.failures import storage_failure
 
 _RETRY_SECONDS = 0.01
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.journal.errors import BadBlockError, JournalCorrupt
-from jobwire.journal.files import Files
 from jobwire.journal.head import Head
 from jobwire.journal.index import IndexEntry, SegmentIndex, index_due
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, segment_name
 from jobwire.journal.walk import walk
+from jobwire.storage.files import FileSystem
 
 _COPY_BYTES = 4 << 20
 
@@ -90,15 +90,17 @@ def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head | None) ->
     return Tail(position, offset, highest, entries, repair)
 
 
-def repair_tail(files: Files, descriptor: int, segment: SegmentReader, head: Head | None, tail: Tail) -> None:
+def repair_tail(
+    files: FileSystem, descriptor: int, segment: SegmentReader, head: Head | None, tail: Tail
+) -> None:
     """Make the segment end at `tail` on the disk. Raises OSError; may be repeated."""
     position = _published(segment, head).durable_bytes
     while position < tail.position:
         data = segment.read(position, min(_COPY_BYTES, tail.position - position))
-        files.write(descriptor, data, position)
+        files.write_at(descriptor, data, position)
         position += len(data)
     files.truncate(descriptor, tail.position)
-    files.sync(descriptor)
+    files.sync_all([descriptor])
 
 
 def _published(segment: SegmentReader, head: Head | None) -> Head:

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from jobwire.core.clock import Clock
 from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
-from jobwire.journal.errors import storage_failure
-from jobwire.journal.files import Files, SystemFiles
 from jobwire.journal.lock import held
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FileSystem, SystemFiles
 
 KEEP_SECONDS = 7 * 86400.0
 KEEP_BYTES = 8 << 30
@@ -59,7 +59,7 @@ class Retention:
     """Prunes the journal in `directory`; beside a running writer and readers, one at a time."""
 
     def __init__(
-        self, directory: Path, *, clock: Clock, limits: Limits | None = None, files: Files | None = None
+        self, directory: Path, *, clock: Clock, limits: Limits | None = None, files: FileSystem | None = None
     ) -> None:
         self._directory = directory
         self._limits = limits if limits is not None else Limits()

@@ -17,8 +17,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, StorageError
 from jobwire.journal.block import MAX_PAYLOAD_BYTES, encode_block
 from jobwire.journal.entry import Entry
-from jobwire.journal.errors import BadBlockError, corrupt, storage_failure
-from jobwire.journal.files import Files, SystemFiles, remove_temporaries, replace_durably
+from jobwire.journal.errors import BadBlockError, corrupt
 from jobwire.journal.head import HEAD_NAME, SLOT_BYTES, Head, create_head, decode_head, publish_head
 from jobwire.journal.index import IndexEntry, IndexWriter, SegmentIndex
 from jobwire.journal.lock import acquire
@@ -34,6 +33,9 @@ from jobwire.journal.segment import (
     parse_segment_header,
     segment_name,
 )
+from jobwire.storage.durable import make_directories, remove_temporaries, replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FileSystem, SystemFiles
 
 LOCK_NAME = "writer.lock"
 SEGMENT_BYTES = 64 << 20
@@ -63,7 +65,7 @@ class JournalWriter:
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = SEGMENT_SECONDS,
         lock_seconds: float = 0.0,
-        files: Files | None = None,
+        files: FileSystem | None = None,
     ) -> None:
         self.directory = directory
         self.repair: Repair | None = None
@@ -75,7 +77,7 @@ class JournalWriter:
         self._descriptors: dict[str, int] = {}
         self._index: IndexWriter | None = None
         with _storage_errors("open the journal", directory):
-            self._files.make_directory(directory)
+            make_directories(directory, files=self._files)
         self._lock = acquire(
             directory / LOCK_NAME, clock=clock, deadline_seconds=lock_seconds, what="writes the journal"
         )
@@ -116,8 +118,8 @@ class JournalWriter:
         position = self._head.durable_bytes
         descriptor = self._descriptors["segment"]
         try:
-            self._files.write(descriptor, data, position)
-            self._files.sync(descriptor)
+            self._files.write_at(descriptor, data, position)
+            self._files.sync_all([descriptor])
         except OSError as error:
             self._take_back(error, position)
         received_before = self._head.received_max
@@ -155,7 +157,7 @@ class JournalWriter:
     # Opening
 
     def _open(self) -> None:
-        remove_temporaries(self._files, self.directory)
+        remove_temporaries(self.directory, files=self._files)
         head = self._read_head()
         segments = list_segments(self.directory)
         if head is None:
@@ -217,13 +219,12 @@ class JournalWriter:
             return False
         try:
             self._create_segment(self._head)
-        except OSError as error:
-            path = self.directory / segment_name(self.next_offset)
-            if path.exists():
+        except StorageError as error:
+            if (self.directory / segment_name(self.next_offset)).exists():
                 # Only the directory's fsync failed: appending to the old segment would now give the
                 # new one's offsets twice.
-                self._failed = f"a new segment could not be made ({error.strerror})"
-            raise storage_failure("create", path, error) from error
+                self._failed = f"a new segment could not be made ({error.message})"
+            raise
         self._switch_segment()
         return True
 
@@ -232,7 +233,7 @@ class JournalWriter:
             head.identity, head.end_offset, int(self._clock.now() * _MICROSECONDS), head.received_max
         )
         path = self.directory / segment_name(head.end_offset)
-        replace_durably(self._files, path, encode_segment_header(header))
+        replace_durably(path, encode_segment_header(header), files=self._files)
         self._created_us = header.created_at_us
 
     def _switch_segment(self) -> None:

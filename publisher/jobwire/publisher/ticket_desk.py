@@ -16,9 +16,9 @@ from jobwire.core.topics import Topics
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
 from jobwire.registry import locks
-from jobwire.registry.files import FileSystem, SystemFiles
 from jobwire.registry.outbox import Entry, Outbox, Standing
 from jobwire.registry.ticket_files import broker_layer, read_ticket
+from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.transport import load_settings
 
 ROLE = "claude-worker"

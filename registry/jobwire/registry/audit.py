@@ -24,19 +24,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jobwire.core.record import public_record
-from jobwire.registry.files import (
-    FileSystem,
-    append_durably,
-    replace_atomically,
-    replace_durably,
-    storage_failure,
-    whole_length,
-)
+from jobwire.storage.durable import append_durably, replace_atomically, replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.lines import whole_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobwire.core.record import JobRecord
+    from jobwire.storage.files import FileSystem
 
 EVENTS = "events.ndjson"
 META = "meta.json"

@@ -13,8 +13,9 @@ from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError, UnreachableError
 from jobwire.registry import locks
 from jobwire.registry.deadlines import epoch
-from jobwire.registry.files import replace_atomically, storage_failure
 from jobwire.registry.layout import HomeLayout
+from jobwire.storage.durable import replace_atomically
+from jobwire.storage.failures import storage_failure
 
 SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks
-from jobwire.registry.files import (
-    TEMPORARY,
-    FileSystem,
-    SystemFiles,
-    storage_failure,
-    temporary_name,
-)
+from jobwire.storage.durable import TEMPORARY, make_directories, temporary_name
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FileSystem, SystemFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +93,7 @@ class HomeLayout:
         if os.path.isdir(self._path(_FOLDERS[-1])):
             return
         try:
-            self._make_home(os.path.abspath(self.home))
+            make_directories(self.home, files=self.files)
             for name in _FOLDERS:
                 self.files.make_directory(self._path(name))
             self.files.sync_directory(self._path(QUEUE))
@@ -146,12 +142,6 @@ class HomeLayout:
         for name in names:
             if name.startswith(".") and name.endswith(f".json{TEMPORARY}"):
                 self.sweep(name[1:].removesuffix(f".json{TEMPORARY}"))
-
-    def _make_home(self, path: str) -> None:
-        parent = os.path.dirname(path)
-        if not os.path.isdir(parent):
-            self._make_home(parent)
-        self.files.make_directory(path)
 
     def _path(self, *parts: str) -> str:
         return os.path.join(self.home, *parts)

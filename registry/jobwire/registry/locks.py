@@ -18,7 +18,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import StorageError
-from jobwire.registry.files import FILE_MODE, StrPath, storage_failure
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FILE_MODE, StrPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,15 +17,9 @@ from typing import NamedTuple
 
 from jobwire.core.event import EVENT_TYPES
 from jobwire.core.topics import JOB_ID_PATTERN
-from jobwire.registry.files import (
-    FILE_MODE,
-    FileSystem,
-    StrPath,
-    SystemFiles,
-    append_durably,
-    replace_durably,
-    storage_failure,
-)
+from jobwire.storage.durable import append_durably, replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FILE_MODE, FileSystem, StrPath, SystemFiles
 
 # A rewrite costs three flushes, an entry some 400 bytes: below this it is cheaper to skip than to cut.
 REWRITE_BYTES = 32 * 1024

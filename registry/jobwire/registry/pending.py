@@ -22,9 +22,9 @@ from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.lifecycle import TERMINAL_STATUSES
 from jobwire.core.record import JobRecord, Priority
 from jobwire.registry.deadlines import epoch, next_due
-from jobwire.registry.files import storage_failure
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.store import RecordStore
+from jobwire.storage.failures import storage_failure
 
 FILE = "pending.sqlite"
 _VERSION = "2"

@@ -14,10 +14,10 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
-from jobwire.registry.files import storage_failure
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
+from jobwire.storage.failures import storage_failure
 
 _DAY = 86400.0
 _PAGE = 200

@@ -6,10 +6,14 @@ import contextlib
 import json
 import os
 import os.path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import StorageError
-from jobwire.registry.files import FileSystem, replace_durably, storage_failure
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.failures import storage_failure
+
+if TYPE_CHECKING:
+    from jobwire.storage.files import FileSystem
 
 FOLDER = "quarantine"
 _REASON = ".reason.json"

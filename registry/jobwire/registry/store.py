@@ -15,8 +15,9 @@ from jobwire.core.record import JobRecord, RecordFormatError, decode_record, enc
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import change_durably, storage_failure
 from jobwire.registry.layout import TOUCHED, HomeLayout
+from jobwire.storage.durable import change_durably
+from jobwire.storage.failures import storage_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,9 +15,10 @@ from jobwire.core.record import JobRecord
 from jobwire.core.settings import BrokerSettings, is_loopback
 from jobwire.core.ticket import encode_ticket, ticket_for
 from jobwire.registry.actions import broker_pair, say, warn
-from jobwire.registry.files import SystemFiles, replace_durably
 from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import SystemFiles
 from jobwire.transport import load_settings
 
 ROLE = "claude-worker"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.core.ticket import INLINE_FILES, Ticket, decode_ticket
-from jobwire.registry.files import FileSystem, replace_durably, storage_failure
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FileSystem
 
 # Three PEM chains at most; anything larger is another file.
 MAX_TICKET = 256 * 1024

@@ -14,9 +14,9 @@ from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import NoWorkError
 from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
 from jobwire.core.ticket import Ticket
-from jobwire.registry.files import SystemFiles
 from jobwire.registry.store import RecordStore
 from jobwire.registry.ticket_files import broker_layer, read_ticket
+from jobwire.storage.files import SystemFiles
 from jobwire.subscriber.formats import summary
 from jobwire.subscriber.options import (
     DESCRIPTION,

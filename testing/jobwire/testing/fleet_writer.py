@@ -10,17 +10,17 @@ from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal.entry import Entry
 from jobwire.journal.writer import JournalWriter
-from jobwire.registry.files import SystemFiles
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.storage.files import StrPath, SystemFiles
 
 
 class _Unflushed(SystemFiles):
     def sync(self, descriptor: int) -> None:
         """Leave it to the system."""
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: StrPath) -> None:
         """Leave it to the system."""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jobwire.certs import files
 from jobwire.core.errors import ConfigError, ConflictError, NotFoundError, StorageError
+from jobwire.storage.folder_lock import DEADLINE_SECONDS
 from jobwire.testing.clock import ManualClock
 
 
@@ -52,13 +53,13 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(
 ) -> None:
     """The last word is the file system's, not an earlier look."""
     target = tmp_path / "a"
-    real_fsync = os.fsync
+    real_fsync = os.fdatasync
 
     def intrude(descriptor: int) -> None:
         target.write_bytes(b"theirs")
         real_fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", intrude)
+    monkeypatch.setattr(os, "fdatasync", intrude)
     with pytest.raises(ConflictError):
         files.write_file(target, b"ours", overwrite=False)
     assert target.read_bytes() == b"theirs"
@@ -75,7 +76,7 @@ def test_a_failing_disk_leaves_the_old_file_and_no_litter(
     def fail(descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(StorageError) as caught:
         files.write_file(target, b"new", overwrite=True)
     assert caught.value.facts["errno"] == code
@@ -111,7 +112,7 @@ def test_lock_gives_up_with_a_clear_error(tmp_path: Path) -> None:
     with first, pytest.raises(ConflictError) as caught, second:
         pass
     assert caught.value.facts["path"] == str(tmp_path)
-    assert sum(clock.slept) >= files.LOCK_DEADLINE_SECONDS
+    assert sum(clock.slept) >= DEADLINE_SECONDS
 
 
 def test_lock_of_a_missing_folder_names_the_first_command(tmp_path: Path) -> None:

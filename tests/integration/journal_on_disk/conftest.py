@@ -2,12 +2,13 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from jobwire.journal.files import SystemFiles
+from jobwire.storage.files import StrPath, SystemFiles
+from jobwire.testing.memory import memory_directory
 
 
 class CrashError(BaseException):
@@ -39,58 +40,63 @@ class DyingFiles(SystemFiles):
             raise CrashError(name)
         return True
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: StrPath) -> None:
         """Create, or die."""
         if self._step("make_directory"):
             super().make_directory(path)
-            self._names.setdefault(path, {})
+            self._names.setdefault(Path(path), {})
 
-    def create(self, path: Path) -> int:
+    def create(self, path: StrPath, mode: int) -> int:
         """Create, or die."""
-        return super().create(path) if self._step("create") else os.open(os.devnull, os.O_RDWR)
+        return super().create(path, mode) if self._step("create") else os.open(os.devnull, os.O_RDWR)
 
-    def open(self, path: Path) -> int:
+    def open(self, path: StrPath) -> int:
         """Open; it changes nothing."""
         return super().open(path) if not self.dead else os.open(os.devnull, os.O_RDWR)
 
-    def write(self, descriptor: int, data: bytes, position: int) -> None:
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Write at the file's end: every file here is written from its start."""
+        self.write_at(descriptor, data, os.fstat(descriptor).st_size)
+
+    def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Write, or die; with `torn` half of it is written first."""
         try:
             alive = self._step("write")
         except CrashError:
             if self._torn:
-                super().write(descriptor, data[: len(data) // 2], position)
+                super().write_at(descriptor, data[: len(data) // 2], position)
             raise
         if alive:
-            super().write(descriptor, data, position)
+            super().write_at(descriptor, data, position)
 
-    def sync(self, descriptor: int) -> None:
+    def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync and remember the contents, or die."""
-        if self._step("sync"):
-            super().sync(descriptor)
-            status = os.fstat(descriptor)
-            self._contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
+        for descriptor in descriptors:
+            if self._step("sync"):
+                super().sync_all([descriptor])
+                status = os.fstat(descriptor)
+                self._contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Truncate, or die."""
         if self._step("truncate"):
             super().truncate(descriptor, length)
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: StrPath, target: StrPath) -> None:
         """Rename, or die."""
         if self._step("rename"):
             super().rename(source, target)
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, path: StrPath) -> None:
         """Unlink, or die."""
         if self._step("unlink"):
             super().unlink(path)
 
-    def sync_directory(self, path: Path) -> None:
+    def sync_directory(self, path: StrPath) -> None:
         """Sync and remember the names, or die."""
         if self._step("sync_directory"):
             super().sync_directory(path)
-            self._names[path] = {p.name: p.stat().st_ino for p in path.iterdir() if p.is_file()}
+            self._names[Path(path)] = {p.name: p.stat().st_ino for p in Path(path).iterdir() if p.is_file()}
 
     def power_cut(self) -> None:
         """Take back everything that was never synced."""
@@ -104,13 +110,9 @@ class DyingFiles(SystemFiles):
 
 
 @pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
+def memory_path() -> Iterator[Path]:
     """Give a directory in memory where there is one: thousands of fsyncs belong on no disk."""
-    shared = Path("/dev/shm")
-    if not shared.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=shared, prefix="jobwire-test-") as name:
+    with tempfile.TemporaryDirectory(dir=memory_directory(), prefix="jobwire-test-") as name:
         yield Path(name)
 
 

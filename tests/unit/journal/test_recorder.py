@@ -15,8 +15,8 @@ from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import Admission, unverified
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, SUPPRESSED, SUPPRESSED_TOPIC, Evidence
-from jobwire.journal.files import SystemFiles
 from jobwire.journal.recorder import Recorded, Recorder
+from jobwire.storage.files import SystemFiles
 from jobwire.testing import InMemoryBroker, ManualClock
 
 _TOPICS = Topics("root")
@@ -30,12 +30,12 @@ class FillingFiles(SystemFiles):
     code = 0
     tries = 0
 
-    def sync(self, descriptor: int) -> None:
+    def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync, or fail."""
         if self.code:
             self.tries += 1
             raise OSError(self.code, os.strerror(self.code))
-        super().sync(descriptor)
+        super().sync_all(descriptors)
 
 
 class Views:

@@ -3,6 +3,7 @@
 import errno
 import os
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import pytest
 from jobwire.core.errors import InvalidInputError, StorageError
 from jobwire.journal import Entry, JournalLocked, JournalReader, JournalWriter
 from jobwire.journal.block import MAX_PAYLOAD_BYTES
-from jobwire.journal.files import SystemFiles
+from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
 
@@ -27,27 +28,27 @@ class FailingFiles(SystemFiles):
         if self.failing and call == self._call:
             raise OSError(self._code, os.strerror(self._code))
 
-    def write(self, descriptor: int, data: bytes, position: int) -> None:
+    def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Write half, as a disk that fills up does."""
         if self.failing and self._call == "write":
-            super().write(descriptor, data[: len(data) // 2], position)
+            super().write_at(descriptor, data[: len(data) // 2], position)
         self._may("write")
-        super().write(descriptor, data, position)
+        super().write_at(descriptor, data, position)
 
-    def sync(self, descriptor: int) -> None:
+    def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync, or fail."""
         self._may("sync")
-        super().sync(descriptor)
+        super().sync_all(descriptors)
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Truncate, or fail."""
         self._may("truncate")
         super().truncate(descriptor, length)
 
-    def create(self, path: Path) -> int:
+    def create(self, path: StrPath, mode: int) -> int:
         """Create, or fail."""
         self._may("create")
-        return super().create(path)
+        return super().create(path, mode)
 
 
 def _entries(count: int, start: int = 0, size: int = 50) -> list[Entry]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import StorageError
-from jobwire.registry.files import SystemFiles
 from jobwire.registry.outbox import (
     RESEND_SECONDS,
     REWRITE_BYTES,
@@ -23,6 +22,7 @@ from jobwire.registry.outbox import (
     encode_entry,
     job_outboxes,
 )
+from jobwire.storage.files import SystemFiles
 
 
 def _entry(seq: int, *, attempt: int = 1, detail: str = "x") -> Entry:

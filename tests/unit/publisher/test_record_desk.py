@@ -21,9 +21,9 @@ from jobwire.core.record import JobRecord
 from jobwire.core.signature import signed_event_message, verify_bytes
 from jobwire.publisher.record_desk import SERVE_FILE, RecordDesk
 from jobwire.publisher.saying import Saying
-from jobwire.registry.files import SystemFiles
-from jobwire.registry.files_double import Crash, PowerCutFiles, StoppingFiles
 from jobwire.registry.store import RecordStore
+from jobwire.storage.doubles import Crash, PowerCutFiles, StoppingFiles
+from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
 JOB = "0a1b2c3d"
@@ -225,8 +225,8 @@ def _crash_after_outbox(store: RecordStore, clock: ManualClock) -> None:
     """Die between the outbox and the history."""
 
     class Dying(SystemFiles):
-        def open_append(self, path: str, mode: int) -> int:
-            if path.endswith("events.ndjson"):
+        def open_append(self, path: StrPath, mode: int) -> int:
+            if str(path).endswith("events.ndjson"):
                 raise Crash
             return super().open_append(path, mode)
 

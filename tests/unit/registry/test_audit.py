@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.registry.audit import AuditLog, event_line, status_line
-from jobwire.registry.files import SystemFiles
+from jobwire.storage.files import SystemFiles
 
 
 def _log(path: Path) -> AuditLog:

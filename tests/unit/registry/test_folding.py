@@ -15,11 +15,11 @@ from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.registry import locks
-from jobwire.registry.files_double import Crash, StoppingFiles
 from jobwire.registry.folding import LAZY_SECONDS, Folder
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import WireAdmission
+from jobwire.storage.doubles import Crash, StoppingFiles
 from jobwire.testing import ManualClock
 
 Say = Callable[..., tuple[Event, bytes]]

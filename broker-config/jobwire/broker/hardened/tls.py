@@ -4,9 +4,9 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.broker.files import require_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError
+from jobwire.storage.private import require_private
 
 
 def server_context(paths: BrokerPaths) -> ssl.SSLContext:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobwire.registry.files import FileSystem, SystemFiles
+from jobwire.storage.files import FileSystem, StrPath, SystemFiles
 
 
 class Crash(BaseException):
@@ -35,20 +35,24 @@ class StoppingFiles:
         self._act = act if act is not None else _crash
         self._torn = torn
         self._inner: FileSystem = inner if inner is not None else SystemFiles()
-        self._names: dict[int, str] = {}
+        self._names: dict[int, StrPath] = {}
         self._dead = False
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: StrPath) -> None:
         """Pass on."""
         self._count("make_directory", path)
         self._inner.make_directory(path)
 
-    def create(self, path: str, mode: int) -> int:
+    def create(self, path: StrPath, mode: int) -> int:
         """Pass on."""
         self._count("create", path)
         return self._named(self._inner.create(path, mode), path)
 
-    def open_append(self, path: str, mode: int) -> int:
+    def open(self, path: StrPath) -> int:
+        """Pass on, uncounted: it changes nothing."""
+        return self._named(self._inner.open(path), path)
+
+    def open_append(self, path: StrPath, mode: int) -> int:
         """Pass on."""
         self._count("open_append", path)
         return self._named(self._inner.open_append(path, mode), path)
@@ -59,6 +63,13 @@ class StoppingFiles:
             self._inner.write(descriptor, data[: len(data) // 2])
         self._count("write", self._names[descriptor])
         self._inner.write(descriptor, data)
+
+    def write_at(self, descriptor: int, data: bytes, position: int) -> None:
+        """Pass on, or tear."""
+        if not self._dead and self._torn and len(self.calls) == self._stop_at:
+            self._inner.write_at(descriptor, data[: len(data) // 2], position)
+        self._count("write", self._names[descriptor])
+        self._inner.write_at(descriptor, data, position)
 
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Pass on one by one, each a call."""
@@ -75,22 +86,27 @@ class StoppingFiles:
         """Pass on, uncounted: a kill closes as well."""
         self._inner.close(descriptor)
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: StrPath, target: StrPath) -> None:
         """Pass on."""
         self._count("rename", target)
         self._inner.rename(source, target)
 
-    def unlink(self, path: str) -> None:
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Pass on."""
+        self._count("link", target)
+        self._inner.link(source, target)
+
+    def unlink(self, path: StrPath) -> None:
         """Pass on."""
         self._count("unlink", path)
         self._inner.unlink(path)
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: StrPath) -> None:
         """Pass on."""
         self._count("sync_directory", path)
         self._inner.sync_directory(path)
 
-    def _count(self, call: str, path: str) -> None:
+    def _count(self, call: str, path: StrPath) -> None:
         if self._dead:
             raise Crash  # the clean-up of a dead process does not run either
         number = len(self.calls)
@@ -102,7 +118,7 @@ class StoppingFiles:
                 self._dead = True
                 raise
 
-    def _named(self, descriptor: int, path: str) -> int:
+    def _named(self, descriptor: int, path: StrPath) -> int:
         self._names[descriptor] = path
         return descriptor
 
@@ -127,10 +143,10 @@ class PowerCutFiles(SystemFiles):
         super().sync_all(descriptors)
         for descriptor in descriptors:
             status = os.fstat(descriptor)
-            with open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - it has no other path
+            with open(f"/proc/self/fd/{descriptor}", "rb") as file:
                 self._bytes[status.st_ino] = file.read()
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: StrPath) -> None:
         """Flush, and remember the names."""
         super().sync_directory(path)
         names: dict[str, int | None] = {}

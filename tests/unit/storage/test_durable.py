@@ -1,19 +1,24 @@
 """The durable write: its order of calls, and what a failure at each of them leaves."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from jobwire.core.errors import StorageError
-from jobwire.registry.files import (
-    SystemFiles,
+from jobwire.storage.doubles import StoppingFiles
+from jobwire.storage.durable import (
     append_durably,
     change_durably,
+    create_durably,
+    make_directories,
+    remove_durably,
+    remove_temporaries,
     replace_atomically,
     replace_durably,
 )
-from jobwire.registry.files_double import StoppingFiles
+from jobwire.storage.files import SystemFiles
 
 SEQUENCE = ["create .r.json.tmp", "write .r.json.tmp", "sync .r.json.tmp", "rename r.json"]
 
@@ -146,3 +151,55 @@ def test_failed_append_is_taken_back(tmp_path: Path, stop_at: int) -> None:
     with pytest.raises(StorageError):
         append_durably(tmp_path / "log", b"two\n", files=StoppingFiles(stop_at=stop_at, act=_fail, torn=True))
     assert (tmp_path / "log").read_bytes() == b"one\n"
+
+
+def test_created_files_replace_nothing(tmp_path: Path) -> None:
+    """A name that is taken is refused by the file system itself, and no temporary file stays."""
+    (tmp_path / "b").write_bytes(b"old")
+    with pytest.raises(FileExistsError) as caught:
+        create_durably([(tmp_path / "a", b"new"), (tmp_path / "b", b"new")], files=SystemFiles())
+    assert caught.value.filename == str(tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("stop_at", range(6))
+def test_a_creation_that_fails_leaves_no_name(tmp_path: Path, stop_at: int) -> None:
+    """Up to the first name nothing of several new files stays."""
+    files = StoppingFiles(stop_at=stop_at, act=_fail, torn=True)
+    with pytest.raises(StorageError):
+        create_durably([(tmp_path / name, b"new") for name in "ab"], files=files)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rights_for_others_are_kept_under_any_umask(tmp_path: Path) -> None:
+    """What a broker's user must read is readable, whatever the caller's umask is."""
+    before = os.umask(0o077)
+    try:
+        replace_durably(tmp_path / "acl", b"x", mode=0o644, files=SystemFiles())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "acl").stat().st_mode & 0o777 == 0o644
+
+
+def test_removed_files_are_gone_from_the_disk(tmp_path: Path) -> None:
+    """Removing flushes the folder once; what is missing already is fine."""
+    (tmp_path / "a").touch()
+    files = StoppingFiles()
+    remove_durably([tmp_path / "a", tmp_path / "b"], files=files)
+    assert files.calls == ["unlink a", "unlink b", f"sync_directory {tmp_path.name}"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_temporary_files_are_swept(tmp_path: Path) -> None:
+    """What a crash left goes, everything else stays."""
+    for name in (".a.json.tmp", "a.json", "a.tmp"):
+        (tmp_path / name).touch()
+    remove_temporaries(tmp_path, files=SystemFiles())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.tmp"]
+
+
+def test_missing_parents_are_private(tmp_path: Path) -> None:
+    """Every folder made on the way is 0700."""
+    make_directories(tmp_path / "a" / "b", files=SystemFiles())
+    assert {(tmp_path / part).stat().st_mode & 0o777 for part in ("a", "a/b")} == {0o700}

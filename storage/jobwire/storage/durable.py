@@ -1,0 +1,242 @@
+"""The one durable write: nothing else puts a file of its own into a home directory.
+
+Temporary file in the same directory, write, flush, rename over, flush of the directory (rename(2) and
+fsync(2): neither the name nor the bytes are safe before).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FILE_MODE, FileSystem, StrPath
+from jobwire.storage.lines import cut_torn_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TEMPORARY = ".tmp"
+
+
+def replace_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    """Put `payload` at `path` so that a crash leaves either the old or the new bytes, and returns flushed.
+
+    Temporary file in the same directory, write, flush, rename over, flush of the directory; the
+    temporary file goes on any failure. Callers hold the lock that makes them the only writer of
+    `path`. Raises StorageError.
+    """
+    change_durably(replace=[(path, payload)], mode=mode, files=files)
+
+
+def append_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    r"""Append whole lines (`payload` ends in \n) to an NDJSON file and return when they are on the disk.
+
+    A torn last line, left by a crash, is cut first; a missing folder is created. A failed write is
+    taken back as far as the disk allows. Callers hold the lock that makes them the only writer.
+    Raises StorageError.
+    """
+    change_durably(append=[(path, payload)], mode=mode, files=files)
+
+
+def change_durably(
+    *,
+    append: Iterable[tuple[StrPath, bytes]] = (),
+    replace: Iterable[tuple[StrPath, bytes]] = (),
+    mode: int = FILE_MODE,
+    files: FileSystem,
+) -> None:
+    """Append lines to files and replace others, as `append_durably` and `replace_durably` do each.
+
+    What is appended is on the disk before the first file is replaced. The disk writes all of it at
+    once, and each directory is flushed once. On failure the appended lines are taken back unless a
+    file was replaced already; every file is replaced whole or untouched. Raises StorageError.
+    """
+    logs: list[_Opened] = []
+    staged: list[_Staged] = []
+    current: StrPath = ""
+    try:
+        for current, payload in append:
+            logs.append(_open_log(os.fspath(current), mode, files))
+            files.write(logs[-1].descriptor, payload)
+        for current, payload in replace:
+            staged.append(_stage(os.fspath(current), payload, mode, files))
+        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in staged]
+        if not descriptors:
+            return
+        files.sync_all(descriptors)
+        for folder in _folders(item.path for item in logs if not item.length):
+            # The file may be new: its name must be on the disk as well.
+            files.sync_directory(folder)
+        _put_in_place(staged, files)
+    except OSError as error:
+        if all(item.temporary for item in staged):
+            _take_back(logs, files)
+        raise storage_failure("write", current, error) from error
+    finally:
+        _close_logs(logs, files)
+        _discard(staged, files)
+
+
+def create_durably(
+    items: Iterable[tuple[StrPath, bytes]], *, mode: int = FILE_MODE, files: FileSystem
+) -> None:
+    """Write new files, each whole, and return when they are on the disk; none ever replaces another.
+
+    All are staged and flushed before the first gets its name. Raises FileExistsError, with the path in
+    `filename`, where a name is taken: then names before it in `items` may have been given already.
+    Raises StorageError where the disk fails.
+    """
+    staged: list[_Staged] = []
+    current: StrPath = ""
+    try:
+        for current, payload in items:
+            staged.append(_stage(os.fspath(current), payload, mode, files))
+        files.sync_all([item.descriptor for item in staged])
+        for item in staged:
+            current = item.path
+            # Unlike rename(2), link(2) fails where the name is taken; the temporary name goes below.
+            files.link(item.temporary, item.path)
+        for folder in _folders(item.path for item in staged):
+            files.sync_directory(folder)
+    except FileExistsError as error:
+        raise FileExistsError(error.errno, error.strerror, os.fspath(current)) from error
+    except OSError as error:
+        raise storage_failure("write", current, error) from error
+    finally:
+        _discard(staged, files)
+
+
+def remove_durably(paths: Iterable[StrPath], *, files: FileSystem) -> None:
+    """Remove files, which may be missing, and return when they are gone from the disk.
+
+    Raises StorageError.
+    """
+    current: StrPath = ""
+    removed: list[str] = []
+    try:
+        for current in paths:
+            files.unlink(current)
+            removed.append(os.fspath(current))
+        for current in _folders(removed):
+            files.sync_directory(current)
+    except OSError as error:
+        raise storage_failure("remove", current, error) from error
+
+
+def make_directories(path: StrPath, *, files: FileSystem) -> None:
+    """Create a directory and its missing parents, mode 0700; existing ones stay as they are.
+
+    Raises OSError.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent):
+        make_directories(parent, files=files)
+    files.make_directory(path)
+
+
+def remove_temporaries(folder: StrPath, *, files: FileSystem) -> None:
+    """Remove what crashed writers left; callers hold the lock of all writers in `folder`. Raises OSError."""
+    with os.scandir(folder) as entries:
+        stale = [entry.path for entry in entries if _is_temporary(entry.name)]
+    for path in stale:
+        files.unlink(path)
+
+
+def replace_atomically(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
+    """Put `payload` at `path` in one step but without a flush: for what can be derived again."""
+    staged: list[_Staged] = []
+    try:
+        staged.append(_stage(os.fspath(path), payload, mode, files))
+        files.rename(staged[0].temporary, staged[0].path)
+        staged[0] = staged[0]._replace(temporary="")
+    except OSError as error:
+        raise storage_failure("write", path, error) from error
+    finally:
+        _discard(staged, files)
+
+
+class _Staged(NamedTuple):
+    path: str
+    temporary: str
+    descriptor: int
+
+
+def temporary_name(path: str) -> str:
+    """Return the one name of the temporary file for `path`: the next writer removes a stale one."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}{TEMPORARY}")
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def _folders(paths: Iterable[str]) -> dict[str, None]:
+    """Return the folders of `paths`, each once, in order."""
+    return dict.fromkeys(os.path.dirname(path) or "." for path in paths)
+
+
+def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
+    temporary = temporary_name(path)
+    try:
+        descriptor = files.create(temporary, mode)
+    except FileExistsError:
+        files.unlink(temporary)
+        descriptor = files.create(temporary, mode)
+    try:
+        files.write(descriptor, payload)
+    except OSError:
+        _discard([_Staged(path, temporary, descriptor)], files)
+        raise
+    return _Staged(path, temporary, descriptor)
+
+
+def _put_in_place(staged: list[_Staged], files: FileSystem) -> None:
+    for index, item in enumerate(staged):
+        files.rename(item.temporary, item.path)
+        staged[index] = item._replace(temporary="")
+    for folder in _folders(item.path for item in staged):
+        files.sync_directory(folder)
+
+
+def _discard(staged: Sequence[_Staged], files: FileSystem) -> None:
+    for item in staged:
+        # Already failing, or done: a second error would hide the first.
+        with contextlib.suppress(OSError):
+            files.close(item.descriptor)
+        if item.temporary:
+            with contextlib.suppress(OSError):
+                files.unlink(item.temporary)
+
+
+class _Opened(NamedTuple):
+    path: str
+    descriptor: int
+    length: int
+
+
+def _open_log(path: str, mode: int, files: FileSystem) -> _Opened:
+    try:
+        descriptor = files.open_append(path, mode)
+    except FileNotFoundError:
+        files.make_directory(os.path.dirname(path))
+        descriptor = files.open_append(path, mode)
+    try:
+        return _Opened(path, descriptor, cut_torn_line(descriptor, files=files))
+    except BaseException:
+        files.close(descriptor)
+        raise
+
+
+def _take_back(logs: Sequence[_Opened], files: FileSystem) -> None:
+    for item in logs:
+        with contextlib.suppress(OSError):
+            files.truncate(item.descriptor, item.length)
+
+
+def _close_logs(logs: Sequence[_Opened], files: FileSystem) -> None:
+    for item in logs:
+        with contextlib.suppress(OSError):
+            files.close(item.descriptor)
