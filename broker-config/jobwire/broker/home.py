@@ -14,11 +14,12 @@ from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.broker.template import render_template
 from jobwire.certs import CertificateAuthority, Level
 from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.roles import Role
 from jobwire.core.settings import PROTOCOLS
 from jobwire.core.topics import Topics
 from jobwire.storage.private import require_private
 
-ROLES = ("hermes", "claude-worker", "registry", "metrics", "dashboard")
+ROLES = tuple(Role)
 SETTINGS_FILE = "jobwire.toml"
 _PASSWORD_BYTES = 32
 _GENERATED = "# Rendered by jobwire for the topic root "

@@ -14,6 +14,7 @@ from jobwire.broker.probe import (
 )
 from jobwire.broker.reports import Report, ill, skipped, warning, well
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 
@@ -34,12 +35,12 @@ class Expected(NamedTuple):
     writes_state: bool
 
 
-EXPECTED = {
-    "hermes": Expected(reads=True, writes_events=False, writes_state=False),
-    "claude-worker": Expected(reads=False, writes_events=True, writes_state=False),
-    "registry": Expected(reads=True, writes_events=True, writes_state=True),
-    "metrics": Expected(reads=True, writes_events=False, writes_state=False),
-    "dashboard": Expected(reads=True, writes_events=False, writes_state=False),
+EXPECTED: dict[str, Expected] = {
+    Role.HERMES: Expected(reads=True, writes_events=False, writes_state=False),
+    Role.WORKER: Expected(reads=False, writes_events=True, writes_state=False),
+    Role.REGISTRY: Expected(reads=True, writes_events=True, writes_state=True),
+    Role.METRICS: Expected(reads=True, writes_events=False, writes_state=False),
+    Role.DASHBOARD: Expected(reads=True, writes_events=False, writes_state=False),
 }
 
 

@@ -20,6 +20,7 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.commands import INTERRUPTED
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings
@@ -182,7 +183,7 @@ class Demo:
                 self._answer(asking)
 
         settings = load_settings(
-            home=self._home, role="hermes", command_line={}, record={}, environ=self._environ
+            home=self._home, role=Role.HERMES, command_line={}, record={}, environ=self._environ
         )
         for delegation in delegations.values():
             delegation.start(environ=self._environ, directory=Path.cwd(), quiet=True)

@@ -13,6 +13,7 @@ from jobwire.cli.delegation import Delegation, Plan
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
+from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.transport import load_settings
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     home = Path(args.home)
     timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
     plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
-    settings = load_settings(home=home, role="hermes", command_line={}, record={}, environ=os.environ)
+    settings = load_settings(home=home, role=Role.HERMES, command_line={}, record={}, environ=os.environ)
     job = Delegation(RecordStore(home), plan)
     say = _speaker(quiet=args.quiet, as_json=args.json)
     say(f"job {job.job_id}: {job.record.title}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from jobwire.core.errors import InvalidInputError, StorageError, TransitionError
 from jobwire.core.event import Event
 from jobwire.core.ports import Message
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import check_attempt, check_open, event_in, speak
@@ -15,7 +16,6 @@ from jobwire.registry.outbox import Entry, Outbox, Standing, send_lock_name
 from jobwire.registry.store import LockedRecord, RecordStore
 from jobwire.transport import load_settings
 
-ROLE = "claude-worker"
 SOURCE = "publisher"
 # Written by `jobwire registry serve` while it looks after this home.
 SERVE_FILE = "serve.json"
@@ -43,7 +43,7 @@ class RecordDesk:
         """See `Desk.settings`."""
         return load_settings(
             home=Path(self._store.home),
-            role=ROLE,
+            role=Role.WORKER,
             command_line=command_line,
             record=self._store.get(self.job_id).broker,
             environ=environ,

@@ -10,6 +10,7 @@ from jobwire.core.errors import ConflictError, StoppedError
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.snapshot import Snapshot, decode_snapshot
 from jobwire.core.topics import Topics
@@ -21,7 +22,6 @@ from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.transport import load_settings
 
-ROLE = "claude-worker"
 _log = logging.getLogger("jobwire.publisher")
 
 
@@ -52,7 +52,7 @@ class TicketDesk:
         """See `Desk.settings`: a jobwire.toml beside the ticket fills in what the ticket leaves open."""
         return load_settings(
             home=self._path.parent,
-            role=ROLE,
+            role=Role.WORKER,
             command_line=command_line,
             record=broker_layer(self._ticket, self._path, self._files),
             environ=environ,

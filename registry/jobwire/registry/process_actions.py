@@ -15,6 +15,7 @@ from jobwire.core.broker_options import command_line_layer
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.ports import Transport
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.registry import health
@@ -27,8 +28,6 @@ from jobwire.registry.sender import Sender
 from jobwire.registry.serve import RegistryProcess
 from jobwire.registry.store import RecordStore
 from jobwire.transport import PahoTransport, load_settings
-
-ROLE = "registry"
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -86,7 +85,11 @@ def purge(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> BrokerSettings:
     return load_settings(
-        home=Path(args.home), role=ROLE, command_line=command_line_layer(args), record={}, environ=os.environ
+        home=Path(args.home),
+        role=Role.REGISTRY,
+        command_line=command_line_layer(args),
+        record={},
+        environ=os.environ,
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.core import fold
@@ -12,6 +13,7 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings, is_loopback
 from jobwire.core.ticket import encode_ticket, ticket_for
 from jobwire.registry.actions import broker_pair, say, warn
@@ -21,7 +23,9 @@ from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.transport import load_settings
 
-ROLE = "claude-worker"
+_ACCOUNT = frozenset(
+    {"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE", "MQTT_CERTFILE", "MQTT_KEYFILE"}
+)
 _HOUR = 3600.0
 
 
@@ -32,13 +36,15 @@ def ticket(args: argparse.Namespace) -> int:
     overrides = dict(broker_pair(pair) for pair in args.broker)
     settings = load_settings(
         home=home,
-        role=ROLE,
+        role=Role.WORKER,
         command_line=overrides,
         record=store.get(args.job).broker,
-        environ=os.environ,
+        environ=_without_our_account(os.environ),
     )
     record = _claimed(store, args)
     broker = _certificate(home, record, settings, overrides, args) if args.certificate else _account(settings)
+    if not args.certificate and settings.username is None and settings.certfile is None:
+        warn(f"the ticket carries no account: use --certificate, --broker, or [roles.{Role.WORKER}]")
     if is_loopback(settings.host):
         warn(f"the ticket names {settings.host}: on another host it needs --broker broker=NAME")
     payload = encode_ticket(ticket_for(record, broker=broker, topic_root=settings.topic_root))
@@ -49,6 +55,16 @@ def ticket(args: argparse.Namespace) -> int:
     body = {"job_id": record.job_id, "attempt": record.attempt, "out": args.out}
     say(args, body, f"ticket of job {record.job_id}, attempt {record.attempt}, in {args.out}")
     return ExitCode.OK
+
+
+def _without_our_account(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without an account in it that is not a worker's.
+
+    Where it names the registry's own, as a service's environment does, a ticket would hand that out.
+    """
+    if environ.get("MQTT_USERNAME") == Role.WORKER:
+        return dict(environ)
+    return {name: value for name, value in environ.items() if name not in _ACCOUNT}
 
 
 def _claimed(store: RecordStore, args: argparse.Namespace) -> JobRecord:

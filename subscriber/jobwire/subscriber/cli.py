@@ -12,6 +12,7 @@ from pathlib import Path
 from jobwire.core.broker_options import command_line_layer
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import NoWorkError
+from jobwire.core.roles import Role
 from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
 from jobwire.core.ticket import Ticket
 from jobwire.registry.store import RecordStore
@@ -28,7 +29,7 @@ from jobwire.subscriber.options import (
 from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.session import Session
-from jobwire.subscriber.subscriber import ROLE, open_session, settings_for
+from jobwire.subscriber.subscriber import open_session, settings_for
 from jobwire.transport import load_settings
 
 
@@ -61,9 +62,19 @@ def run(args: argparse.Namespace) -> int:
     timeouts = timeout_options(args)
     tickets = [(read_ticket(Path(name)), Path(name)) for name in args.ticket]
     stop = threading.Event()
+
+    def warn(text: str) -> None:
+        print(f"{PROG}: {text}", file=sys.stderr)
+
     as_json = args.json or args.format == "json" or (args.format is None and not sys.stdout.isatty())
     printer = line_printer(sys.stdout, as_json=as_json)
     settings = _settings(args, tickets, os.environ)
+    if tickets and settings.username == Role.WORKER:
+        # The broker will not say so: a subscription that the access list forbids just stays silent.
+        warn(
+            f"the ticket's account {Role.WORKER} may send events but not read them, so none will come;"
+            " a ticket written with --certificate may, or name an account with --username"
+        )
     session = open_session(
         settings=settings,
         jobs=args.job,
@@ -74,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         mode=mode,
         strict_idle=args.strict_idle,
         stop=stop,
-        warn=lambda text: print(f"{PROG}: {text}", file=sys.stderr),
+        warn=warn,
     )
     with _stopped_by_signals(stop):
         try:
@@ -117,7 +128,7 @@ def _settings(
             job_id,
             load_settings(
                 home=home,
-                role=ROLE,
+                role=Role.HERMES,
                 command_line=command_line,
                 record=store.get(job_id).broker,
                 environ=environ,
@@ -131,7 +142,7 @@ def _settings(
             load_settings(
                 # A jobwire.toml beside the ticket fills in what the ticket leaves open.
                 home=path.parent,
-                role=ROLE,
+                role=Role.HERMES,
                 command_line=command_line,
                 record=_ticket_layer(ticket, path, command_line),
                 environ=environ,
@@ -140,7 +151,9 @@ def _settings(
         for ticket, path in tickets
     ]
     if args.all:
-        default = load_settings(home=home, role=ROLE, command_line=command_line, record={}, environ=environ)
+        default = load_settings(
+            home=home, role=Role.HERMES, command_line=command_line, record={}, environ=environ
+        )
         found.append(("of this home", default))
     return settings_for(found)
 

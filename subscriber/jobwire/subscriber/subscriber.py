@@ -25,7 +25,6 @@ from jobwire.subscriber.session import Session, TimeoutOverrides, run
 
 # How long a broker keeps what arrives while we are cut off, and our session if we are killed.
 SESSION_EXPIRY_SECONDS = 3600
-ROLE = "hermes"
 
 
 def new_client_id() -> str:

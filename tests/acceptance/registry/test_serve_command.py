@@ -180,6 +180,24 @@ def test_ticket(run: Run, fresh_mosquitto: MosquittoServer, tmp_path: Path, flag
     assert finished.returncode == 20
 
 
+def test_a_ticket_never_carries_the_registrys_account(run: Run, fresh_mosquitto: MosquittoServer) -> None:
+    """Where the environment names the registry's account, as a service's does, the worker gets its own."""
+    job = _register(run)
+    home = fresh_mosquitto.home
+    secret = home / "passwords" / "registry"
+    account = {"MQTT_USERNAME": "registry", "MQTT_PASSWORD_FILE": str(secret)}
+    said = subprocess.run(
+        [BIN / "jobwire", "registry", "ticket", job],
+        env={**_environ(home), **account},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    ticket = decode_ticket(said.stdout)
+    assert ticket.broker["username"] == "claude-worker"
+    assert secret.read_text().strip().encode() not in said.stdout
+
+
 def test_purge_command(run: Run, fresh_mosquitto: MosquittoServer) -> None:
     """`purge` clears and removes by the ages that it is given."""
     job = _register(run)

@@ -17,6 +17,7 @@ from typing import Any
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted
+from jobwire.core.roles import Role
 from jobwire.core.settings import DEFAULT_HOME
 from jobwire.core.topics import Topics
 from jobwire.journal.admission import unverified
@@ -65,7 +66,7 @@ def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[
     journal = Path(words["journal"])
     home = Path(words["home"] or os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME)
     settings = load_settings(
-        home=home, role="metrics", command_line=words["broker"], record={}, environ=os.environ
+        home=home, role=Role.METRICS, command_line=words["broker"], record={}, environ=os.environ
     )
     filters = words["topics"] or [Topics(words["topic_root"]).events("+")]
     if words["share_group"]:
