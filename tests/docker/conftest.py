@@ -1,6 +1,7 @@
 """A docker engine, a base image and a rendered broker for compose.yaml."""
 
 import os
+import secrets
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,6 +67,9 @@ def deployment(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
     settings = home / "home" / "jobwire.toml"
     text = settings.read_text().replace("port = 8883", f"port = {port}")
     settings.write_text(text.replace("port = 8884", f"port = {mtls_port}"))
+    token = home / "home" / "passwords" / "page"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_urlsafe() + "\n")
     for path in (home, *home.rglob("*")):
         os.chown(path, OWNER, OWNER)
     os.environ |= {
@@ -74,6 +78,7 @@ def deployment(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
         "JOBWIRE_DEPLOY_HOME": str(home / "home"),
         "JOBWIRE_PORT": str(port),
         "JOBWIRE_MTLS_PORT": str(mtls_port),
+        "JOBWIRE_DASHBOARD_PORT": str(free_port()),
         "JOBWIRE_UID": str(OWNER),
         "JOBWIRE_GID": str(OWNER),
         # BuildKit wants to ask a registry for the base image; the classic builder takes the local one.
@@ -101,5 +106,5 @@ def docker_compose_command(deployment: Path) -> str:
 
 @pytest.fixture(scope="session")
 def docker_setup() -> list[str]:
-    """Start the broker and wait until it is healthy (pytest-docker)."""
-    return ["up --build --detach mosquitto"]
+    """Start the broker, the registry process and the page (pytest-docker)."""
+    return ["up --build --detach mosquitto registry dashboard"]

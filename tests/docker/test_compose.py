@@ -1,10 +1,12 @@
-"""compose.yaml brings up a broker that the doctor finds healthy."""
+"""compose.yaml brings up a broker that the doctor finds healthy, and the processes around it."""
 
 import json
 import os
 import shlex
+import ssl
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,60 @@ def test_every_service_is_confined(deployment: Path, docker_compose_command: str
     names += [name for name in ("prometheus", "grafana") if f"\n  {name}:" in services]
     for setting in ("healthcheck:", "read_only: true", "no-new-privileges:true", "- ALL"):
         assert services.count(setting) == len(names), setting
+
+
+def test_a_worker_outside_reports_to_the_registry_inside(
+    deployment: Path,
+    docker_services: object,
+    docker_compose_command: str,
+    docker_compose_project_name: str,
+    tmp_path: Path,
+) -> None:
+    """A job of the registry's container is reported by its ticket, confirmed, and shown on the page."""
+
+    def inside(*words: str) -> str:
+        registry = ("exec", "-T", "registry", "jobwire", "registry", *words)
+        return container(docker_compose_command, docker_compose_project_name, *registry)
+
+    def healthy() -> bool:
+        try:
+            return bool(json.loads(inside("health", "--json"))["healthy"])
+        except subprocess.CalledProcessError:
+            return False
+
+    wait_for(healthy, deadline_seconds=60, what="a registry process")
+    job = json.loads(inside("register", "--title", "in a container", "--json"))["job_id"]
+    place = ("--broker", "broker=127.0.0.1", "--broker", f"port={os.environ['JOBWIRE_PORT']}")
+    account = ("--broker", "username=claude-worker", "--broker", "password_file=/run/secrets/worker_password")
+    ticket = tmp_path / "job.ticket"
+    ticket.touch(mode=0o600)
+    ticket.write_text(inside("ticket", job, *place, *account))
+    for event in ("started", "completed"):
+        subprocess.run(
+            [Path(sys.executable).with_name("publish_event"), "--ticket", ticket, "--event", event],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+    wait_for(
+        lambda: json.loads(inside("show", job, "--json"))["status"] == "completed",
+        deadline_seconds=60,
+        what="the end in the record",
+    )
+    token = (deployment / "passwords" / "page").read_text().strip()
+    page = f"https://127.0.0.1:{os.environ['JOBWIRE_DASHBOARD_PORT']}/metrics"
+    trust = ssl.create_default_context(cafile=str(deployment / "certs" / "ca.pem"))
+    request = urllib.request.Request(page, headers={"Authorization": f"Bearer {token}"})
+    wait_for(
+        lambda: 'jobwire_jobs{status="completed"} 1.0' in _read(request, trust),
+        deadline_seconds=60,
+        what="the job on the page",
+    )
+
+
+def _read(request: urllib.request.Request, trust: ssl.SSLContext) -> str:
+    try:
+        with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310 - as above
+            return str(answer.read().decode())
+    except OSError:
+        return ""  # not up yet
