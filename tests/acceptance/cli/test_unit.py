@@ -1,0 +1,27 @@
+"""`jobwire unit` as an operator runs it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobwire.cli.unit import SERVICES
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_systemd_finds_nothing_wrong(name: str, tmp_path: Path) -> None:
+    """The checker of systemd reads the unit without a word."""
+    checker = shutil.which("systemd-analyze")
+    if checker is None:
+        pytest.skip("systemd-analyze is not installed (apt-get install systemd)")
+    program = Path(sys.executable).with_name("jobwire")
+    command = [str(program), "--home", str(tmp_path / "home"), "unit", name, "--user", "root"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    path = tmp_path / f"jobwire-{name}.service"
+    path.write_text(printed)
+    checked = subprocess.run(
+        [checker, "verify", "--man=no", path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
