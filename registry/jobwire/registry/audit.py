@@ -27,7 +27,6 @@ from jobwire.core.record import public_record
 from jobwire.registry.files import (
     FileSystem,
     append_durably,
-    replace_atomically,
     replace_durably,
     storage_failure,
     whole_length,
@@ -151,11 +150,10 @@ class AuditLog:
         """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
         append_durably(self.events_path, encoded, files=self._files)
 
-    def write_status(self, record: JobRecord) -> None:
-        """Write status.json; atomic but not flushed, because it repeats the record. Raises StorageError."""
+    def status(self, record: JobRecord) -> tuple[str, bytes]:
+        """Return the path of status.json, and its bytes for `record`."""
         body = public_record(record)
-        status = {name: body[name] for name in _STATUS_FIELDS}
-        replace_atomically(self._path(STATUS), _encode(status), files=self._files)
+        return self._path(STATUS), _encode({name: body[name] for name in _STATUS_FIELDS})
 
     def last(self) -> Line | None:
         """Return the last whole line, or None where there is none."""

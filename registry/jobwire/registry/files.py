@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jobwire.core.errors import StorageError
+from jobwire.registry.helpers import Helpers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +22,8 @@ DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+_CLOSED = -1
 
 StrPath = str | os.PathLike[str]
 
@@ -60,6 +63,10 @@ class FileSystem(Protocol):
         """Put `source` in the place of `target` in one step."""
         ...
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Rename each pair as `rename` does, in order, then `sync_directory` each of `folders`."""
+        ...
+
     def unlink(self, path: str) -> None:
         """Remove a file; a missing one is fine."""
         ...
@@ -70,7 +77,10 @@ class FileSystem(Protocol):
 
 
 class SystemFiles:
-    """The operating system."""
+    """The operating system. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._helpers = Helpers()
 
     def make_directory(self, path: str) -> None:
         """Call mkdir, forgiving an existing directory."""
@@ -93,13 +103,14 @@ class SystemFiles:
 
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Call fdatasync on each: it flushes lengths too and spares time stamps (fdatasync(2))."""
-        if len(descriptors) > 1:
-            # Linux starts write-back at once on this advice (mm/fadvise.c): then the first flush commits
-            # what the others need as well. Measured against plain flushes and against threads.
-            for descriptor in descriptors:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if len(descriptors) == 1:
+            os.fdatasync(descriptors[0])
+            return
+        # Linux starts write-back at once on this advice (mm/fadvise.c), so all are on their way before
+        # the first is waited for.
         for descriptor in descriptors:
-            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._helpers.each(os.fdatasync, descriptors)
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Call ftruncate."""
@@ -112,6 +123,25 @@ class SystemFiles:
     def rename(self, source: str, target: str) -> None:
         """Call rename."""
         os.rename(source, target)
+
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Rename, and free the old files while the directories are flushed.
+
+        Where the last reference to a file goes, its blocks are freed before the call returns; with
+        `discard` (ext4(5)) that asks the device, and rename(2) would do so under the directory's lock.
+        """
+        held: list[int] = []
+        try:
+            for source, target in pairs:
+                with contextlib.suppress(OSError):  # there was none
+                    held.append(os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+                self.rename(source, target)
+        except BaseException:
+            self._helpers.each(os.close, held)
+            raise
+        with self._helpers.meanwhile(os.close, held):
+            for folder in folders:
+                self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:
         """Call unlink, forgiving a missing file."""
@@ -190,10 +220,12 @@ def change_durably(
         if not descriptors:
             return
         files.sync_all(descriptors)
+        _close_staged(staged, files)
         for folder in dict.fromkeys(os.path.dirname(item.path) or "." for item in logs if not item.length):
             # The file may be new: its name must be on the disk as well.
             files.sync_directory(folder)
-        _put_in_place(staged, files)
+        folders = list(dict.fromkeys(os.path.dirname(item.path) or "." for item in staged))
+        _put_in_place(staged, files, folders)
     except OSError as error:
         if all(item.temporary for item in staged):
             _take_back(logs, files)
@@ -203,15 +235,22 @@ def change_durably(
         _discard(staged, files)
 
 
-def replace_atomically(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
-    """Put `payload` at `path` in one step but without a flush: for what can be derived again."""
+def replace_atomically(
+    replace: Iterable[tuple[StrPath, bytes]], *, mode: int = FILE_MODE, files: FileSystem
+) -> None:
+    """Put each payload at its path in one step but without a flush: for what can be derived again.
+
+    Raises StorageError: then some may be replaced.
+    """
     staged: list[_Staged] = []
+    current: StrPath = ""
     try:
-        staged.append(_stage(os.fspath(path), payload, mode, files))
-        files.rename(staged[0].temporary, staged[0].path)
-        staged[0] = staged[0]._replace(temporary="")
+        for current, payload in replace:
+            staged.append(_stage(os.fspath(current), payload, mode, files))
+        _close_staged(staged, files)
+        _put_in_place(staged, files, folders=())
     except OSError as error:
-        raise storage_failure("write", path, error) from error
+        raise storage_failure("write", current, error) from error
     finally:
         _discard(staged, files)
 
@@ -243,19 +282,28 @@ def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
     return _Staged(path, temporary, descriptor)
 
 
-def _put_in_place(staged: list[_Staged], files: FileSystem) -> None:
+def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
+    try:
+        files.rename_all([(item.temporary, item.path) for item in staged], folders)
+    finally:
+        for index, item in enumerate(staged):
+            if not os.path.lexists(item.temporary):
+                staged[index] = item._replace(temporary="")
+
+
+def _close_staged(staged: list[_Staged], files: FileSystem) -> None:
+    """Close early: of hundreds of files that are changed at once, each would hold a descriptor."""
     for index, item in enumerate(staged):
-        files.rename(item.temporary, item.path)
-        staged[index] = item._replace(temporary="")
-    for folder in dict.fromkeys(os.path.dirname(item.path) or "." for item in staged):
-        files.sync_directory(folder)
+        files.close(item.descriptor)
+        staged[index] = item._replace(descriptor=_CLOSED)
 
 
 def _discard(staged: Sequence[_Staged], files: FileSystem) -> None:
     for item in staged:
         # Already failing, or done: a second error would hide the first.
         with contextlib.suppress(OSError):
-            files.close(item.descriptor)
+            if item.descriptor != _CLOSED:
+                files.close(item.descriptor)
         if item.temporary:
             with contextlib.suppress(OSError):
                 files.unlink(item.temporary)

@@ -80,6 +80,13 @@ class StoppingFiles:
         self._count("rename", target)
         self._inner.rename(source, target)
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Pass on one by one, each a call."""
+        for source, target in pairs:
+            self.rename(source, target)
+        for folder in folders:
+            self.sync_directory(folder)
+
     def unlink(self, path: str) -> None:
         """Pass on."""
         self._count("unlink", path)
@@ -119,6 +126,7 @@ class PowerCutFiles(SystemFiles):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._bytes: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int | None]] = {}
 

@@ -15,7 +15,7 @@ from jobwire.core.record import JobRecord, RecordFormatError, decode_record, enc
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import change_durably, storage_failure
+from jobwire.registry.files import change_durably, replace_atomically, storage_failure
 from jobwire.registry.layout import TOUCHED, HomeLayout
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class RecordStore(HomeLayout):
                 cause=cause,
             )
             self._put([record], marked=[record.job_id], append=[(log.events_path, line)])
-            log.write_status(record)
+            replace_atomically([log.status(record)], files=self.files)
 
     def write(self, revisions: Sequence[Revision]) -> None:
         """Write changed records and their history; everything is on the disk on return.
@@ -118,9 +118,9 @@ class RecordStore(HomeLayout):
         changed = [one for one in revisions if one.after != one.before]
         marked = [one.after.job_id for one in changed if _index_differs(one)]
         self._put([one.after for one in changed], marked=marked, append=append)
-        for one in changed:
-            if _state(one.after) != _state(one.before):
-                self.audit(one.after.job_id).write_status(one.after)
+        moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
+        # Not flushed, because it repeats the record.
+        replace_atomically([self.audit(record.job_id).status(record) for record in moved], files=self.files)
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""

@@ -109,7 +109,7 @@ def test_failed_change_takes_the_lines_back(tmp_path: Path, stop_at: int) -> Non
 def test_replace_atomically_does_not_flush(tmp_path: Path) -> None:
     """What can be derived again costs no flush, and is still replaced in one step."""
     files = StoppingFiles()
-    replace_atomically(tmp_path / "r.json", b"new", files=files)
+    replace_atomically([(tmp_path / "r.json", b"new")], files=files)
     assert files.calls == [SEQUENCE[0], SEQUENCE[1], SEQUENCE[3]]
 
 

@@ -1,0 +1,129 @@
+"""Threads that wait for the disk: one call for each of many files, several of them at a time.
+
+A flush is waiting, not work: the kernel merges the flushes of the device that are asked for at the
+same time, and one after the other each would be waited for alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_MOST = 12
+_IDLE_SECONDS = 2.0
+# Files for which the first call of a process starts no thread: most commands make one change and end.
+_FEW = 3
+
+
+class Helpers:
+    """Helping threads, started when there is enough to do and ended when idle. Thread-safe.
+
+    Help is never needed: whoever asks works too, and waits only for what a helper has begun. So
+    nothing is lost where helpers are busy for others, where none could be started, or after a fork.
+    """
+
+    def __init__(self, *, most: int = _MOST) -> None:
+        self._most = most
+        self._guard = threading.Lock()
+        self._queue: SimpleQueue[_Round] = SimpleQueue()
+        self._alive = 0
+        self._pid = 0
+
+    def each(self, function: Callable[[int], None], descriptors: Sequence[int]) -> None:
+        """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
+        with self.meanwhile(function, descriptors):
+            pass
+
+    @contextlib.contextmanager
+    def meanwhile(self, function: Callable[[int], None], descriptors: Sequence[int]) -> Iterator[None]:
+        """Let helpers begin, do the block, then do what is left and wait; raises as `each` does."""
+        work = _Round(function, descriptors)
+        self._call_for_help(work, len(descriptors))
+        try:
+            yield
+        finally:
+            work.finish()
+        work.check()
+
+    def _call_for_help(self, work: _Round, files: int) -> None:
+        with self._guard:
+            if self._pid != os.getpid():
+                first = not self._pid
+                # A fork takes no threads along.
+                self._pid, self._alive, self._queue = os.getpid(), 0, SimpleQueue()
+                if first and files <= _FEW:
+                    return
+            wanted = min(files, self._most)
+            while self._alive < wanted and self._start():
+                self._alive += 1
+            for _ in range(min(wanted, self._alive)):
+                self._queue.put(work)
+
+    def _start(self) -> bool:
+        try:
+            threading.Thread(target=self._help, args=[self._queue], name="flush", daemon=True).start()
+        except RuntimeError:
+            return False  # no more threads for this process, or it is ending
+        return True
+
+    def _help(self, queue: SimpleQueue[_Round]) -> None:
+        while True:
+            try:
+                queue.get(timeout=_IDLE_SECONDS).work()
+            except Empty:
+                with self._guard:
+                    if queue is self._queue:
+                        self._alive -= 1
+                return
+
+
+class _Round:
+    """The calls for some files; everybody takes the next one until none is left."""
+
+    def __init__(self, function: Callable[[int], None], descriptors: Sequence[int]) -> None:
+        self._function = function
+        self._waiting = deque(descriptors)
+        self._left = len(descriptors)
+        self._guard = threading.Lock()
+        self._ended = threading.Lock()
+        if descriptors:
+            self._ended.acquire()
+        self._errors: list[BaseException] = []
+
+    def work(self) -> None:
+        """Make calls while there are any; errors are kept."""
+        while True:
+            try:
+                descriptor = self._waiting.popleft()
+            except IndexError:
+                return
+            try:
+                self._function(descriptor)
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever asked
+                self._errors.append(error)
+            finally:
+                self._count()
+
+    def finish(self) -> None:
+        """Work, and wait until every call has ended."""
+        self.work()
+        with self._ended:
+            pass
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self._errors:
+            raise self._errors[0]
+
+    def _count(self) -> None:
+        with self._guard:
+            self._left -= 1
+            if not self._left:
+                self._ended.release()
