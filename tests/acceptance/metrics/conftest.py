@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -46,14 +47,17 @@ class Home:
             env=os.environ | environ,
         )
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Start `jobwire metrics ...`; the fixture ends it."""
+    def start(
+        self, *words: str, errors: IO[str] | int = subprocess.PIPE, **environ: str
+    ) -> "subprocess.Popen[str]":
+        """Start `jobwire metrics ...`; the fixture ends it. `errors` takes its standard error."""
         child = subprocess.Popen(
             self._command(words),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
             start_new_session=True,
+            env=os.environ | environ,
         )
         self._children.append(child)
         return child
