@@ -248,7 +248,8 @@ def replace_atomically(
         for current, payload in replace:
             staged.append(_stage(os.fspath(current), payload, mode, files))
         _close_staged(staged, files)
-        _put_in_place(staged, files, folders=())
+        if staged:
+            _put_in_place(staged, files, folders=())
     except OSError as error:
         raise storage_failure("write", current, error) from error
     finally:

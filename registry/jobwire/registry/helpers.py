@@ -10,11 +10,11 @@ import contextlib
 import os
 import threading
 from collections import deque
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from queue import SimpleQueue
 
 _MOST = 12
 _IDLE_SECONDS = 2.0
@@ -32,9 +32,10 @@ class Helpers:
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
         self._guard = threading.Lock()
-        self._queue: SimpleQueue[_Round] = SimpleQueue()
+        self._queue: SimpleQueue[_Round] | None = None
         self._alive = 0
         self._pid = 0
+        self._used = False
 
     def each(self, function: Callable[[int], None], descriptors: Sequence[int]) -> None:
         """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
@@ -54,26 +55,34 @@ class Helpers:
 
     def _call_for_help(self, work: _Round, files: int) -> None:
         with self._guard:
-            if self._pid != os.getpid():
-                first = not self._pid
-                # A fork takes no threads along.
-                self._pid, self._alive, self._queue = os.getpid(), 0, SimpleQueue()
-                if first and files <= _FEW:
-                    return
+            first, self._used = not self._used, True
+            if first and files <= _FEW:
+                return
+            queue = self._open_queue()
             wanted = min(files, self._most)
-            while self._alive < wanted and self._start():
+            while self._alive < wanted and self._start(queue):
                 self._alive += 1
             for _ in range(min(wanted, self._alive)):
-                self._queue.put(work)
+                queue.put(work)
 
-    def _start(self) -> bool:
+    def _open_queue(self) -> SimpleQueue[_Round]:
+        if self._queue is None or self._pid != os.getpid():
+            from queue import SimpleQueue  # noqa: PLC0415 - kept off the start of `publish_event`
+
+            # A fork takes no threads along.
+            self._queue, self._pid, self._alive = SimpleQueue(), os.getpid(), 0
+        return self._queue
+
+    def _start(self, queue: SimpleQueue[_Round]) -> bool:
         try:
-            threading.Thread(target=self._help, args=[self._queue], name="flush", daemon=True).start()
+            threading.Thread(target=self._help, args=[queue], name="flush", daemon=True).start()
         except RuntimeError:
             return False  # no more threads for this process, or it is ending
         return True
 
     def _help(self, queue: SimpleQueue[_Round]) -> None:
+        from queue import Empty  # noqa: PLC0415 - as above
+
         while True:
             try:
                 queue.get(timeout=_IDLE_SECONDS).work()

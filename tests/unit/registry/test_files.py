@@ -78,6 +78,44 @@ def test_many_share_the_directory_flush(tmp_path: Path) -> None:
     assert kinds == ["create", "write"] * 3 + ["sync"] * 3 + ["rename"] * 3 + ["sync_directory"]
 
 
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_many_at_once(tmp_path: Path) -> None:
+    """The operating system puts every line and every file in place, and nothing stays open."""
+    names = [f"{number:02}" for number in range(40)]
+    before = _open_files()
+    for turn in (b"1", b"2"):
+        change_durably(
+            append=[(tmp_path / f"{name}.log", turn + b"\n") for name in names],
+            replace=[(tmp_path / name, turn) for name in names],
+            files=SystemFiles(),
+        )
+    assert all((tmp_path / name).read_bytes() == b"2" for name in names)
+    assert all((tmp_path / f"{name}.log").read_bytes() == b"1\n2\n" for name in names)
+    assert len(list(tmp_path.iterdir())) == 80
+    assert _open_files() == before
+
+
+def test_failure_among_many(tmp_path: Path) -> None:
+    """Where one of several cannot be replaced, each is new or old, and nothing is left over."""
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "b" / "in the way").mkdir(parents=True)
+    (tmp_path / "c").write_bytes(b"old")
+    before = _open_files()
+    with pytest.raises(StorageError):
+        change_durably(
+            append=[(tmp_path / "log", b"line\n")],
+            replace=[(tmp_path / name, b"new") for name in "abc"],
+            files=SystemFiles(),
+        )
+    assert [(tmp_path / name).read_bytes() for name in "ac"] == [b"new", b"old"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "log"]
+    assert (tmp_path / "log").read_bytes() == b"line\n"
+    assert _open_files() == before
+
+
 def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
     """A record's history is on the disk before the record says so, and both wait for the disk together."""
     (tmp_path / "log").write_bytes(b"one\n")
