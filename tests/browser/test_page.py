@@ -252,7 +252,7 @@ def test_cancel_needs_a_confirmation(browser: Browser, writer: FleetWriter, serv
 def test_empty_fleet_says_how_to_begin(browser: Browser, serve: Serve) -> None:
     """Without jobs the page tells how to start one, and shows the first when it comes."""
     open_fleet(browser, serve())
-    assert "jobwire run -- make test" in browser.texts("p.empty")[0]
+    assert re.search(r"jobwire --home /\S+ run -- make test", browser.texts("p.empty")[0])
     browser.keep("empty")
 
 

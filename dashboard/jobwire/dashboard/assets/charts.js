@@ -1,6 +1,6 @@
 // The metrics view: figures of the streaming query over a chosen range.
 
-import { ask, copyButton, h, mark, say } from "./dom.js";
+import { ask, copyButton, h, jobwire, mark, say } from "./dom.js";
 import { brief, now, serverTime, short, words } from "./format.js";
 import { lineChart, timeCeiling } from "./svg.js";
 
@@ -27,7 +27,7 @@ export class ChartsView {
     this.fresh = h("p", { class: "fresh", role: "status" }, h("i"), h("span", {}, "Reading the metrics …"));
     this.buttons = RANGES.map(([seconds, name]) => h("button", { type: "button", class: "chip", onclick: () => this.#choose(seconds), data: { seconds: String(seconds) } }, name));
     this.tiles = h("dl", { class: "tiles" });
-    const command = "jobwire metrics run";
+    const command = jobwire("metrics run");
     this.startWhy = h("p");
     this.start = h("section", { class: "start empty" }, h("h2", {}, "No figures yet"), this.startWhy,
       h("p", { class: "block" }, h("code", {}, command), copyButton(command)),
@@ -161,11 +161,9 @@ function colour(name, number) {
   return `s${COLOURS[name] ?? number % 8}`;
 }
 
-/** Return the newest step that was over when the figures were made and has a value; a half one would mislead. */
+/** Return the newest step that was over when the figures were made and has a value; a half one would mislead,
+    but is better than none. */
 function complete(series, points, step, madeAt) {
-  let place = 0;
-  for (const { values } of series) {
-    values.forEach((value, index) => { if (value !== null && points[index] + step <= madeAt && index > place) place = index; });
-  }
-  return place;
+  const filled = points.map((_, index) => index).filter((index) => series.some(({ values }) => (values[index] ?? null) !== null));
+  return filled.findLast((index) => points[index] + step <= madeAt) ?? filled.at(-1) ?? 0;
 }
