@@ -56,7 +56,8 @@ class Top(App[int]):
         ("q", "quit", "Quit"),
         # Enter opens as well; the table takes it for itself, and would not be named here.
         Binding("o", "open", "Open", key_display="⏎"),
-        ("slash", "find", "Find"),
+        # Before the table sees it: over ssh the next keys arrive in the same packet, and are the text.
+        Binding("slash", "find", "Find", priority=True),
         Binding("1", "group(0)", "State", key_display="1-7"),
         *(Binding(str(number + 1), f"group({number})", show=False) for number in range(1, len(_GROUPS))),
         ("p", "problems", "Problems"),
@@ -74,8 +75,10 @@ class Top(App[int]):
         self._room = 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's form
-        """Leave the table's keys alone while a job is open: they would change what is not seen."""
-        return action not in _TABLE_ACTIONS or len(self.screen_stack) == 1
+        """Leave the table's keys alone while a job is open or a text is typed."""
+        if action not in _TABLE_ACTIONS:
+            return True
+        return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
 
     def compose(self) -> ComposeResult:
         """Lay out the counts, the table, the filter line and the keys."""
@@ -200,7 +203,7 @@ class Top(App[int]):
         find = self.query_one("#find", Input)
         find.display = True
         find.value = self.query_now.text
-        # At once, not by a message: over ssh the next keys arrive in the same packet.
+        # At once, not by a message, as above.
         self.screen.set_focus(find)
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -123,7 +123,7 @@ export class ChartsView {
     let whole = 0;
     const tell = (place) => legend.replaceChildren(...series.map(({ name, values }, number) => {
       const value = values[place] ?? null;
-      return h("span", { class: colour(name, number) }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
+      return h("span", { class: colour(name, number) }, h("i"), `${name.replaceAll("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
     }));
     plot.addEventListener("pointermove", (event) => {
       const found = chart?.point(event.clientX);
@@ -144,6 +144,8 @@ export class ChartsView {
       // Idle figures are complete up to now: there was nothing to count.
       const fresh = data.freshness;
       whole = complete(series, points, step, fresh.state === "idle" ? now() : fresh.updated_at ?? now());
+      // Counts of jobs reach to this moment: the page knows them itself.
+      if (key === "jobs") whole = points.length - 1;
       const place = whole;
       const label = `${title}: ${series.map(({ name, values }) => `${name} ${values[place] === null ? "none" : unit(values[place])}`).join(", ")}`;
       // A rate over half a step would look like a fall.
