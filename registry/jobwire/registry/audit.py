@@ -27,7 +27,6 @@ from jobwire.core.record import public_record
 from jobwire.registry.files import (
     FileSystem,
     append_durably,
-    replace_durably,
     storage_failure,
     whole_length,
 )
@@ -118,16 +117,10 @@ class AuditLog:
         self.events_path = f"{directory}/{EVENTS}"
         self._files = files
 
-    def begin(self, record: JobRecord) -> None:
-        """Create the folder and meta.json; repeating it changes nothing. Raises StorageError."""
-        try:
-            self._files.make_directory(self.directory)
-            self._files.sync_directory(os.path.dirname(self.directory))
-        except OSError as error:
-            raise storage_failure("create", self.directory, error) from error
+    def meta(self, record: JobRecord) -> tuple[str, bytes]:
+        """Return the path of meta.json, and its bytes for `record`."""
         body = public_record(record)
-        meta = {name: body[name] for name in _META_FIELDS}
-        replace_durably(self._path(META), _encode(meta), files=self._files)
+        return self._path(META), _encode({name: body[name] for name in _META_FIELDS})
 
     def ends_with(self, line: bytes) -> bool:
         """Tell whether the file ends with this line, whenever it was written.

@@ -140,8 +140,7 @@ class SystemFiles:
             self._helpers.each(os.close, held)
             raise
         with self._helpers.meanwhile(os.close, held):
-            for folder in folders:
-                self.sync_directory(folder)
+            self._helpers.each(self.sync_directory, folders)
 
     def unlink(self, path: str) -> None:
         """Call unlink, forgiving a missing file."""
@@ -197,42 +196,49 @@ def append_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, file
 def change_durably(
     *,
     append: Iterable[tuple[StrPath, bytes]] = (),
+    before: Iterable[tuple[StrPath, bytes]] = (),
     replace: Iterable[tuple[StrPath, bytes]] = (),
     mode: int = FILE_MODE,
     files: FileSystem,
 ) -> None:
     """Append lines to files and replace others, as `append_durably` and `replace_durably` do each.
 
-    What is appended is on the disk before the first file is replaced. The disk writes all of it at
-    once, and each directory is flushed once. On failure the appended lines are taken back unless a
-    file was replaced already; every file is replaced whole or untouched. Raises StorageError.
+    What is appended, and the files of `before`, are on the disk before the first file of `replace` is
+    replaced. The disk writes all of it at once, and each directory is flushed once. On failure the
+    appended lines are taken back unless a file of `replace` was replaced already; every file is replaced
+    whole or untouched. Raises StorageError.
     """
     logs: list[_Opened] = []
+    first: list[_Staged] = []
     staged: list[_Staged] = []
     current: StrPath = ""
     try:
         for current, payload in append:
             logs.append(_open_log(os.fspath(current), mode, files))
             files.write(logs[-1].descriptor, payload)
+        for current, payload in before:
+            first.append(_stage(os.fspath(current), payload, mode, files))
         for current, payload in replace:
             staged.append(_stage(os.fspath(current), payload, mode, files))
-        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in staged]
+        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in first + staged]
         if not descriptors:
             return
         files.sync_all(descriptors)
+        _close_staged(first, files)
         _close_staged(staged, files)
-        for folder in dict.fromkeys(os.path.dirname(item.path) or "." for item in logs if not item.length):
-            # The file may be new: its name must be on the disk as well.
-            files.sync_directory(folder)
-        folders = list(dict.fromkeys(os.path.dirname(item.path) or "." for item in staged))
-        _put_in_place(staged, files, folders)
+        _put_in_place(first, files, _folders(_new_names(logs) + [item.path for item in first]))
+        _put_in_place(staged, files, _folders([item.path for item in staged]))
     except OSError as error:
         if all(item.temporary for item in staged):
             _take_back(logs, files)
         raise storage_failure("write", current, error) from error
     finally:
         _close_logs(logs, files)
-        _discard(staged, files)
+        _discard(first + staged, files)
+
+
+def _folders(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))
 
 
 def replace_atomically(
@@ -248,8 +254,7 @@ def replace_atomically(
         for current, payload in replace:
             staged.append(_stage(os.fspath(current), payload, mode, files))
         _close_staged(staged, files)
-        if staged:
-            _put_in_place(staged, files, folders=())
+        _put_in_place(staged, files, folders=())
     except OSError as error:
         raise storage_failure("write", current, error) from error
     finally:
@@ -284,6 +289,8 @@ def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
 
 
 def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
+    if not staged and not folders:
+        return
     try:
         files.rename_all([(item.temporary, item.path) for item in staged], folders)
     finally:
@@ -314,19 +321,29 @@ class _Opened(NamedTuple):
     path: str
     descriptor: int
     length: int
+    new_folder: bool
 
 
 def _open_log(path: str, mode: int, files: FileSystem) -> _Opened:
+    new_folder = False
     try:
         descriptor = files.open_append(path, mode)
     except FileNotFoundError:
+        new_folder = True
         files.make_directory(os.path.dirname(path))
         descriptor = files.open_append(path, mode)
     try:
-        return _Opened(path, descriptor, cut_torn_line(descriptor, files=files))
+        return _Opened(path, descriptor, cut_torn_line(descriptor, files=files), new_folder)
     except BaseException:
         files.close(descriptor)
         raise
+
+
+def _new_names(logs: Sequence[_Opened]) -> list[str]:
+    """Return the paths that may be new, whose names must be on the disk as well."""
+    # An empty one may be what a crash left before that.
+    new = [item for item in logs if not item.length]
+    return [item.path for item in new] + [os.path.dirname(item.path) for item in new if item.new_folder]
 
 
 def _take_back(logs: Sequence[_Opened], files: FileSystem) -> None:

@@ -10,11 +10,13 @@ import contextlib
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from queue import SimpleQueue
+
+_Item = TypeVar("_Item")
 
 _MOST = 12
 _IDLE_SECONDS = 2.0
@@ -32,28 +34,28 @@ class Helpers:
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
         self._guard = threading.Lock()
-        self._queue: SimpleQueue[_Round] | None = None
+        self._queue: SimpleQueue[_Round[Any]] | None = None
         self._alive = 0
         self._pid = 0
         self._used = False
 
-    def each(self, function: Callable[[int], None], descriptors: Sequence[int]) -> None:
+    def each(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
-        with self.meanwhile(function, descriptors):
+        with self.meanwhile(function, items):
             pass
 
     @contextlib.contextmanager
-    def meanwhile(self, function: Callable[[int], None], descriptors: Sequence[int]) -> Iterator[None]:
+    def meanwhile(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> Iterator[None]:
         """Let helpers begin, do the block, then do what is left and wait; raises as `each` does."""
-        work = _Round(function, descriptors)
-        self._call_for_help(work, len(descriptors))
+        work = _Round(function, items)
+        self._call_for_help(work, len(items))
         try:
             yield
         finally:
             work.finish()
         work.check()
 
-    def _call_for_help(self, work: _Round, files: int) -> None:
+    def _call_for_help(self, work: _Round[Any], files: int) -> None:
         with self._guard:
             first, self._used = not self._used, True
             if first and files <= _FEW:
@@ -65,7 +67,7 @@ class Helpers:
             for _ in range(min(wanted, self._alive)):
                 queue.put(work)
 
-    def _open_queue(self) -> SimpleQueue[_Round]:
+    def _open_queue(self) -> SimpleQueue[_Round[Any]]:
         if self._queue is None or self._pid != os.getpid():
             from queue import SimpleQueue  # noqa: PLC0415 - kept off the start of `publish_event`
 
@@ -73,14 +75,14 @@ class Helpers:
             self._queue, self._pid, self._alive = SimpleQueue(), os.getpid(), 0
         return self._queue
 
-    def _start(self, queue: SimpleQueue[_Round]) -> bool:
+    def _start(self, queue: SimpleQueue[_Round[Any]]) -> bool:
         try:
             threading.Thread(target=self._help, args=[queue], name="flush", daemon=True).start()
         except RuntimeError:
             return False  # no more threads for this process, or it is ending
         return True
 
-    def _help(self, queue: SimpleQueue[_Round]) -> None:
+    def _help(self, queue: SimpleQueue[_Round[Any]]) -> None:
         from queue import Empty  # noqa: PLC0415 - as above
 
         while True:
@@ -93,16 +95,16 @@ class Helpers:
                 return
 
 
-class _Round:
+class _Round(Generic[_Item]):
     """The calls for some files; everybody takes the next one until none is left."""
 
-    def __init__(self, function: Callable[[int], None], descriptors: Sequence[int]) -> None:
+    def __init__(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         self._function = function
-        self._waiting = deque(descriptors)
-        self._left = len(descriptors)
+        self._waiting = deque(items)
+        self._left = len(items)
         self._guard = threading.Lock()
         self._ended = threading.Lock()
-        if descriptors:
+        if items:
             self._ended.acquire()
         self._errors: list[BaseException] = []
 
@@ -110,11 +112,11 @@ class _Round:
         """Make calls while there are any; errors are kept."""
         while True:
             try:
-                descriptor = self._waiting.popleft()
+                item = self._waiting.popleft()
             except IndexError:
                 return
             try:
-                self._function(descriptor)
+                self._function(item)
             except BaseException as error:  # noqa: BLE001 - raised again by whoever asked
                 self._errors.append(error)
             finally:

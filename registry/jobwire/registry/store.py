@@ -93,7 +93,6 @@ class RecordStore(HomeLayout):
             if self.exists(record.job_id):
                 raise ConflictError(f"job {record.job_id} exists already", job_id=record.job_id)
             log = self.audit(record.job_id)
-            log.begin(record)
             line, _ = status_line(
                 at=record.created_at,
                 source=source,
@@ -102,7 +101,12 @@ class RecordStore(HomeLayout):
                 after=str(record.status),
                 cause=cause,
             )
-            self._put([record], marked=[record.job_id], append=[(log.events_path, line)])
+            self._put(
+                [record],
+                marked=[record.job_id],
+                append=[(log.events_path, line)],
+                before=[log.meta(record)],
+            )
             replace_atomically([log.status(record)], files=self.files)
 
     def write(self, revisions: Sequence[Revision]) -> None:
@@ -143,13 +147,18 @@ class RecordStore(HomeLayout):
             raise quarantine.error_for(item) from error
 
     def _put(
-        self, records: Sequence[JobRecord], *, marked: Sequence[str], append: Sequence[tuple[str, bytes]]
+        self,
+        records: Sequence[JobRecord],
+        *,
+        marked: Sequence[str],
+        append: Sequence[tuple[str, bytes]],
+        before: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         """Append lines and replace records, durably; the index is told of the jobs that are `marked`."""
         for job_id in marked:
             self.touch(job_id)
         replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
-        change_durably(append=append, replace=replace, files=self.files)
+        change_durably(append=append, before=before, replace=replace, files=self.files)
         for job_id in marked:
             self.touch(job_id)
 

@@ -133,6 +133,33 @@ def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
     ]
 
 
+def test_what_comes_before(tmp_path: Path) -> None:
+    """A new folder, its log and its other files are on the disk, by name too, before a file is replaced."""
+    files = StoppingFiles()
+    change_durably(
+        append=[(tmp_path / "new" / "log", b"one\n")],
+        before=[(tmp_path / "new" / "meta", b"m")],
+        replace=[(tmp_path / "r", b"x")],
+        files=files,
+    )
+    assert files.calls[:2] == ["open_append log", "make_directory new"]
+    assert files.calls[3:] == [
+        "write log",
+        "create .meta.tmp",
+        "write .meta.tmp",
+        "create .r.tmp",
+        "write .r.tmp",
+        "sync log",
+        "sync .meta.tmp",
+        "sync .r.tmp",
+        "rename meta",
+        "sync_directory new",
+        f"sync_directory {tmp_path.name}",
+        "rename r",
+        f"sync_directory {tmp_path.name}",
+    ]
+
+
 @pytest.mark.parametrize("stop_at", range(1, 7))
 def test_failed_change_takes_the_lines_back(tmp_path: Path, stop_at: int) -> None:
     """Where the record cannot be replaced, the history does not keep the line of it."""
