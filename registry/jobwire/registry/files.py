@@ -291,11 +291,13 @@ def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
 def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
     if not staged and not folders:
         return
+    whole = False
     try:
         files.rename_all([(item.temporary, item.path) for item in staged], folders)
+        whole = True
     finally:
         for index, item in enumerate(staged):
-            if not os.path.lexists(item.temporary):
+            if whole or not os.path.lexists(item.temporary):
                 staged[index] = item._replace(temporary="")
 
 
@@ -358,6 +360,19 @@ def _close_logs(logs: Sequence[_Opened], files: FileSystem) -> None:
             files.close(item.descriptor)
 
 
+def read_whole(path: StrPath) -> bytes:
+    """Return a regular file's bytes in as few system calls as can be. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while more := os.read(descriptor, _READ):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
+
+
+_READ = 64 * 1024
 _CHUNK = 4096
 
 

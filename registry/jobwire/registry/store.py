@@ -15,7 +15,7 @@ from jobwire.core.record import JobRecord, RecordFormatError, decode_record, enc
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
-from jobwire.registry.files import change_durably, replace_atomically, storage_failure
+from jobwire.registry.files import change_durably, read_whole, replace_atomically, storage_failure
 from jobwire.registry.layout import TOUCHED, HomeLayout
 
 if TYPE_CHECKING:
@@ -266,8 +266,7 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
 
 
 def _read(path: str, job_id: str) -> JobRecord:
-    with open(path, "rb") as file:
-        record = decode_record(file.read())
+    record = decode_record(read_whole(path))
     if record.job_id != job_id:
         raise RecordFormatError(f"it is the record of job {record.job_id}", field="job_id")
     return record

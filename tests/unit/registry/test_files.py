@@ -10,6 +10,7 @@ from jobwire.registry.files import (
     SystemFiles,
     append_durably,
     change_durably,
+    read_whole,
     replace_atomically,
     replace_durably,
 )
@@ -114,6 +115,14 @@ def test_failure_among_many(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "log"]
     assert (tmp_path / "log").read_bytes() == b"line\n"
     assert _open_files() == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
+def test_read_whole(tmp_path: Path, size: int) -> None:
+    """A file is read to its end, whatever its length."""
+    content = bytes(number % 251 for number in range(size))
+    (tmp_path / "r").write_bytes(content)
+    assert read_whole(tmp_path / "r") == content
 
 
 def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
