@@ -75,9 +75,9 @@ class Home:
         opened.prepare()
         return opened
 
-    def counted(self) -> int:
-        """Return how many rows the tables hold; 0 where there are none yet."""
-        path = self.path / "metrics" / "metrics.db"
+    def counted(self, tables: Path | None = None) -> int:
+        """Return how many rows the tables hold (the usual ones); 0 where there are none yet."""
+        path = tables or self.path / "metrics" / "metrics.db"
         if not path.exists():
             return 0
         database = open_database(str(path), read_only=True)

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.metrics.database import open_database
 from jobwire.metrics.rehearsal import Rehearsal
-from jobwire.metrics.statements import queries
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.timeout(600)]
@@ -47,19 +45,6 @@ def fill(path: Path) -> None:
         os.close(descriptor)
 
 
-def counted(tables: Path) -> int:
-    """Return how many rows the tables hold."""
-    if not tables.exists():
-        return 0
-    database = open_database(str(tables), read_only=True)
-    try:
-        if "progress" not in database.tables():
-            return 0
-        return sum(row[2] for row in database.rows(queries()["all_progress"]))
-    finally:
-        database.close()
-
-
 def test_the_query_stops_and_goes_on_when_there_is_room(home: Any, small_disk: Path) -> None:
     """On a full disk the query stops and says so with the remedy; with room again nothing is missing."""
     tables = small_disk / "metrics.db"
@@ -68,7 +53,9 @@ def test_the_query_stops_and_goes_on_when_there_is_room(home: Any, small_disk: P
     said = home.path / "said"
     with said.open("w") as errors:
         run = home.start("run", *words, errors=errors, JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1")
-    wait_for(lambda: counted(tables) == _FIRST, deadline_seconds=_LONG_SECONDS, step_seconds=0.1, what="rows")
+    wait_for(
+        lambda: home.counted(tables) == _FIRST, deadline_seconds=_LONG_SECONDS, step_seconds=0.1, what="rows"
+    )
     fill(small_disk / "ballast")
     home.record(ENTRIES[_FIRST:])
     wait_for(
@@ -79,10 +66,10 @@ def test_the_query_stops_and_goes_on_when_there_is_room(home: Any, small_disk: P
     )
     assert "free disk space" in said.read_text()
     assert run.poll() is None
-    assert counted(tables) == _FIRST
+    assert home.counted(tables) == _FIRST
     (small_disk / "ballast").unlink()
     wait_for(
-        lambda: counted(tables) == len(ENTRIES),
+        lambda: home.counted(tables) == len(ENTRIES),
         deadline_seconds=_LONG_SECONDS,
         step_seconds=0.1,
         what="all rows",
