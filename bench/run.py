@@ -1,6 +1,6 @@
 """`make bench`: every benchmark in turn; each prints a table and writes bench/results/NAME.json.
 
-From all results docs/performance.md is written.
+From all results docs/performance.md is written, and the figures in docs/scaling.md.
 
 make bench                      all of them
 make bench ARGS="publish"       those named
@@ -27,6 +27,7 @@ def main() -> int:
         if subprocess.run([sys.executable, str(known[name])], check=False).returncode != 0:
             failed.append(name)
     subprocess.run([sys.executable, str(HERE / "report.py")], check=True)
+    subprocess.run([sys.executable, str(HERE / "scaling.py"), "--write"], check=True)
     if failed:
         print(f"bench: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

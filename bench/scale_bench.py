@@ -99,10 +99,12 @@ class Senders:
         self.sent = 0
         self.latest_start = 0.0
 
-    def run(self, seconds: float) -> None:
-        """Send for so long; blocks."""
+    def run(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Send for so many whole seconds, or until it is `enough`; blocks."""
         begun = time.monotonic()
         for turn in range(int(seconds)):
+            if enough():
+                break
             late = time.monotonic() - begun - turn
             self.latest_start = max(self.latest_start, late)
             if late < 0:

@@ -26,7 +26,7 @@ from jobwire.testing.requirements import find_program
 from jobwire.testing.waiting import wait_for
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "dashboard.png"
-WIDTH, HEIGHT = 1180, 640
+WIDTH, HEIGHT = 1280, 640
 HOME = ".hermes"
 # Silent jobs count as stuck in the picture after so many seconds.
 STUCK_SECONDS = 12

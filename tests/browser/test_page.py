@@ -9,6 +9,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from jobwire.core.fold import LeaseGrant
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.metric_tables import speak, write_tables
@@ -99,14 +100,22 @@ def test_filter_is_kept_in_the_address(browser: Browser, writer: FleetWriter, se
 
 def test_job_view(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
     """A job's page: what it says, its history with refusals and durations, attempts, commands, record."""
-    job = writer.start("the job", agent_session="docs", max_attempts=3, instructions="do it well")
+    job = writer.register("the job", agent_session="docs", max_attempts=3, instructions="do it well")
+    writer.queue.pick(LeaseGrant(owner="worker"), agent_session="docs")
+    writer.say(job, "started", "begins")
     writer.say(job, "progress", "half way", percent=50, files=12)
     writer.say(job, "permission_required", "May I?")
     open_fleet(browser, serve(), f"jobs/{job}")
-    wait_for(lambda: len(browser.texts(".entry")) == 4)
+    wait_for(lambda: len(browser.texts(".entry")) == 5)
     assert browser.texts("h1.job-title") == ["the job"]
     assert browser.texts(".word") == ["May I?"]
-    assert browser.texts(".entry b") == ["permission required", "progress", "started", "pending"]
+    assert browser.texts(".entry b") == [
+        "permission required",
+        "progress",
+        "started",
+        "pending → running",
+        "pending",
+    ]
     assert all(text.startswith("+") for text in browser.texts(".entry .since")[:-1])
     commands = browser.texts(".commands code")
     assert f"job_subscriber --job {job} --home {writer.home}" in commands
@@ -119,6 +128,9 @@ def test_job_view(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
     assert json.loads(str(record))["title"] == "the job"
     assert browser.driver.title == "the job · jobwire"
     assert browser.texts("button.danger") == []  # read-only unless it was started otherwise
+    writer.queue.release(job, owner="worker", reason="no compiler here")
+    wait_for(lambda: browser.texts(".divide") == ["↑ attempt 2 · attempt 1 ↓"])
+    assert [text.split()[0] for text in browser.texts(".attempts tbody tr")] == ["2", "1"]
 
 
 def test_unknown_job_is_told(browser: Browser, serve: Serve) -> None:
@@ -148,9 +160,12 @@ def test_restart_under_an_open_page(browser: Browser, writer: FleetWriter, serve
     wait_for(lambda: browser.texts(".detail") == ["after"])
     server.stop()
     wait_for(lambda: browser.texts("#live") == ["reconnecting …"])
+    wait_for(lambda: any("No answer from the server" in text for text in browser.texts("#lost")))
+    browser.keep("connection-lost")
     writer.start("new while away")
     server.start()
     wait_for(lambda: len(browser.texts("a.title")) == 2, what="the fleet to come back")
+    assert browser.texts("#lost") == []
     assert browser.complaints(but="net::ERR_") == []
 
 
@@ -252,7 +267,7 @@ def test_cancel_needs_a_confirmation(browser: Browser, writer: FleetWriter, serv
 def test_empty_fleet_says_how_to_begin(browser: Browser, serve: Serve) -> None:
     """Without jobs the page tells how to start one, and shows the first when it comes."""
     open_fleet(browser, serve())
-    assert "jobwire run -- make test" in browser.texts("p.empty")[0]
+    assert re.search(r"jobwire --home /\S+ run -- make test", browser.texts("p.empty")[0])
     browser.keep("empty")
 
 

@@ -5,13 +5,14 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.fleet import Group, Query, Row, arrange, tally, words
+from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
 from jobwire.dashboard.top_once import HEADINGS, cells, now
@@ -26,10 +27,14 @@ _STYLES = {
     Group.PENDING: "dim",
     Group.DONE: "green",
 }
-_WIDTHS = (8, 8, 12, 4, 8, 8, None)
+# Each with one blank behind it; the last column takes what is left.
+_WIDTHS = (9, 8, 13, 5, 8, 8)
 # Below this many columns the age gives its place to the title.
 _WIDE = 100
-_KEYS = {str(number): str(group) for number, group in enumerate(Group, 1)}
+_GROUPS = tuple(Group)
+_PROBLEMS = frozenset(str(group) for group in PROBLEMS)
+# What only the table can do: not while a job is open.
+_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group"})
 _SHOWN_ROWS = 500
 _HISTORY_LINES = 200
 
@@ -45,14 +50,18 @@ class Top(App[int]):
     CSS = """
     #counts { height: 1; }
     #find { height: 1; border: none; display: none; }
-    DataTable { height: 1fr; }
+    DataTable { height: 1fr; overflow-x: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "Quit"),
-        ("slash", "find", "Find"),
+        # Enter opens as well; the table takes it for itself, and would not be named here.
+        Binding("o", "open", "Open", key_display="⏎"),
+        # Before the table sees it: over ssh the next keys arrive in the same packet, and are the text.
+        Binding("slash", "find", "Find", priority=True),
+        Binding("1", "group(0)", "State", key_display="1-7"),
+        *(Binding(str(number + 1), f"group({number})", show=False) for number in range(1, len(_GROUPS))),
         ("p", "problems", "Problems"),
         ("a", "all", "All"),
-        ("enter", "open", "Open"),
         ("s", "session", "Session"),
     ]
     ENABLE_COMMAND_PALETTE = False
@@ -63,27 +72,47 @@ class Top(App[int]):
         self.query_now = query
         self._shown: dict[str, tuple[str, ...]] = {}
         self._names: list[str] = []
+        self._room = 0
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's form
+        """Leave the table's keys alone while a job is open or a text is typed."""
+        if action not in _TABLE_ACTIONS:
+            return True
+        return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
 
     def compose(self) -> ComposeResult:
         """Lay out the counts, the table, the filter line and the keys."""
         yield Static(id="counts")
-        table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=False, show_cursor=True)
+        table: DataTable[Text] = DataTable(cursor_type="row", show_cursor=True, cell_padding=0)
         yield table
         yield Input(placeholder="text; Enter keeps it, Esc clears it", id="find")
         yield Footer()
 
     def on_mount(self) -> None:
         """Read the fleet, then look for changes."""
-        table = self.query_one(DataTable)
-        self._names = [name for name in HEADINGS if name != "age" or self.size.width >= _WIDE]
-        for name, width in zip(HEADINGS, _WIDTHS, strict=True):
-            if name in self._names:
-                table.add_column(name, width=width, key=name)
-        table.focus()
+        self._lay_out(self.size.width)
+        self.query_one(DataTable).focus()
         self._model.start()
         self.draw()
         self.set_interval(LOOK_SECONDS, self.look)
         self.set_interval(1.0, self.draw)
+
+    def on_resize(self, event: Resize) -> None:
+        """Fit the columns to the terminal; `size` is still the old one here."""
+        if self._names:
+            self._lay_out(event.size.width)
+            self.draw()
+
+    def _lay_out(self, width: int) -> None:
+        table = self.screen_stack[0].query_one(DataTable)
+        self._names = [name for name in HEADINGS if name != "age" or width >= _WIDE]
+        widths = {name: wide for name, wide in zip(HEADINGS, _WIDTHS, strict=False) if name in self._names}
+        # Two columns are the scroll bar's, where there are more rows than lines.
+        self._room = max(width - sum(widths.values()) - 2, 10)
+        table.clear(columns=True)
+        for name in self._names:
+            table.add_column(name, width=widths.get(name, self._room), key=name)
+        self._shown = {}
 
     def on_unmount(self) -> None:
         """Close what was opened."""
@@ -107,7 +136,7 @@ class Top(App[int]):
         self.query_one("#counts", Static).update(self._counts(rows))
         table = self.query_one(DataTable)
         at = now()
-        wanted = {row.id: cells(row, at) for row in rows}
+        wanted = {row.id: cells(row, at, self._room) for row in rows}
         if list(wanted) == list(self._shown):
             for row in rows:
                 self._update_cells(table, row, wanted[row.id])
@@ -139,27 +168,25 @@ class Top(App[int]):
     def _counts(self, rows: Iterable[Row]) -> Text:
         counts = tally(self._model.rows.values())
         text = Text(no_wrap=True, overflow="ellipsis")
-        filters = [*sorted(self.query_now.groups), self.query_now.session, self.query_now.text]
+        groups = sorted(self.query_now.groups) if self.query_now.groups != _PROBLEMS else ["problems"]
+        filters = [*groups, self.query_now.session, self.query_now.text]
         shown = " ".join(one_line(part, 20) for part in filters if part)
         if shown:
             # First, because 80 columns cut the end, and a filter that is not seen hides jobs.
             text.append(f"[{one_line(shown, 30)}: {len(list(rows))}]", "reverse").append("  ")
-        for number, group in enumerate(Group, 1):
-            text.append(f"{number} {group} {counts[group]}  ", _STYLES[group] if counts[group] else "dim")
+        for group in _GROUPS:
+            text.append(f"{counts[group]} {group}  ", _STYLES[group] if counts[group] else "dim")
         return text
 
     # -- keys ---------------------------------------------------------------------------------------
 
-    def on_key(self, event: object) -> None:
-        """Choose a group by its number."""
-        group = _KEYS.get(getattr(event, "key", ""))
-        if group is not None and not isinstance(self.focused, Input):
-            self._change(self.query_now._replace(groups=self.query_now.groups ^ {group}))
+    def action_group(self, number: int) -> None:
+        """Show or hide a group by its place on the first line."""
+        self._change(self.query_now._replace(groups=self.query_now.groups ^ {str(_GROUPS[number])}))
 
     def action_problems(self) -> None:
         """Show what needs somebody."""
-        groups = frozenset(str(group) for group in (Group.WAITING, Group.STUCK, Group.FAILED, Group.LATE))
-        self._change(self.query_now._replace(groups=groups))
+        self._change(self.query_now._replace(groups=_PROBLEMS))
 
     def action_all(self) -> None:
         """Show everything."""
@@ -176,7 +203,7 @@ class Top(App[int]):
         find = self.query_one("#find", Input)
         find.display = True
         find.value = self.query_now.text
-        # At once, not by a message: over ssh the next keys arrive in the same packet.
+        # At once, not by a message, as above.
         self.screen.set_focus(find)
 
     def on_input_changed(self, event: Input.Changed) -> None:

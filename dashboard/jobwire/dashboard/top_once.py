@@ -11,6 +11,7 @@ from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
 from jobwire.registry.store import RecordStore
 
+_BETWEEN = " · "
 HEADINGS = ("job", "state", "session", "prog", "idle", "age", "what")
 
 
@@ -36,11 +37,10 @@ def render(model: FleetModel, query: Query, *, as_json: bool) -> str:
     return table(rows, now())
 
 
-def cells(row: Row, at: float) -> tuple[str, ...]:
-    """Return a row's texts in the order of HEADINGS, safe on a terminal; the last one is not cut."""
+def cells(row: Row, at: float, room: int = 200) -> tuple[str, ...]:
+    """Return a row's texts in the order of HEADINGS, safe on a terminal; `room` characters for the last."""
     progress = "" if row.percent is None else f"{row.percent:.0f}%"
     idle = words(at - (row.last or row.started or row.created)) if row.finished is None else _ago(row, at)
-    what = " · ".join(part for part in (row.title, row.why or row.detail) if part)
     return (
         row.id,
         row.group,
@@ -48,8 +48,17 @@ def cells(row: Row, at: float) -> tuple[str, ...]:
         progress,
         idle,
         words(at - row.created),
-        one_line(what, 200),
+        what(row, room),
     )
+
+
+def what(row: Row, room: int) -> str:
+    """Return title and last word in `room` characters: where it is narrow, some of both."""
+    said = one_line(row.why or row.detail, room)
+    if not said or not row.title:
+        return one_line(row.title, room) or said
+    title = one_line(row.title, max(room - len(_BETWEEN) - len(said), room * 2 // 5))
+    return f"{title}{_BETWEEN}{one_line(said, room - len(title) - len(_BETWEEN))}"
 
 
 def _ago(row: Row, at: float) -> str:

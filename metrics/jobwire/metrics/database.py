@@ -5,6 +5,7 @@ dashboard. The statements are the same text; what differs stands here and nowher
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 # SQLite's own limit of parameters was 999 in old builds.
 _CHUNK = 500
 _BUSY_SECONDS = 30.0
+_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL_HINT = (
     "free disk space, then start again: nothing is lost, the next run continues where this one stopped"
 )
@@ -152,8 +154,11 @@ class SqliteDatabase:
                 disk_full=full,
             ) from error
         except OSError as error:
+            full = error.errno in _FULL_ERRNOS
             raise SinkError(
-                f"the metric tables in {self.path}: {error.strerror}", hint="check the folder and its owner"
+                f"the metric tables in {self.path}: {error.strerror}",
+                hint=_FULL_HINT if full else "check the folder and its owner",
+                disk_full=full,
             ) from error
 
 

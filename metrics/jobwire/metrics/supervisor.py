@@ -92,7 +92,8 @@ class Supervisor:
             base=_FIRST_DELAY_SECONDS,
             cap=_LONGEST_DELAY_SECONDS,
         )
-        self._note(f"{error.message}; starting again in {delay:.0f} s")
+        remedy = f" ({error.hint})" if error.facts.get("disk_full") else ""
+        self._note(f"{error.message}{remedy}; starting again in {delay:.0f} s")
         self._stop.wait(delay)
 
     def _note(self, text: str) -> None:

@@ -24,7 +24,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jobwire.core.record import public_record
-from jobwire.storage.durable import append_durably, replace_atomically, replace_durably
+from jobwire.storage.durable import append_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.lines import whole_length
 
@@ -115,16 +115,10 @@ class AuditLog:
         self.events_path = f"{directory}/{EVENTS}"
         self._files = files
 
-    def begin(self, record: JobRecord) -> None:
-        """Create the folder and meta.json; repeating it changes nothing. Raises StorageError."""
-        try:
-            self._files.make_directory(self.directory)
-            self._files.sync_directory(os.path.dirname(self.directory))
-        except OSError as error:
-            raise storage_failure("create", self.directory, error) from error
+    def meta(self, record: JobRecord) -> tuple[str, bytes]:
+        """Return the path of meta.json, and its bytes for `record`."""
         body = public_record(record)
-        meta = {name: body[name] for name in _META_FIELDS}
-        replace_durably(self._path(META), _encode(meta), files=self._files)
+        return self._path(META), _encode({name: body[name] for name in _META_FIELDS})
 
     def ends_with(self, line: bytes) -> bool:
         """Tell whether the file ends with this line, whenever it was written.
@@ -147,11 +141,10 @@ class AuditLog:
         """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
         append_durably(self.events_path, encoded, files=self._files)
 
-    def write_status(self, record: JobRecord) -> None:
-        """Write status.json; atomic but not flushed, because it repeats the record. Raises StorageError."""
+    def status(self, record: JobRecord) -> tuple[str, bytes]:
+        """Return the path of status.json, and its bytes for `record`."""
         body = public_record(record)
-        status = {name: body[name] for name in _STATUS_FIELDS}
-        replace_atomically(self._path(STATUS), _encode(status), files=self._files)
+        return self._path(STATUS), _encode({name: body[name] for name in _STATUS_FIELDS})
 
     def last(self) -> Line | None:
         """Return the last whole line, or None where there is none."""

@@ -207,6 +207,11 @@ def _add_process(commands: Subparsers) -> None:
         "run the registry process: journal the wire, keep the records, publish states",
         "jobwire registry serve --home /var/lib/jobwire",
     )
+    parser.epilog = (
+        f"{parser.epilog}\n\n[registry] in jobwire.toml has keep_retained_days and keep_records_days,\n"
+        "and for the journal, of which nothing goes that a consumer has not read:\n"
+        "keep_journal_days (default: 7; 0: for ever) and keep_journal_mib (default: 8192; 0: no limit)"
+    )
     _add_rules(parser)
     add_broker_options(parser)
     _command(

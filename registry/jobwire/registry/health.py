@@ -33,7 +33,7 @@ class Health(NamedTuple):
 def write(home: HomeLayout, facts: Mapping[str, object]) -> None:
     """Replace serve.json in one step; it is not flushed. Raises StorageError."""
     body = {**facts, "updated_at": utc_timestamp(home.clock.now())}
-    replace_atomically(_path(home), (json.dumps(body, indent=1) + "\n").encode(), files=home.files)
+    replace_atomically([(_path(home), (json.dumps(body, indent=1) + "\n").encode())], files=home.files)
 
 
 def read(home: HomeLayout) -> Health:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jobwire.core.clock import Clock
 
 DEFAULT_DEADLINE_SECONDS = 10.0
+_PROC = "/proc"
 _FIRST_WAIT_SECONDS = 0.001
 _LONGEST_WAIT_SECONDS = 0.02
 # struct flock on 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid (0 for this kind of lock).
@@ -83,17 +84,11 @@ def try_acquire(path: StrPath) -> int | None:
             break
         # A purge removed the file between open and lock: that name is another file by now.
         os.close(descriptor)
-    # On a full disk the lock still holds; only the holder's number is missing from messages.
-    with contextlib.suppress(OSError):
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
     return descriptor
 
 
 def release(descriptor: int) -> None:
     """Free the lock and close its descriptor."""
-    # An empty file takes no block of the disk: there is one lock file a job.
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
     # Explicitly, because a child that was forked meanwhile shares the open file and the lock with it.
     with contextlib.suppress(OSError):
         _set(descriptor, fcntl.F_UNLCK)
@@ -115,16 +110,40 @@ def is_held(path: StrPath) -> bool:
 
 
 def holder_pid(path: StrPath) -> int | None:
-    """Return the pid that the present holder wrote into the lock file, if any."""
+    """Return the pid of a process that holds the lock; None where none does or it cannot be seen.
+
+    Such a lock belongs to no process, so no call names one; the kernel lists it with the open files
+    that carry it (proc_pid_fdinfo(5)). Asked only for a message: it reads what all processes have
+    open. Nothing is written into the file, because that would be two more changes of the file system
+    for every change of a record.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.stat(path)
+        pids = sorted(int(name) for name in os.listdir(_PROC) if name.isdigit())
     except OSError:
         return None
-    try:
-        text = os.pread(descriptor, 32, 0).strip()
-    finally:
-        os.close(descriptor)
-    return int(text) if text.isdigit() else None
+    for pid in pids:
+        # A process of somebody else's, or one that is gone.
+        with contextlib.suppress(OSError):
+            if _carries(pid, status):
+                return pid
+    return None
+
+
+def _carries(pid: int, status: os.stat_result) -> bool:
+    inode = b":%d " % status.st_ino
+    for number in os.listdir(f"{_PROC}/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            with open(f"{_PROC}/{pid}/fdinfo/{number}", "rb") as file:
+                text = file.read()
+            # The same number may exist on another file system.
+            if b"OFDLCK" in text and inode in text and _same(f"{_PROC}/{pid}/fd/{number}", status):
+                return True
+    return False
+
+
+def _same(path: str, status: os.stat_result) -> bool:
+    return os.path.samestat(os.stat(path), status)
 
 
 def _set(descriptor: int, kind: int) -> None:

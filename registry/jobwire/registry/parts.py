@@ -111,7 +111,7 @@ class Parts:
                 clear=lambda topic: self.sender.publish(topic, b"", retain=True),
                 rules=rules,
             ),
-            retention=Retention(writer.directory, clock=clock),
+            retention=Retention(writer.directory, clock=clock, limits=rules.journal),
             stop=stop,
             clock=clock,
         )

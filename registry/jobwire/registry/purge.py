@@ -14,6 +14,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.journal.retention import Limits
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
@@ -27,10 +28,11 @@ Clear = Callable[[str], None]
 
 
 class Rules(NamedTuple):
-    """Ages in seconds since a job finished; None keeps for ever."""
+    """Ages in seconds since a job finished; None keeps for ever. And what the journal keeps."""
 
     retained_seconds: float | None = 7 * _DAY
     record_seconds: float | None = 90 * _DAY
+    journal: Limits = Limits()
 
 
 class Purged(NamedTuple):

@@ -133,10 +133,12 @@ class RegistryProcess:
         """Write the health file every second until the end; tell once that the broker has us."""
         ready = False
         while not self._stop.is_set():
-            if not ready and parts.recorder.progress().connected:
+            connected = parts.recorder.progress().connected
+            self._report(parts, "running")
+            if connected and not ready:
+                # The file says so by now: whoever is told may read it.
                 ready = True
                 self._on_ready()
-            self._report(parts, "running")
             self._stop.wait(_HEALTH_SECONDS if ready else _STARTING_SECONDS)
 
     def _drain(self, parts: Parts) -> None:

@@ -16,8 +16,9 @@ from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
 from jobwire.registry.layout import TOUCHED, HomeLayout
-from jobwire.storage.durable import change_durably
+from jobwire.storage.durable import change_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +95,6 @@ class RecordStore(HomeLayout):
             if self.exists(record.job_id):
                 raise ConflictError(f"job {record.job_id} exists already", job_id=record.job_id)
             log = self.audit(record.job_id)
-            log.begin(record)
             line, _ = status_line(
                 at=record.created_at,
                 source=source,
@@ -103,8 +103,13 @@ class RecordStore(HomeLayout):
                 after=str(record.status),
                 cause=cause,
             )
-            self._put([record], marked=[record.job_id], append=[(log.events_path, line)])
-            log.write_status(record)
+            self._put(
+                [record],
+                marked=[record.job_id],
+                append=[(log.events_path, line)],
+                before=[log.meta(record)],
+            )
+            replace_atomically([log.status(record)], files=self.files)
 
     def write(self, revisions: Sequence[Revision]) -> None:
         """Write changed records and their history; everything is on the disk on return.
@@ -119,9 +124,9 @@ class RecordStore(HomeLayout):
         changed = [one for one in revisions if one.after != one.before]
         marked = [one.after.job_id for one in changed if _index_differs(one)]
         self._put([one.after for one in changed], marked=marked, append=append)
-        for one in changed:
-            if _state(one.after) != _state(one.before):
-                self.audit(one.after.job_id).write_status(one.after)
+        moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
+        # Not flushed, because it repeats the record.
+        replace_atomically([self.audit(record.job_id).status(record) for record in moved], files=self.files)
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""
@@ -144,13 +149,18 @@ class RecordStore(HomeLayout):
             raise quarantine.error_for(item) from error
 
     def _put(
-        self, records: Sequence[JobRecord], *, marked: Sequence[str], append: Sequence[tuple[str, bytes]]
+        self,
+        records: Sequence[JobRecord],
+        *,
+        marked: Sequence[str],
+        append: Sequence[tuple[str, bytes]],
+        before: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         """Append lines and replace records, durably; the index is told of the jobs that are `marked`."""
         for job_id in marked:
             self.touch(job_id)
         replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
-        change_durably(append=append, replace=replace, files=self.files)
+        change_durably(append=append, before=before, replace=replace, files=self.files)
         for job_id in marked:
             self.touch(job_id)
 
@@ -258,8 +268,7 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
 
 
 def _read(path: str, job_id: str) -> JobRecord:
-    with open(path, "rb") as file:
-        record = decode_record(file.read())
+    record = decode_record(read_whole(path))
     if record.job_id != job_id:
         raise RecordFormatError(f"it is the record of job {record.job_id}", field="job_id")
     return record

@@ -19,6 +19,9 @@ _ANNOUNCE_SECONDS = 0.1
 _REAP_SECONDS = 1.0
 _FLUSH_SECONDS = 2.0
 _HOUR = 3600.0
+# The rare duties wait so long after the start: a process that is started again and again would do nothing
+# else.
+_SETTLED_SECONDS = 60.0
 _LATELY_SECONDS = 600.0
 _TAKEN = ".taken"
 # More than this between the two clocks within one second is no drift but a jump.
@@ -137,8 +140,7 @@ class Upkeep:
             (_HOUR, lambda: purge.run(stop=stop)),
             (_HOUR, retention.prune),
         ]
-        # The rare ones not at once: a process that is started again and again would do nothing else.
-        self._due = [now + min(period, 60.0) for period, _ in self._duties]
+        self._due = [now + min(period, _SETTLED_SECONDS) for period, _ in self._duties]
 
     def step(self) -> float:
         """Do what is due; return seconds until the next duty."""

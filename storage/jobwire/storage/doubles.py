@@ -91,6 +91,13 @@ class StoppingFiles:
         self._count("rename", target)
         self._inner.rename(source, target)
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Pass on one by one, each a call."""
+        for source, target in pairs:
+            self.rename(source, target)
+        for folder in folders:
+            self.sync_directory(folder)
+
     def link(self, source: StrPath, target: StrPath) -> None:
         """Pass on."""
         self._count("link", target)
@@ -135,6 +142,7 @@ class PowerCutFiles(SystemFiles):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._bytes: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int | None]] = {}
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TEMPORARY = ".tmp"
+_CLOSED = -1
 
 
 def replace_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
@@ -43,40 +44,49 @@ def append_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, file
 def change_durably(
     *,
     append: Iterable[tuple[StrPath, bytes]] = (),
+    before: Iterable[tuple[StrPath, bytes]] = (),
     replace: Iterable[tuple[StrPath, bytes]] = (),
     mode: int = FILE_MODE,
     files: FileSystem,
 ) -> None:
     """Append lines to files and replace others, as `append_durably` and `replace_durably` do each.
 
-    What is appended is on the disk before the first file is replaced. The disk writes all of it at
-    once, and each directory is flushed once. On failure the appended lines are taken back unless a
-    file was replaced already; every file is replaced whole or untouched. Raises StorageError.
+    What is appended, and the files of `before`, are on the disk before the first file of `replace` is
+    replaced. The disk writes all of it at once, and each directory is flushed once. On failure the
+    appended lines are taken back unless a file of `replace` was replaced already; every file is replaced
+    whole or untouched. Raises StorageError.
     """
     logs: list[_Opened] = []
+    first: list[_Staged] = []
     staged: list[_Staged] = []
     current: StrPath = ""
     try:
         for current, payload in append:
             logs.append(_open_log(os.fspath(current), mode, files))
             files.write(logs[-1].descriptor, payload)
+        for current, payload in before:
+            first.append(_stage(os.fspath(current), payload, mode, files))
         for current, payload in replace:
             staged.append(_stage(os.fspath(current), payload, mode, files))
-        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in staged]
+        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in first + staged]
         if not descriptors:
             return
         files.sync_all(descriptors)
-        for folder in _folders(item.path for item in logs if not item.length):
-            # The file may be new: its name must be on the disk as well.
-            files.sync_directory(folder)
-        _put_in_place(staged, files)
+        _close_staged(first, files)
+        _close_staged(staged, files)
+        _put_in_place(first, files, _folders(_new_names(logs) + [item.path for item in first]))
+        _put_in_place(staged, files, _folders([item.path for item in staged]))
     except OSError as error:
         if all(item.temporary for item in staged):
             _take_back(logs, files)
         raise storage_failure("write", current, error) from error
     finally:
         _close_logs(logs, files)
-        _discard(staged, files)
+        _discard(first + staged, files)
+
+
+def _folders(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))
 
 
 def create_durably(
@@ -144,15 +154,22 @@ def remove_temporaries(folder: StrPath, *, files: FileSystem) -> None:
         files.unlink(path)
 
 
-def replace_atomically(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, files: FileSystem) -> None:
-    """Put `payload` at `path` in one step but without a flush: for what can be derived again."""
+def replace_atomically(
+    replace: Iterable[tuple[StrPath, bytes]], *, mode: int = FILE_MODE, files: FileSystem
+) -> None:
+    """Put each payload at its path in one step but without a flush: for what can be derived again.
+
+    Raises StorageError: then some may be replaced.
+    """
     staged: list[_Staged] = []
+    current: StrPath = ""
     try:
-        staged.append(_stage(os.fspath(path), payload, mode, files))
-        files.rename(staged[0].temporary, staged[0].path)
-        staged[0] = staged[0]._replace(temporary="")
+        for current, payload in replace:
+            staged.append(_stage(os.fspath(current), payload, mode, files))
+        _close_staged(staged, files)
+        _put_in_place(staged, files, folders=())
     except OSError as error:
-        raise storage_failure("write", path, error) from error
+        raise storage_failure("write", current, error) from error
     finally:
         _discard(staged, files)
 
@@ -173,11 +190,6 @@ def _is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(TEMPORARY)
 
 
-def _folders(paths: Iterable[str]) -> dict[str, None]:
-    """Return the folders of `paths`, each once, in order."""
-    return dict.fromkeys(os.path.dirname(path) or "." for path in paths)
-
-
 def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
     temporary = temporary_name(path)
     try:
@@ -193,19 +205,32 @@ def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
     return _Staged(path, temporary, descriptor)
 
 
-def _put_in_place(staged: list[_Staged], files: FileSystem) -> None:
+def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
+    if not staged and not folders:
+        return
+    whole = False
+    try:
+        files.rename_all([(item.temporary, item.path) for item in staged], folders)
+        whole = True
+    finally:
+        for index, item in enumerate(staged):
+            if whole or not os.path.lexists(item.temporary):
+                staged[index] = item._replace(temporary="")
+
+
+def _close_staged(staged: list[_Staged], files: FileSystem) -> None:
+    """Close early: of hundreds of files that are changed at once, each would hold a descriptor."""
     for index, item in enumerate(staged):
-        files.rename(item.temporary, item.path)
-        staged[index] = item._replace(temporary="")
-    for folder in _folders(item.path for item in staged):
-        files.sync_directory(folder)
+        files.close(item.descriptor)
+        staged[index] = item._replace(descriptor=_CLOSED)
 
 
 def _discard(staged: Sequence[_Staged], files: FileSystem) -> None:
     for item in staged:
         # Already failing, or done: a second error would hide the first.
         with contextlib.suppress(OSError):
-            files.close(item.descriptor)
+            if item.descriptor != _CLOSED:
+                files.close(item.descriptor)
         if item.temporary:
             with contextlib.suppress(OSError):
                 files.unlink(item.temporary)
@@ -215,19 +240,29 @@ class _Opened(NamedTuple):
     path: str
     descriptor: int
     length: int
+    new_folder: bool
 
 
 def _open_log(path: str, mode: int, files: FileSystem) -> _Opened:
+    new_folder = False
     try:
         descriptor = files.open_append(path, mode)
     except FileNotFoundError:
+        new_folder = True
         files.make_directory(os.path.dirname(path))
         descriptor = files.open_append(path, mode)
     try:
-        return _Opened(path, descriptor, cut_torn_line(descriptor, files=files))
+        return _Opened(path, descriptor, cut_torn_line(descriptor, files=files), new_folder)
     except BaseException:
         files.close(descriptor)
         raise
+
+
+def _new_names(logs: Sequence[_Opened]) -> list[str]:
+    """Return the paths that may be new, whose names must be on the disk as well."""
+    # An empty one may be what a crash left before that.
+    new = [item for item in logs if not item.length]
+    return [item.path for item in new] + [os.path.dirname(item.path) for item in new if item.new_folder]
 
 
 def _take_back(logs: Sequence[_Opened], files: FileSystem) -> None:

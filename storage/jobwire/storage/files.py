@@ -9,11 +9,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from jobwire.storage.helpers import Helpers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+_READ = 64 * 1024
 
 StrPath = str | os.PathLike[str]
 
@@ -61,6 +64,10 @@ class FileSystem(Protocol):
         """Put `source` in the place of `target` in one step."""
         ...
 
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Rename each pair as `rename` does, in order, then `sync_directory` each of `folders`."""
+        ...
+
     def link(self, source: StrPath, target: StrPath) -> None:
         """Give the file a second name; raises FileExistsError where that is taken."""
         ...
@@ -75,7 +82,10 @@ class FileSystem(Protocol):
 
 
 class SystemFiles:
-    """The operating system."""
+    """The operating system. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._helpers = Helpers()
 
     def make_directory(self, path: StrPath) -> None:
         """Call mkdir, forgiving an existing directory."""
@@ -112,13 +122,14 @@ class SystemFiles:
 
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Call fdatasync on each: it flushes lengths too and spares time stamps (fdatasync(2))."""
-        if len(descriptors) > 1:
-            # Linux starts write-back at once on this advice (mm/fadvise.c): then the first flush commits
-            # what the others need as well. Measured against plain flushes and against threads.
-            for descriptor in descriptors:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if len(descriptors) == 1:
+            os.fdatasync(descriptors[0])
+            return
+        # Linux starts write-back at once on this advice (mm/fadvise.c), so all are on their way before
+        # the first is waited for.
         for descriptor in descriptors:
-            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._helpers.each(os.fdatasync, descriptors)
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Call ftruncate."""
@@ -131,6 +142,24 @@ class SystemFiles:
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Call rename."""
         os.rename(source, target)
+
+    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        """Rename, and free the old files while the directories are flushed.
+
+        Where the last reference to a file goes, its blocks are freed before the call returns; with
+        `discard` (ext4(5)) that asks the device, and rename(2) would do so under the directory's lock.
+        """
+        held: list[int] = []
+        try:
+            for source, target in pairs:
+                with contextlib.suppress(OSError):  # there was none
+                    held.append(os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+                self.rename(source, target)
+        except BaseException:
+            self._helpers.each(os.close, held)
+            raise
+        with self._helpers.meanwhile(os.close, held):
+            self._helpers.each(self.sync_directory, folders)
 
     def link(self, source: StrPath, target: StrPath) -> None:
         """Call link."""
@@ -148,3 +177,15 @@ class SystemFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def read_whole(path: StrPath) -> bytes:
+    """Return a regular file's bytes in as few system calls as can be. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while more := os.read(descriptor, _READ):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)

@@ -99,11 +99,23 @@ class Terminal:
     def __init__(self, home: Path, *words: str) -> None:
         self._tmux = [require("tmux"), "-L", f"jobwire-test-{os.getpid()}", "-f", "/dev/null"]
         command = shlex.join([*JOBWIRE, "--home", str(home), *words])
-        self._run("new-session", "-d", "-x", "80", "-y", "24", f"{command}; echo exit code $?; read end")
+        self._run(
+            "new-session",
+            "-d",
+            "-x",
+            "80",
+            "-y",
+            "24",
+            f"unset COLUMNS; {command}; echo exit code $?; read end",
+        )
 
     def press(self, *keys: str) -> None:
         """Type keys, by tmux's names for them."""
         self._run("send-keys", *keys)
+
+    def resize(self, columns: int) -> None:
+        """Make the terminal wider or narrower."""
+        self._run("resize-window", "-x", str(columns), "-y", "24")
 
     def screen(self) -> str:
         """Return what is to be seen."""
@@ -111,11 +123,10 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """Return the screen once it shows `text`."""
-        return wait_for(
-            lambda: screen if text in (screen := self.screen()) else "",
-            deadline_seconds=30,
-            what=f"{text!r} on the screen",
-        )
+        try:
+            return wait_for(lambda: s if text in (s := self.screen()) else "", deadline_seconds=30)
+        except AssertionError:
+            raise AssertionError(f"no {text!r} on the screen:\n{self.screen()}") from None
 
     def close(self) -> None:
         """End the terminal and what runs on it."""
@@ -134,10 +145,10 @@ def terminal(writer: FleetWriter) -> Iterator[Terminal]:
 
 
 def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> None:
-    """At 80x24: all groups, live changes, filter by number and text, a job's history, and quit."""
-    screen = terminal.wait_for("waiting   docs")
+    """At 80x24 and wider: all groups, live changes, filter by number and text, a job's history, and quit."""
+    screen = terminal.wait_for("waiting docs")
     lines = screen.splitlines()
-    assert lines[0].startswith("1 waiting 1  2 stuck 0  3 failed 1  4 late 0  5 running 1")
+    assert lines[0].startswith("1 waiting  0 stuck  1 failed  0 late  1 running  1 pending  1 done")
     assert [line.split()[1] for line in lines[2:7]] == ["waiting", "failed", "running", "pending", "done"]
     assert "Quit" in terminal.wait_for("Quit").splitlines()[23]
     writer.start("Newcomer")
@@ -148,14 +159,18 @@ def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> Non
     terminal.wait_for("Newcomer")
     terminal.press("/")
     terminal.press("newc")
-    assert "waiting   docs" not in terminal.wait_for("[newc: 1]")
+    assert "waiting docs" not in terminal.wait_for("[newc: 1]")
     terminal.press("Enter")
     # The line to type in is gone: the next key is the table's.
     wait_for(lambda: not any(line.strip() == "newc" for line in terminal.screen().splitlines()))
     terminal.press("Enter")
     terminal.wait_for("new -> pending")
+    for key in ("/", "s", "1", "p"):
+        terminal.press(key)  # the table's keys do nothing to what is not seen
     terminal.press("q")
     terminal.wait_for("[newc: 1]")
+    terminal.resize(120)
+    assert "age" in terminal.wait_for("age")
     terminal.press("q")
     terminal.wait_for("exit code 0")
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -46,14 +47,17 @@ class Home:
             env=os.environ | environ,
         )
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Start `jobwire metrics ...`; the fixture ends it."""
+    def start(
+        self, *words: str, errors: IO[str] | int = subprocess.PIPE, **environ: str
+    ) -> "subprocess.Popen[str]":
+        """Start `jobwire metrics ...`; the fixture ends it. `errors` takes its standard error."""
         child = subprocess.Popen(
             self._command(words),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
             start_new_session=True,
+            env=os.environ | environ,
         )
         self._children.append(child)
         return child
@@ -71,9 +75,9 @@ class Home:
         opened.prepare()
         return opened
 
-    def counted(self) -> int:
-        """Return how many rows the tables hold; 0 where there are none yet."""
-        path = self.path / "metrics" / "metrics.db"
+    def counted(self, tables: Path | None = None) -> int:
+        """Return how many rows the tables hold (the usual ones); 0 where there are none yet."""
+        path = tables or self.path / "metrics" / "metrics.db"
         if not path.exists():
             return 0
         database = open_database(str(path), read_only=True)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics import job
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.session import java_options
-from jobwire.metrics.standalone import QUICK_START, StandaloneCluster
+from jobwire.metrics.standalone import HOST, QUICK_START, StandaloneCluster, descendants
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ENTRIES = list(Rehearsal(seed=51, jobs=70, active=30))
+MORE = list(Rehearsal(seed=52, jobs=5))
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "cluster.py"
 _LONG_SECONDS = 300.0
 
 
@@ -69,13 +72,21 @@ def kill_an_executor(cluster: StandaloneCluster, home: Any) -> None:
 
 
 def test_shared_directory(home: Any, tmp_path: Path) -> None:
-    """Executors read the journal's files; one of them is killed; the tables are those of a plain loop."""
+    """Executors read the journal's files; one of them is killed; the tables are those of a plain loop.
+
+    The rest comes by `jobwire metrics once --master`, with the supervisor in between.
+    """
     home.record(ENTRIES)
     with StandaloneCluster(tmp_path / "cluster", clock=SystemClock()) as cluster:
         process = submit(cluster, home)
         kill_an_executor(cluster, home)
         assert finish(process)["exit_code"] == 0
-    assert home.counted() == len(ENTRIES)
+        assert home.counted() == len(ENTRIES)
+        home.record(MORE)
+        words = ("--history", "", "--master", cluster.url, "--memory", "640m")
+        again = home.run("once", *words, SPARK_LOCAL_IP=HOST, JDK_JAVA_OPTIONS=QUICK_START)
+        assert again.returncode == 0, again.stderr
+    assert home.counted() == len(ENTRIES) + len(MORE)
     assert home.digests() == home.expected()
 
 
@@ -98,3 +109,31 @@ def test_inline_partitions(home: Any, tmp_path: Path) -> None:
         assert finish(process)["exit_code"] == 0
     assert home.counted() == len(ENTRIES)
     assert home.digests() == home.expected()
+
+
+def test_ctrl_c_ends_everything() -> None:
+    """Interrupted in the middle, `make cluster` says so and leaves no process behind."""
+    example = subprocess.Popen(
+        [sys.executable, str(EXAMPLE), "--messages", "5000", "--max-rows", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert example.stdout is not None
+    shown = []
+    for line in example.stdout:
+        shown.append(line)
+        if " batch " in line:
+            break
+    started = descendants(example.pid, "")
+    assert len(started) > 5, shown  # master, two workers, the driver, executors
+    example.send_signal(signal.SIGINT)
+    _, errors = example.communicate(timeout=_LONG_SECONDS)
+    assert example.returncode == 130, errors
+    assert "interrupted" in errors
+    wait_for(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in started),
+        deadline_seconds=60,
+        step_seconds=0.1,
+        what="the end of all processes",
+    )

@@ -23,6 +23,7 @@ class DyingFiles(SystemFiles):
     """
 
     def __init__(self, *, dies_at: int = 0, torn: bool = False) -> None:
+        super().__init__()
         self.calls: list[str] = []
         self.dead = False
         self._dies_at = dies_at

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.exit_codes import ExitCode
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
@@ -143,6 +144,20 @@ def test_two_recorders_share_one_subscription(
         recorder.send_signal(signal.SIGTERM)
         recorder.communicate(timeout=30)
         assert recorder.returncode == 0
+
+
+def test_a_group_needs_mqtt_5(tmp_path: Path) -> None:
+    """Over MQTT 3.1.1 a group would record nothing, so it is refused in one sentence."""
+    (tmp_path / "jobwire.toml").write_text('[broker]\nprotocol = "3.1.1"\ntls = "off"\n')
+    refused = subprocess.run(
+        [JOBWIRE, "metrics", "record", "--home", str(tmp_path), "--share-group", "fleet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == ExitCode.INVALID, refused.stderr
+    assert "MQTT 5" in refused.stderr
 
 
 @pytest.mark.spark

@@ -24,6 +24,8 @@ from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
 from jobwire.transport import PahoTransport
 
+_RULES = Rules()
+
 
 class Site:
     """One home, its queue, its process, and a broker."""
@@ -52,7 +54,7 @@ class Site:
         )
 
     @contextmanager
-    def serving(self, *, wait: bool = True) -> Iterator[RegistryProcess]:
+    def serving(self, *, wait: bool = True, rules: Rules = _RULES) -> Iterator[RegistryProcess]:
         """Run the registry process in a thread for the block; it must end cleanly."""
         ready = threading.Event()
         errors: list[JobwireError] = []
@@ -60,7 +62,7 @@ class Site:
             store=RecordStore(self.store.home),
             connections=self.connections(),
             clock=SystemClock(),
-            rules=Rules(),
+            rules=rules,
             on_ready=ready.set,
         )
 

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Timeouts
 from jobwire.core.snapshot import Snapshot, decode_snapshot
-from jobwire.journal import JournalReader
+from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.consumers import Consumers
+from jobwire.journal.retention import Limits
 from jobwire.registry.outbox import Outbox
+from jobwire.registry.purge import Rules
 from jobwire.registry.spec import JobSpec
 from jobwire.testing import InMemoryBroker, wait_for
 
@@ -216,6 +220,26 @@ def test_flood_of_forgeries(site: "Site") -> None:
     accepted = [seq for verdict, seq in site.history(job) if verdict == "accepted"]
     assert accepted == [1, 2, 3]
     assert Path(site.store.audit(job.job_id).events_path).stat().st_size < 2_000_000
+
+
+def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its rules the process removes old segments that everybody has read, and none that somebody needs."""
+    monkeypatch.setattr("jobwire.registry.upkeep._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.upkeep._HOUR", 0.2)
+    journal = Path(site.store.home) / "journal"
+    refused = Entry(1, site.topics.events("0" * 8), b"{}", False, "malformed")
+    with JournalWriter(journal, clock=SystemClock(), segment_bytes=1) as writer:
+        offsets = [writer.append([refused]) for _ in range(6)]
+    slow = Consumers(journal, clock=SystemClock())
+    slow.register("slow")
+    slow.commit("slow", offsets[2])
+    assert len(list(journal.glob("*.seg"))) == 6
+    with site.serving(rules=Rules(journal=Limits(keep_bytes=0))):
+        wait_for(lambda: len(list(journal.glob("*.seg"))) == 3, what="segments that all have read to go")
+        with JournalReader(journal) as reader:
+            assert reader.first_offset == offsets[2]
+        slow.commit("slow", offsets[-1])
+        wait_for(lambda: len(list(journal.glob("*.seg"))) == 1, what="the others")
 
 
 def test_health_file(site: "Site") -> None:

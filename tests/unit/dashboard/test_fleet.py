@@ -28,6 +28,7 @@ from jobwire.dashboard.fleet import (
     with_record,
     words,
 )
+from jobwire.dashboard.top_once import what
 
 T0 = 1_767_225_600.0
 LIMITS = Limits(idle_seconds=300, pending_seconds=600, failed_seconds=86_400)
@@ -212,3 +213,20 @@ def test_words(seconds: float, text: str) -> None:
 def test_impossible_date_is_no_crash() -> None:
     """A record with a date that does not exist still has a row."""
     assert row(created_at="2026-02-30T00:00:00Z").created == 0.0
+
+
+@pytest.mark.parametrize(
+    ("title", "detail", "room", "text"),
+    [
+        ("Upgrade", "exit status 1", 40, "Upgrade · exit status 1"),
+        ("Migrate the user table", "May I drop the column?", 30, "Migrate the… · May I drop the…"),
+        ("Migrate the user table", "ok", 20, "Migrate the us… · ok"),
+        ("", "only words", 6, "only …"),
+        ("only a title", "", 40, "only a title"),
+    ],
+)
+def test_narrow_line_shows_some_of_both(title: str, detail: str, room: int, text: str) -> None:
+    """Where title and last word do not fit, neither pushes the other out."""
+    shown = what(row()._replace(title=title, why="", detail=detail), room)
+    assert shown == text
+    assert len(shown) <= room

@@ -20,6 +20,7 @@ class FailingFiles(SystemFiles):
     """Fails the named call with `code` while `failing` is set."""
 
     def __init__(self, call: str, code: int = errno.ENOSPC) -> None:
+        super().__init__()
         self._call = call
         self._code = code
         self.failing = False

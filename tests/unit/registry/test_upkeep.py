@@ -1,5 +1,6 @@
 """What is done by the clock: reaping with care, announcing, purging, health."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, Storage
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.topics import Topics
+from jobwire.journal.retention import Limits
 from jobwire.registry import health, locks
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
@@ -130,10 +132,24 @@ def test_rules(tmp_path: Path) -> None:
     assert load_rules(tmp_path, retained_days=1, record_days=3) == Rules(DAY, 3 * DAY)
 
 
+def test_journal_rules(tmp_path: Path) -> None:
+    """How much of the journal is kept is a rule as well; 0 is no limit."""
+    settings = tmp_path / "jobwire.toml"
+    settings.write_text("[registry]\nkeep_journal_days = 0.5\nkeep_journal_mib = 2\n")
+    rules = load_rules(tmp_path, retained_days=None, record_days=None)
+    assert rules == Rules(journal=Limits(DAY / 2, 2 << 20))
+    settings.write_text("[registry]\nkeep_journal_days = 0\nkeep_journal_mib = 0\n")
+    rules = load_rules(tmp_path, retained_days=None, record_days=None)
+    assert rules.journal.keep_seconds == float("inf")
+    assert rules.journal.keep_bytes > 1 << 50
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("[registry]\nkeep = 1\n", "'keep'"),
+        ("[registry]\nkeep_journal_mib = true\n", "keep_journal_mib.*MiB"),
+        ("[registry]\nkeep_journal_days = -1\n", "keep_journal_days"),
         ("[registry]\nkeep_records_days = -1\n", "keep_records_days"),
         ("[registry]\nkeep_records_days = 'x'\n", "keep_records_days"),
         ("registry = 1\n", "not a table"),
@@ -143,8 +159,9 @@ def test_rules(tmp_path: Path) -> None:
 def test_bad_rules(tmp_path: Path, text: str, named: str) -> None:
     """A settings file that is wrong is refused with the key."""
     (tmp_path / "jobwire.toml").write_text(text)
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ConfigError) as caught:
         load_rules(tmp_path, retained_days=None, record_days=None)
+    assert re.search(named, f"{caught.value.message} {caught.value.hint}")
 
 
 def test_mtls_port(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from jobwire.storage.durable import (
     replace_atomically,
     replace_durably,
 )
-from jobwire.storage.files import SystemFiles
+from jobwire.storage.files import SystemFiles, read_whole
 
 SEQUENCE = ["create .r.json.tmp", "write .r.json.tmp", "sync .r.json.tmp", "rename r.json"]
 
@@ -83,6 +83,52 @@ def test_many_share_the_directory_flush(tmp_path: Path) -> None:
     assert kinds == ["create", "write"] * 3 + ["sync"] * 3 + ["rename"] * 3 + ["sync_directory"]
 
 
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_many_at_once(tmp_path: Path) -> None:
+    """The operating system puts every line and every file in place, and nothing stays open."""
+    names = [f"{number:02}" for number in range(40)]
+    before = _open_files()
+    for turn in (b"1", b"2"):
+        change_durably(
+            append=[(tmp_path / f"{name}.log", turn + b"\n") for name in names],
+            replace=[(tmp_path / name, turn) for name in names],
+            files=SystemFiles(),
+        )
+    assert all((tmp_path / name).read_bytes() == b"2" for name in names)
+    assert all((tmp_path / f"{name}.log").read_bytes() == b"1\n2\n" for name in names)
+    assert len(list(tmp_path.iterdir())) == 80
+    assert _open_files() == before
+
+
+def test_failure_among_many(tmp_path: Path) -> None:
+    """Where one of several cannot be replaced, each is new or old, and nothing is left over."""
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "b" / "in the way").mkdir(parents=True)
+    (tmp_path / "c").write_bytes(b"old")
+    before = _open_files()
+    with pytest.raises(StorageError):
+        change_durably(
+            append=[(tmp_path / "log", b"line\n")],
+            replace=[(tmp_path / name, b"new") for name in "abc"],
+            files=SystemFiles(),
+        )
+    assert [(tmp_path / name).read_bytes() for name in "ac"] == [b"new", b"old"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "log"]
+    assert (tmp_path / "log").read_bytes() == b"line\n"
+    assert _open_files() == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
+def test_read_whole(tmp_path: Path, size: int) -> None:
+    """A file is read to its end, whatever its length."""
+    content = bytes(number % 251 for number in range(size))
+    (tmp_path / "r").write_bytes(content)
+    assert read_whole(tmp_path / "r") == content
+
+
 def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
     """A record's history is on the disk before the record says so, and both wait for the disk together."""
     (tmp_path / "log").write_bytes(b"one\n")
@@ -95,6 +141,33 @@ def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
         "write .r.tmp",
         "sync log",
         "sync .r.tmp",
+        "rename r",
+        f"sync_directory {tmp_path.name}",
+    ]
+
+
+def test_what_comes_before(tmp_path: Path) -> None:
+    """A new folder, its log and its other files are on the disk, by name too, before a file is replaced."""
+    files = StoppingFiles()
+    change_durably(
+        append=[(tmp_path / "new" / "log", b"one\n")],
+        before=[(tmp_path / "new" / "meta", b"m")],
+        replace=[(tmp_path / "r", b"x")],
+        files=files,
+    )
+    assert files.calls[:2] == ["open_append log", "make_directory new"]
+    assert files.calls[3:] == [
+        "write log",
+        "create .meta.tmp",
+        "write .meta.tmp",
+        "create .r.tmp",
+        "write .r.tmp",
+        "sync log",
+        "sync .meta.tmp",
+        "sync .r.tmp",
+        "rename meta",
+        "sync_directory new",
+        f"sync_directory {tmp_path.name}",
         "rename r",
         f"sync_directory {tmp_path.name}",
     ]
@@ -114,7 +187,7 @@ def test_failed_change_takes_the_lines_back(tmp_path: Path, stop_at: int) -> Non
 def test_replace_atomically_does_not_flush(tmp_path: Path) -> None:
     """What can be derived again costs no flush, and is still replaced in one step."""
     files = StoppingFiles()
-    replace_atomically(tmp_path / "r.json", b"new", files=files)
+    replace_atomically([(tmp_path / "r.json", b"new")], files=files)
     assert files.calls == [SEQUENCE[0], SEQUENCE[1], SEQUENCE[3]]
 
 

@@ -213,11 +213,15 @@ class Link:
         """Queue one SUBSCRIBE and return its packet id.
 
         `again`: after a reconnect, retained messages are wanted only for subscriptions that the
-        broker did not keep (MQTT 5, 3.8.3.1, Retain Handling 1); 3.1.1 sends them always.
+        broker did not keep (MQTT 5, 3.8.3.1, Retain Handling 1); 3.1.1 sends them always. A shared
+        subscription gets none (4.8.2), which Mosquitto 2.0.11 must be told (Retain Handling 2).
         """
         if self.version5:
-            options = SubscribeOptions(qos=1, retainHandling=1 if again else 0)
-            packet_id = self._client.subscribe([(name, options) for name in filters])[1]
+            usual = SubscribeOptions(qos=1, retainHandling=1 if again else 0)
+            shared = SubscribeOptions(qos=1, retainHandling=2)
+            packet_id = self._client.subscribe(
+                [(name, shared if name.startswith("$share/") else usual) for name in filters]
+            )[1]
         else:
             packet_id = self._client.subscribe([(name, 1) for name in filters])[1]
         if packet_id is None:

@@ -3,18 +3,25 @@
 import { say } from "./dom.js";
 import { ChartsView } from "./charts.js";
 import { FleetView } from "./fleet.js";
+import { clock, now } from "./format.js";
 import { JobView } from "./job.js";
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");
 const trouble = document.getElementById("trouble");
+const lost = document.getElementById("lost");
 const help = document.getElementById("help");
+const LOST_MS = 3000;  // a restart of the server is not worth a word
 const STATES = { live: "live", reconnecting: "reconnecting …", connecting: "connecting", paused: "paused" };
 
 const shell = {
   state(state) {
+    if (live.dataset.state === state) return;
     live.dataset.state = state;
     say(live.lastElementChild, STATES[state]);
+    clearTimeout(losing);
+    if (state === "reconnecting") losing = setTimeout(connectionLost, LOST_MS);
+    else { lost.hidden = true; delete root.dataset.lost; }
   },
   counts(counts) {
     const needed = counts.waiting + counts.stuck;
@@ -30,6 +37,15 @@ const shell = {
     scrollTo(0, 0);
   },
 };
+
+let losing = 0;
+
+/** Say that what is shown is old: its times go on, and would make working jobs look stuck. */
+function connectionLost() {
+  say(lost, `No answer from the server since ${clock(now() - LOST_MS / 1000)}: what you see is as old. Trying again …`);
+  lost.hidden = false;
+  root.dataset.lost = "yes";
+}
 
 let fleet = null;  // kept while another view is open: coming back is instant and goes on where it stopped
 let fleetAddress = "/";

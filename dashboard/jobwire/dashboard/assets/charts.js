@@ -1,6 +1,6 @@
 // The metrics view: figures of the streaming query over a chosen range.
 
-import { ask, copyButton, h, mark, say } from "./dom.js";
+import { ask, copyButton, h, jobwire, mark, say } from "./dom.js";
 import { brief, now, serverTime, short, words } from "./format.js";
 import { lineChart, timeCeiling } from "./svg.js";
 
@@ -27,7 +27,7 @@ export class ChartsView {
     this.fresh = h("p", { class: "fresh", role: "status" }, h("i"), h("span", {}, "Reading the metrics …"));
     this.buttons = RANGES.map(([seconds, name]) => h("button", { type: "button", class: "chip", onclick: () => this.#choose(seconds), data: { seconds: String(seconds) } }, name));
     this.tiles = h("dl", { class: "tiles" });
-    const command = "jobwire metrics run";
+    const command = jobwire("metrics run");
     this.startWhy = h("p");
     this.start = h("section", { class: "start empty" }, h("h2", {}, "No figures yet"), this.startWhy,
       h("p", { class: "block" }, h("code", {}, command), copyButton(command)),
@@ -123,7 +123,7 @@ export class ChartsView {
     let whole = 0;
     const tell = (place) => legend.replaceChildren(...series.map(({ name, values }, number) => {
       const value = values[place] ?? null;
-      return h("span", { class: colour(name, number) }, h("i"), `${name.replace("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
+      return h("span", { class: colour(name, number) }, h("i"), `${name.replaceAll("_", " ")} `, h("b", {}, value === null ? "–" : unit(value)));
     }));
     plot.addEventListener("pointermove", (event) => {
       const found = chart?.point(event.clientX);
@@ -144,6 +144,8 @@ export class ChartsView {
       // Idle figures are complete up to now: there was nothing to count.
       const fresh = data.freshness;
       whole = complete(series, points, step, fresh.state === "idle" ? now() : fresh.updated_at ?? now());
+      // Counts of jobs reach to this moment: the page knows them itself.
+      if (key === "jobs") whole = points.length - 1;
       const place = whole;
       const label = `${title}: ${series.map(({ name, values }) => `${name} ${values[place] === null ? "none" : unit(values[place])}`).join(", ")}`;
       // A rate over half a step would look like a fall.
@@ -161,11 +163,9 @@ function colour(name, number) {
   return `s${COLOURS[name] ?? number % 8}`;
 }
 
-/** Return the newest step that was over when the figures were made and has a value; a half one would mislead. */
+/** Return the newest step that was over when the figures were made and has a value; a half one would mislead,
+    but is better than none. */
 function complete(series, points, step, madeAt) {
-  let place = 0;
-  for (const { values } of series) {
-    values.forEach((value, index) => { if (value !== null && points[index] + step <= madeAt && index > place) place = index; });
-  }
-  return place;
+  const filled = points.map((_, index) => index).filter((index) => series.some(({ values }) => (values[index] ?? null) !== null));
+  return filled.findLast((index) => points[index] + step <= madeAt) ?? filled.at(-1) ?? 0;
 }

@@ -34,6 +34,13 @@ export function mark(node, name, value) {
   if (node.dataset[name] !== value) node.dataset[name] = value;
 }
 
+/** Return a jobwire command for the directory that this page shows. */
+export function jobwire(words) {
+  const home = document.documentElement.dataset.home;
+  const quoted = /^[\w./-]+$/.test(home) ? home : `'${home.replaceAll("'", "'\\''")}'`;
+  return home === ".hermes" ? `jobwire ${words}` : `jobwire --home ${quoted} ${words}`;
+}
+
 /** Return a button that copies `text` and says so. */
 export function copyButton(text, label = "Copy") {
   const button = h("button", { type: "button", class: "copy", title: `Copy: ${text}` }, label);

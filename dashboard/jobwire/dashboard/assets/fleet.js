@@ -1,6 +1,6 @@
 // The fleet: one row a job, problems first.
 
-import { h, mark, plain, say } from "./dom.js";
+import { h, jobwire, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { ago, fullTime, now, words } from "./format.js";
 
@@ -242,7 +242,7 @@ export class FleetView {
     if (this.rows.size) {
       this.note.replaceChildren("No job matches. ", h("button", { type: "button", onclick: () => this.#filter({ groups: new Set(), session: "", text: "" }) }, "Show all jobs"));
     } else {
-      this.note.replaceChildren("No jobs here yet. Start one:", h("code", { class: "block" }, "jobwire run -- make test"));
+      this.note.replaceChildren("No jobs here yet. Start one:", h("code", { class: "block" }, jobwire("run -- make test")));
     }
   }
 

@@ -92,7 +92,7 @@ export class JobView {
           h("h2", {}, "Commands"),
           h("ul", { class: "commands" }, commands.map((item) => h("li", {}, h("span", {}, item.what), h("div", {}, h("code", {}, item.command), copyButton(item.command))))),
           h("h2", {}, "Attempts"),
-          h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, ["Try", "From", "Lasted", "Events", "End"].map((text) => h("th", { scope: "col" }, text)))), this.attemptList),
+          h("table", { class: "attempts tries" }, h("thead", {}, h("tr", {}, ["Try", "From", "Lasted", "Events", "End"].map((text) => h("th", { scope: "col" }, text)))), this.attemptList),
           h("h2", {}, "Files"),
           h("ul", { class: "commands" }, Object.entries(paths).filter(([, path]) => path).map(([name, path]) => h("li", {}, h("span", {}, name), h("div", {}, h("code", {}, path), copyButton(path))))),
           record.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("pre", {}, record.instructions)) : null,
@@ -160,7 +160,7 @@ export class JobView {
   #entry(item) {
     const nodes = [];
     if (this.last !== null && item.attempt && this.last.attempt && item.attempt !== this.last.attempt) {
-      nodes.push(h("li", { class: "divide" }, `Attempt ${item.attempt}`));
+      nodes.push(h("li", { class: "divide" }, `↑ attempt ${item.attempt} · attempt ${this.last.attempt} ↓`));
     }
     const since = this.last?.at && item.at ? item.at - this.last.at : null;
     this.last = item;
@@ -236,7 +236,7 @@ function describe(item) {
   }
   if (item.kind !== "event") return ["damaged", "damaged line", ""];
   const text = item.detail || "";
-  if (item.verdict === "accepted") return [item.event, String(item.event).replace("_", " "), text];
-  const name = item.verdict === "late" ? `late ${item.event ?? ""}` : `refused: ${item.verdict}`;
+  if (item.verdict === "accepted") return [item.event, String(item.event).replaceAll("_", " "), text];
+  const name = item.verdict === "late" ? `late ${item.event ?? ""}` : `refused: ${String(item.verdict).replaceAll("_", " ")}`;
   return [item.verdict === "late" ? "late" : "refused", name, [item.why, text].filter(Boolean).join(" · ")];
 }

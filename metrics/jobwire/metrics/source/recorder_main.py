@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted
 from jobwire.core.roles import Role
 from jobwire.core.settings import DEFAULT_HOME
@@ -71,6 +71,11 @@ def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[
     filters = words["topics"] or [Topics(words["topic_root"]).events("+")]
     if words["share_group"]:
         # MQTT 5, 4.8.2: the broker deals the messages out among the recorders of the group.
+        if settings.protocol == "3.1.1":
+            raise ConfigError(
+                "a shared subscription is of MQTT 5, and this broker is spoken to in 3.1.1",
+                hint='one recorder and one journal, or Mosquitto with protocol = "5" in jobwire.toml',
+            )
         filters = [f"$share/{words['share_group']}/{topic_filter}" for topic_filter in filters]
     with JournalWriter(journal, clock=clock) as writer:
         transport = PahoTransport(
