@@ -1,6 +1,6 @@
 """The house stands as ARCHITECTURE.md says: folders, packaging and imports agree."""
 
-import ast
+import re
 import sys
 import tomllib
 from functools import cache
@@ -48,6 +48,7 @@ ONLY_IN = {
     "starlette": {"dashboard"},
     "textual": {"dashboard"},
 }
+_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import ([\w, ]*)|import ([\w., ]+))", re.MULTILINE)
 
 
 @cache
@@ -58,13 +59,15 @@ def modules() -> list[tuple[str, Path]]:
 
 @cache
 def imports(file: Path) -> set[str]:
-    """Return the full names of everything that `file` imports, also inside functions."""
+    """Return the full names of everything that `file` imports, also inside functions.
+
+    By lines, not by syntax: a parser takes ten times as long. What stands in brackets over several
+    lines is left out, its module is not.
+    """
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    for module, aliases, plain in _IMPORT.findall(file.read_text()):
+        words = [word.split()[0] for word in (aliases or plain).split(",") if word.strip()]
+        names |= {module} | {f"{module}.{word}" for word in words} if module else set(words)
     return names
 
 
