@@ -166,7 +166,7 @@ class Demo:
     def _page(self, view: DemoView, *, stay: bool) -> None:
         """Open the live page and keep it until Ctrl-C, or say how to."""
         if not stay:
-            view.say(f"the live page: jobwire --home {self._home} dashboard (or run the demo with --stay)")
+            view.say(f"the live page: {_command()} --home {self._home} dashboard, or the demo with --stay")
             return
         page = self._background("dashboard", "dashboard", "--port", "0", "--json")
         view.say(f"the live page: {page.ready_line(_START_SECONDS)['url']} (Ctrl-C ends it)")
@@ -220,3 +220,12 @@ class Demo:
         folder = self._work / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def _command() -> str:
+    """Return how `jobwire` is called here: by its path where the environment is not active."""
+    if shutil.which("jobwire"):
+        return "jobwire"
+    program = Path(sys.executable).with_name("jobwire")
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
