@@ -22,6 +22,7 @@ from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_us
 from jobwire.broker.serve import own_pid, ready_line, run_embedded, send_reload
 from jobwire.certs import Level
 from jobwire.core.clock import SystemClock
+from jobwire.core.commands import add_command
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.settings import TLS_PORT
@@ -47,17 +48,6 @@ def add_commands(subparsers: "_Commands") -> None:
     _add_doctor(subparsers)
 
 
-def _leaf(commands: "_Commands", name: str, summary: str, example: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
 def _add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=TLS_PORT, help="TLS port (default: %(default)s)")
     parser.add_argument(
@@ -68,7 +58,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_up(commands: "_Commands") -> None:
-    parser = _leaf(
+    parser = add_command(
         commands,
         "up",
         "run a broker on this host in the foreground, creating what is missing under the home directory",
@@ -141,7 +131,7 @@ def _announce(args: argparse.Namespace, home: Path, host: str, port: int, pid: i
 
 
 def _add_render(commands: "_Commands") -> None:
-    parser = _leaf(
+    parser = add_command(
         commands,
         "render",
         "write a folder that can be deployed to the broker's host",
@@ -189,7 +179,7 @@ def run_render(args: argparse.Namespace) -> int:
 
 
 def _add_check(commands: "_Commands") -> None:
-    parser = _leaf(
+    parser = add_command(
         commands,
         "check",
         "verify a rendered folder: permissions, expiry, storage, and Mosquitto tried on it",
@@ -218,7 +208,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _add_passwd(commands: "_Commands") -> None:
     group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
     passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
-    add = _leaf(passwd, "add", "add an account", "jobwire broker passwd add alice")
+    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice")
     add.add_argument("name")
     add.add_argument(
         "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
@@ -226,10 +216,10 @@ def _add_passwd(commands: "_Commands") -> None:
     add.add_argument("--replace", action="store_true", help="change the password of an existing account")
     add.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS)
     add.set_defaults(run=run_passwd_add)
-    remove = _leaf(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
+    remove = add_command(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
     remove.add_argument("name")
     remove.set_defaults(run=run_passwd_remove)
-    listing = _leaf(passwd, "list", "list the accounts", "jobwire broker passwd list")
+    listing = add_command(passwd, "list", "list the accounts", "jobwire broker passwd list")
     listing.set_defaults(run=run_passwd_list)
     for parser in (add, remove, listing):
         parser.add_argument(
@@ -293,7 +283,7 @@ def _users(args: argparse.Namespace) -> PasswordFile:
 
 
 def _add_small(commands: "_Commands") -> None:
-    reload = _leaf(
+    reload = add_command(
         commands,
         "reload",
         "let the running broker read access list, passwords and certificates again (SIGHUP)",
@@ -301,7 +291,7 @@ def _add_small(commands: "_Commands") -> None:
     )
     reload.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
     reload.set_defaults(run=run_reload)
-    table = _leaf(
+    table = add_command(
         commands,
         "access-table",
         "show who may do what",
@@ -336,7 +326,7 @@ def run_access_table(args: argparse.Namespace) -> int:
 
 
 def _add_doctor(commands: "_Commands") -> None:
-    doctor = _leaf(
+    doctor = add_command(
         commands,
         "doctor",
         "say in plain words what works and what does not between this host and the broker",

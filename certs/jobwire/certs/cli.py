@@ -24,6 +24,7 @@ from jobwire.certs.values import (
     serial_text,
 )
 from jobwire.core.clock import utc_timestamp
+from jobwire.core.commands import add_command
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
@@ -54,19 +55,8 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     _add_rollover(commands)
 
 
-def _leaf(commands: "_Commands", name: str, summary: str, example: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
 def _add_issuing(commands: "_Commands") -> None:
-    init = _leaf(
+    init = add_command(
         commands,
         "init",
         "create the authority and a server certificate",
@@ -83,7 +73,7 @@ def _add_issuing(commands: "_Commands") -> None:
     init.add_argument("--force", action="store_true", help="start over; the old folder is kept beside it")
     init.set_defaults(run=_init)
 
-    issue = _leaf(
+    issue = add_command(
         commands, "issue", "issue a client certificate for a user or role", "jobwire certs issue hermes"
     )
     issue.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
@@ -91,7 +81,7 @@ def _add_issuing(commands: "_Commands") -> None:
     issue.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     issue.set_defaults(run=_issue)
 
-    job = _leaf(
+    job = add_command(
         commands,
         "issue-job",
         "issue the short-lived client certificate of a job",
@@ -104,7 +94,7 @@ def _add_issuing(commands: "_Commands") -> None:
     job.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     job.set_defaults(run=_issue_job)
 
-    renew = _leaf(
+    renew = add_command(
         commands,
         "renew",
         "renew a certificate before it expires, keeping its key",
@@ -120,12 +110,14 @@ def _add_issuing(commands: "_Commands") -> None:
 
 
 def _add_upkeep(commands: "_Commands") -> None:
-    show = _leaf(commands, "show", "show certificates, ends and revocations", "jobwire certs show hermes")
+    show = add_command(
+        commands, "show", "show certificates, ends and revocations", "jobwire certs show hermes"
+    )
     show.add_argument("name", metavar="NAME", nargs="?", help="details of one: ca, server, a name or a file")
     show.add_argument("--long", action="store_true", help="details of all: SANs, serials, fingerprints")
     show.set_defaults(run=_show)
 
-    revoke = _leaf(
+    revoke = add_command(
         commands,
         "revoke",
         "revoke a certificate and sign the revocation list",
@@ -137,11 +129,11 @@ def _add_upkeep(commands: "_Commands") -> None:
     )
     revoke.set_defaults(run=_revoke)
 
-    crl = _leaf(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
+    crl = add_command(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
     crl.add_argument("--days", type=float, help="valid for so many days (default: as long as the authority)")
     crl.set_defaults(run=_crl)
 
-    check = _leaf(
+    check = add_command(
         commands,
         "check",
         "find what is wrong or runs out soon (exit 30 for errors)",
@@ -156,12 +148,12 @@ def _add_upkeep(commands: "_Commands") -> None:
     check.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
     check.set_defaults(run=_check)
 
-    prune = _leaf(commands, "prune", "remove expired job certificates", "jobwire certs prune")
+    prune = add_command(commands, "prune", "remove expired job certificates", "jobwire certs prune")
     prune.set_defaults(run=_prune)
 
 
 def _add_rollover(commands: "_Commands") -> None:
-    parser = _leaf(
+    parser = add_command(
         commands,
         "rollover",
         "move to a new authority in three steps",

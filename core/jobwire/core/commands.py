@@ -33,6 +33,27 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(ExitCode.INVALID, f"{self.prog}: error: {message}\n")
 
 
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    summary: str,
+    example: str,
+    *,
+    run: Callable[[argparse.Namespace], int] | None = None,
+) -> argparse.ArgumentParser:
+    """Add one command with its help, an example and `--json`; `run(args)` returns its exit code."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"example:\n  {example}",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
 def run_command(
     body: Callable[[argparse.Namespace], int], args: argparse.Namespace, *, prog: str, as_json: bool
 ) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.commands import add_command
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.topics import DEFAULT_ROOT, Topics, check_job_id, filter_matches
@@ -34,18 +35,20 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         description="The journal below <home>/journal: every message that arrived, with its verdict.",
     )
     commands = journal.add_subparsers(dest="journal_command", metavar="COMMAND", required=True)
-    tail = _leaf(commands, "tail", _tail, "show the last entries", "jobwire journal tail -f --since 10m")
+    tail = _leaf(commands, "tail", "show the last entries", "jobwire journal tail -f --since 10m", run=_tail)
     tail.add_argument("-f", "--follow", action="store_true", help="go on with what arrives")
     tail.add_argument(
         "-n", "--lines", type=int, default=_TAIL_ROWS, metavar="N", help=f"how many (default: {_TAIL_ROWS})"
     )
     _add_selection(tail)
     cat = _leaf(
-        commands, "cat", _cat, "print all entries", "jobwire journal cat --verdict bad_signature --json"
+        commands, "cat", "print all entries", "jobwire journal cat --verdict bad_signature --json", run=_cat
     )
     _add_selection(cat)
-    _leaf(commands, "verify", _verify, "check every stored byte", "jobwire journal verify")
-    _leaf(commands, "stat", _stat, "show size, range, verdicts and consumers", "jobwire journal stat --json")
+    _leaf(commands, "verify", "check every stored byte", "jobwire journal verify", run=_verify)
+    _leaf(
+        commands, "stat", "show size, range, verdicts and consumers", "jobwire journal stat --json", run=_stat
+    )
     _add_prune(commands)
     _add_consumers(commands)
 
@@ -53,18 +56,13 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
 def _leaf(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
-    run: Callable[[argparse.Namespace], int],
     summary: str,
     example: str,
+    *,
+    run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  {example}",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = add_command(commands, name, summary, example, run=run)
     parser.add_argument("--journal", metavar="DIR", help="the journal's directory (default: <home>/journal)")
-    parser.set_defaults(run=run)
     return parser
 
 
@@ -84,7 +82,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def _add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     prune = _leaf(
-        commands, "prune", _prune, "remove old segments that all consumers have read", "jobwire journal prune"
+        commands,
+        "prune",
+        "remove old segments that all consumers have read",
+        "jobwire journal prune",
+        run=_prune,
     )
     prune.add_argument(
         "--keep", type=duration, default=KEEP_SECONDS, metavar="AGE", help="keep at least this long (7d)"
@@ -99,9 +101,13 @@ def _add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _add_consumers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     consumers = commands.add_parser("consumers", help="who reads the journal, and how far they are")
     leaves = consumers.add_subparsers(dest="consumers_command", metavar="COMMAND", required=True)
-    _leaf(leaves, "list", _list_consumers, "list the consumers", "jobwire journal consumers list")
+    _leaf(leaves, "list", "list the consumers", "jobwire journal consumers list", run=_list_consumers)
     remove = _leaf(
-        leaves, "remove", _remove_consumer, "forget a consumer", "jobwire journal consumers remove metrics"
+        leaves,
+        "remove",
+        "forget a consumer",
+        "jobwire journal consumers remove metrics",
+        run=_remove_consumer,
     )
     remove.add_argument("name", metavar="NAME", help="the consumer's name")
 

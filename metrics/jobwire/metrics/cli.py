@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.commands import add_command
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics.arguments import (
@@ -44,33 +45,36 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         ("once", "bring the tables up to the journal's present end", _once),
         ("rebuild", "compute tables and history anew from the journal, and compare", _rebuild),
     ):
-        command = _leaf(commands, name, text, body)
+        command = add_command(commands, name, text, _EXAMPLE[name], run=body)
         add_run_arguments(command)
-    record = _leaf(commands, "record", "record without keys: one shard of several, no Spark", _record)
+    record = add_command(
+        commands,
+        "record",
+        "record without keys: one shard of several, no Spark",
+        _EXAMPLE["record"],
+        run=_record,
+    )
     record.add_argument(
         "--journal", metavar="DIR", action="append", help="this shard (default: HOME/journal)"
     )
     add_share_argument(record)
-    status = _leaf(commands, "status", "where the query stands, without starting Spark", _status)
+    status = add_command(
+        commands, "status", "where the query stands, without starting Spark", _EXAMPLE["status"], run=_status
+    )
     add_sink_argument(status)
-    show = _leaf(commands, "show", "the tables of the last hour", _show)
+    show = add_command(commands, "show", "the tables of the last hour", _EXAMPLE["show"], run=_show)
     add_sink_argument(show)
     show.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
-    plot = _leaf(commands, "plot", "draw throughput, durations and waiting time", _plot)
+    plot = add_command(
+        commands, "plot", "draw throughput, durations and waiting time", _EXAMPLE["plot"], run=_plot
+    )
     add_sink_argument(plot)
     plot.add_argument("--out", metavar="FILE", required=True, help="a .png or .svg file")
     plot.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
-    keys = _leaf(commands, "keys", "write the keys file that --verify reads, mode 0600", _keys)
-    keys.add_argument("--out", metavar="FILE", required=True)
-
-
-def _leaf(commands: Any, name: str, text: str, body: Any) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example:\n  {_EXAMPLE[name]}"
+    keys = add_command(
+        commands, "keys", "write the keys file that --verify reads, mode 0600", _EXAMPLE["keys"], run=_keys
     )
-    command.add_argument("--json", action="store_true", help="JSON on standard output")
-    command.set_defaults(run=body)
-    return command
+    keys.add_argument("--out", metavar="FILE", required=True)
 
 
 _EXAMPLE = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from jobwire.core.broker_options import add_broker_options
+from jobwire.core.commands import add_command
 from jobwire.core.fold import DEFAULT_LEASE_SECONDS
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import Priority
@@ -37,28 +38,13 @@ def add_commands(subparsers: Subparsers) -> None:
     _add_ticket(commands)
 
 
-def _command(
-    commands: Subparsers,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    text: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example:\n  {example}"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _add_register(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "register",
-        actions.register,
         "create a pending job (or name the one that exists under its key)",
         "jobwire registry register --title 'build docs' --instructions-file task.md --idempotency-key d-42",
+        run=actions.register,
     )
     parser.add_argument("--title", default="", help="one line for people")
     parser.add_argument("--instructions", default="", metavar="TEXT", help="what to do")
@@ -83,12 +69,12 @@ def _add_register(commands: Subparsers) -> None:
 
 
 def _add_pick(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "pick",
-        actions.pick,
         "claim the oldest pending job of the highest priority",
         "jobwire registry pick --agent-session builder --wait 60 --json",
+        run=actions.pick,
     )
     parser.add_argument(
         "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
@@ -102,44 +88,44 @@ def _add_pick(commands: Subparsers) -> None:
 
 
 def _add_lease_commands(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "renew",
-        actions.renew,
         "extend the lease of a picked job (each event does it too)",
         "jobwire registry renew 1a2b3c4d --for-attempt 1 --lease 600",
+        run=actions.renew,
     )
     _add_holder(parser)
     _add_lease(parser)
-    parser = _command(
+    parser = add_command(
         commands,
         "release",
-        actions.release,
         "give a picked job back: pending again as the next attempt",
         "jobwire registry release 1a2b3c4d --for-attempt 1 --reason 'no compiler here'",
+        run=actions.release,
     )
     _add_holder(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
 
 
 def _add_reading(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "show",
-        actions.show,
         "print one job, without its secrets",
         "jobwire registry show 1a2b3c4d --history 20",
+        run=actions.show,
     )
     _add_job(parser)
     parser.add_argument(
         "--history", type=count, default=0, metavar="N", help="with its last N events and changes"
     )
-    parser = _command(
+    parser = add_command(
         commands,
         "list",
-        actions.list_jobs,
         "list jobs, newest first (--json: one line a job)",
         "jobwire registry list --status running --status pending --limit 20",
+        run=actions.list_jobs,
     )
     parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
     parser.add_argument("--agent-session", metavar="NAME", help="jobs addressed to this name")
@@ -147,21 +133,21 @@ def _add_reading(commands: Subparsers) -> None:
 
 
 def _add_changing(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "cancel",
-        actions.cancel,
         "cancel a job; its worker learns of it when it speaks",
         "jobwire registry cancel 1a2b3c4d --reason 'not needed any more'",
+        run=actions.cancel,
     )
     _add_job(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
-    parser = _command(
+    parser = add_command(
         commands,
         "update",
-        actions.update,
         "change a job, if it still is as expected (compare and set)",
         "jobwire registry update 1a2b3c4d --priority high --expect-status pending --expect-seq 0",
+        run=actions.update,
     )
     _add_job(parser)
     parser.add_argument("--title", help="one line for people")
@@ -183,29 +169,29 @@ def _add_changing(commands: Subparsers) -> None:
 
 
 def _add_upkeep(commands: Subparsers) -> None:
-    _command(
+    add_command(
         commands,
         "reap",
-        actions.reap,
         "move on what ran out of time: leases, pending and wall timeouts",
         "jobwire registry reap --json",
+        run=actions.reap,
     )
-    _command(
+    add_command(
         commands,
         "reindex",
-        actions.reindex,
         "make the pending index again from all records",
         "jobwire registry reindex",
+        run=actions.reindex,
     )
 
 
 def _add_process(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "serve",
-        _lazily("process_actions", "serve"),
         "run the registry process: journal the wire, keep the records, publish states",
         "jobwire registry serve --home /var/lib/jobwire",
+        run=_lazily("process_actions", "serve"),
     )
     parser.epilog = (
         f"{parser.epilog}\n\n[registry] in jobwire.toml has keep_retained_days and keep_records_days,\n"
@@ -214,19 +200,19 @@ def _add_process(commands: Subparsers) -> None:
     )
     _add_rules(parser)
     add_broker_options(parser)
-    _command(
+    add_command(
         commands,
         "health",
-        _lazily("process_actions", "show_health"),
         "tell how the registry process does (exit 0: well)",
         "jobwire registry health --json",
+        run=_lazily("process_actions", "show_health"),
     )
-    parser = _command(
+    parser = add_command(
         commands,
         "purge",
-        _lazily("process_actions", "purge"),
         "clear retained messages of finished jobs, remove old jobs",
         "jobwire registry purge --keep-retained 7 --keep-records 90",
+        run=_lazily("process_actions", "purge"),
     )
     _add_rules(parser)
     add_broker_options(parser)
@@ -248,12 +234,12 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_ticket(commands: Subparsers) -> None:
-    parser = _command(
+    parser = add_command(
         commands,
         "ticket",
-        _lazily("ticket_actions", "ticket"),
         "write what a worker on another host needs to a secret file",
         "jobwire registry ticket 1a2b3c4d --broker broker=mq.example.org --certificate > job.ticket",
+        run=_lazily("ticket_actions", "ticket"),
     )
     _add_job(parser)
     parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")

@@ -55,13 +55,8 @@ class RecordStore(HomeLayout):
 
     def get(self, job_id: str) -> JobRecord:
         """Return the record as it is now, without a lock."""
-        path = self.record_path(job_id)
         try:
-            return _read(path, job_id)
-        except FileNotFoundError:
-            raise self._missing(job_id) from None
-        except OSError as error:
-            raise storage_failure("read", path, error) from error
+            return self._read(job_id)
         except RecordFormatError:
             # Moving it is a write: under the lock, and only if it is still unreadable there.
             with self._lock(job_id, locks.DEFAULT_DEADLINE_SECONDS):
@@ -134,19 +129,26 @@ class RecordStore(HomeLayout):
 
     def read_locked(self, job_id: str) -> JobRecord:
         """Return the record; the caller holds its lock. One that cannot be read goes to quarantine."""
-        path = self.record_path(job_id)
         try:
-            return _read(path, job_id)
-        except FileNotFoundError:
-            raise self._missing(job_id) from None
-        except OSError as error:
-            raise storage_failure("read", path, error) from error
+            return self._read(job_id)
         except RecordFormatError as error:
             at = utc_timestamp(self.clock.now())
             item = quarantine.move_aside(
                 self.jobs_path(), job_id, reason=error.message, at=at, files=self.files
             )
             raise quarantine.error_for(item) from error
+
+    def _read(self, job_id: str) -> JobRecord:
+        path = self.record_path(job_id)
+        try:
+            record = decode_record(read_whole(path))
+        except FileNotFoundError:
+            raise self._missing(job_id) from None
+        except OSError as error:
+            raise storage_failure("read", path, error) from error
+        if record.job_id != job_id:
+            raise RecordFormatError(f"it is the record of job {record.job_id}", field="job_id")
+        return record
 
     def _put(
         self,
@@ -265,10 +267,3 @@ def _index_differs(one: Revision) -> bool:
 def _indexed(record: JobRecord) -> tuple[object, ...]:
     """Return what the pending index holds of a record, but for the time of its next limit."""
     return (*_state(record), record.agent_session, record.priority, record.timeouts)
-
-
-def _read(path: str, job_id: str) -> JobRecord:
-    record = decode_record(read_whole(path))
-    if record.job_id != job_id:
-        raise RecordFormatError(f"it is the record of job {record.job_id}", field="job_id")
-    return record
