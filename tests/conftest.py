@@ -1,6 +1,7 @@
 """The fixtures of `jobwire.testing` for every test, and how hard the property tests search."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -10,3 +11,7 @@ pytest_plugins = ["jobwire.testing.fixtures"]
 settings.register_profile("quick", max_examples=20, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" else "quick")
+
+# A shell that starts the tests in the background has them ignore SIGINT; what they start would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
