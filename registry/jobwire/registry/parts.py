@@ -151,9 +151,9 @@ class Parts:
     def _on_session(self, event: SessionStarted | SessionLost) -> None:
         if isinstance(event, SessionStarted):
             self.reaper.hold(_GRACE_SECONDS)
-            if not event.session_present:
-                # It kept nothing of our session, so perhaps nothing of what we retained.
-                self.announcements.wanted.set()
+            # Perhaps the broker was killed: then what we retained lately is lost, acknowledged or not, also
+            # where it has our session from an older save.
+            self.announcements.wanted.set()
 
     def _count_jobs(self) -> dict[str, int]:
         if self._clock.monotonic() - self._counted_at >= _COUNT_SECONDS:

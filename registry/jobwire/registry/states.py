@@ -65,6 +65,7 @@ class StateQueue:
         self._busy: dict[str, Urgency] = {}
         self._repeat_at = 0.0
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
+        self._forgotten = 0
         self._changed = threading.Condition()
         self.published = 0
 
@@ -84,6 +85,7 @@ class StateQueue:
         """Forget what was sent: the broker has lost it."""
         with self._changed:
             self._sent.clear()
+            self._forgotten += 1
 
     def waiting(self) -> int:
         """Return how many jobs are queued or being sent."""
@@ -161,7 +163,7 @@ class StateQueue:
             record.updated_at,
         )
         with self._changed:
-            sent = self._sent.get(record.job_id)
+            sent, forgotten = self._sent.get(record.job_id), self._forgotten
         if sent is not None and sent.what == what:
             return True
         try:
@@ -178,6 +180,8 @@ class StateQueue:
             return False
         self.published += 1
         with self._changed:
+            if forgotten != self._forgotten:
+                return False  # the broker that took it may be gone
             self._sent[record.job_id] = _Sent(what, self._clock.monotonic())
             self._sent.move_to_end(record.job_id)
             if len(self._sent) > _REMEMBERED:

@@ -1,5 +1,6 @@
 """Mosquitto as a process of its own, under the configuration the product renders."""
 
+import signal
 from pathlib import Path
 
 from jobwire.broker import BrokerPaths, prepare_home
@@ -9,6 +10,7 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing.process import BrokerProcess, free_port
 from jobwire.testing.requirements import find_program
+from jobwire.testing.waiting import wait_for
 
 _ITERATIONS = 101
 
@@ -62,3 +64,14 @@ class MosquittoServer(BrokerProcess):
     def command(self) -> list[str]:
         """Return the command line."""
         return [find_program("mosquitto") or "mosquitto", "-c", str(self.configuration)]
+
+    def save(self) -> None:
+        """Have the broker write its database now (SIGUSR1, mosquitto(8)); return when it did."""
+        database = BrokerPaths(self.home).data / "mosquitto.db"
+        before = _written_at(database)
+        self._signal(signal.SIGUSR1)
+        wait_for(lambda: _written_at(database) != before, what="the broker's database")
+
+
+def _written_at(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0

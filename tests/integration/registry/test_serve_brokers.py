@@ -8,7 +8,7 @@ from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.core.snapshot import Snapshot, decode_snapshot
 from jobwire.registry.purge import Purge, Rules
-from jobwire.testing import wait_for
+from jobwire.testing import MosquittoServer, wait_for
 
 if TYPE_CHECKING:
     Site = Any  # conftest.Site: test folders are no packages
@@ -78,3 +78,21 @@ def test_broker_dies_and_comes_back(real_site: "Site") -> None:
         site.confirmed(job, 3)
         assert _await_completed(site, job).last_seq == 3
     assert site.history(job) == [("accepted", 1), ("accepted", 2), ("accepted", 3)]
+
+
+def test_broker_comes_back_with_an_older_save(real_site: "Site") -> None:
+    """Where a killed broker has our session from its last save but no later state, that is sent again."""
+    site = real_site
+    job = site.register()
+    with site.serving():
+        with site.worker() as publish:
+            publish(site.say(job, 1, "started"))
+            site.confirmed(job, 1)
+            if isinstance(site.broker, MosquittoServer):
+                site.broker.save()
+            publish(site.say(job, 2, "completed"))
+            site.confirmed(job, 2)
+        _await_completed(site, job)
+        site.broker.kill()
+        site.broker.start()
+        assert _await_completed(site, job).last_seq == 2
