@@ -27,6 +27,8 @@ _SETTINGS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # 3 ms a batch of planning; there is no shuffle to adapt.
     "spark.sql.adaptive.enabled": "false",
+    # The text of each plan, twice a batch, for a page that nobody serves.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # An idle query asks the journal for news this often; the default 10 ms keeps a core warm.
