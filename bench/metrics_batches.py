@@ -1,6 +1,6 @@
 """Where a small batch of the metrics query spends its time: Spark's phases, and processor time a process.
 
-    python bench/metrics_batches.py [--rows 25] [--batches 60] [--rounds 3] [--java FLAGS] [--conf NAME=VALUE]
+    python bench/metrics_batches.py [--rows 25] [--batches 60] [--rounds 3] [--java FLAGS] [--conf NAME=VALUE,...]
 
 Batches back to back from a journal, so that nothing waits for a trigger. Each `--conf` takes turns with
 the product's own settings in one JVM; `--java` replaces the product's flags for all of it ("" for none).
@@ -80,6 +80,12 @@ def measure(spark: Any, home: Path, folder: Path, rows: int) -> dict[str, float]
     return result | {f"cpu {name} ms": (after[name] - before[name]) / len(reports) for name in after}
 
 
+def _settings(text: str) -> dict[str, str]:
+    """Read NAME=VALUE,NAME=VALUE."""
+    pairs = (item.partition("=") for item in text.split(","))
+    return {name: value for name, _, value in pairs}
+
+
 def main() -> int:
     """Measure each variant in each round and print a line for each."""
     parser = argparse.ArgumentParser(
@@ -89,9 +95,9 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=60, help="batches a round (60)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the first is a cold JVM (3)")
     parser.add_argument("--java", default=QUICK_JAVA, help=f"flags of the JVM ({QUICK_JAVA})")
-    parser.add_argument("--conf", action="append", default=[], help="a setting beside the product's own")
+    parser.add_argument("--conf", action="append", default=[], help="settings beside the product's own")
     args = parser.parse_args()
-    variants = {OWN: {}, **{text: dict([text.split("=", 1)]) for text in args.conf}}
+    variants = {OWN: {}, **{text: _settings(text) for text in args.conf}}
     with tempfile.TemporaryDirectory(prefix="jobwire-batches-") as name:
         folder = Path(name)
         store(folder, args.rows * args.batches)
