@@ -1,6 +1,6 @@
 """Where a small batch of the metrics query spends its time: Spark's phases, and processor time a process.
 
-    python bench/metrics_batches.py [--rows 25] [--batches 60] [--rounds 3] [--java FLAGS] [--conf NAME=VALUE,...]
+    python bench/metrics_batches.py [--rows 25] [--batches 60] [--java FLAGS] [--conf NAME=VALUE,...]
 
 Batches back to back from a journal, so that nothing waits for a trigger. Each `--conf` takes turns with
 the product's own settings in one JVM; `--java` replaces the product's flags for all of it ("" for none).
