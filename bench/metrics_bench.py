@@ -310,7 +310,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=200_000, help="events in the journal (200000)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the source comparison (3)")
     parser.add_argument("--seconds", type=float, default=12.0, help="seconds at each rate (12)")
-    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds before the first rate (10)")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds before the first rate (30)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only some of the parts")
     args = parser.parse_args()
     result: dict[str, Any] = {
@@ -321,6 +321,7 @@ def main() -> int:
         "events": args.events,
         "rounds": args.rounds,
         "seconds_at_each_rate": args.seconds,
+        "seconds_of_warm_up": args.warm_up,
         "targets": TARGETS,
     }
     for table in _measure(args):

@@ -30,7 +30,6 @@ from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.rows import rows_of
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.transform import compact
 
 RESULTS = Path(__file__).resolve().parent / "results" / "metrics_choices.json"
 _SMALL_ROWS = 5
@@ -52,7 +51,7 @@ def store(directory: Path, total: int) -> None:
 
 
 class Ways:
-    """The ways to keep counts; each turns a stream of messages into a started query."""
+    """The ways to keep counts; each turns a reader of messages into a query."""
 
     def __init__(self, folder: Path, identity: str) -> None:
         self._folder = folder
@@ -81,7 +80,7 @@ class Ways:
         def apply(frame: Any, _batch_id: int) -> None:
             sink.apply(rows_of(frame.toArrow()), [self._identity])
 
-        return compact(messages).writeStream.foreachBatch(apply)
+        return messages.option("parse", "metrics").load().writeStream.foreachBatch(apply)
 
     def native_windows(self, messages: Any) -> Any:
         """Count by window and type, in Spark's state store."""
@@ -141,7 +140,7 @@ class Ways:
 
 def _events(messages: Any) -> Any:
     said = "from_json(CAST(payload AS STRING), 'event string').event AS event"
-    return messages.where("verdict = 'accepted'").selectExpr("job_id", "received_at", said)
+    return messages.load().where("verdict = 'accepted'").selectExpr("job_id", "received_at", said)
 
 
 def _collect(frame: Any, _batch_id: int) -> None:
@@ -196,7 +195,6 @@ def _batches(
         .option("maxRowsPerBatch", str(rows))
         .option("maxBytesPerBatch", str(1 << 30))
         .option("startingOffset", str(start))
-        .load()
     )
     query = way(messages).option("checkpointLocation", checkpoint.as_uri()).trigger(availableNow=True).start()
     query.awaitTermination()

@@ -31,8 +31,8 @@ def contestants(spark: Any, journal: str, lines: str, batch_rows: int) -> Mappin
 
     said = f"from_json(CAST(payload AS STRING), '{_EVENT}') AS said"
     return {
-        OURS: lambda: mqtt().selectExpr(said).selectExpr("said.*"),
-        OURS_PARSED: lambda: mqtt(parse="event").select("seq", "event", "timestamp", "detail", "data"),
+        OURS: lambda: mqtt(columns="payload").selectExpr(said).selectExpr("said.*"),
+        OURS_PARSED: lambda: mqtt(parse="event", columns="seq,event,timestamp,detail,data"),
         TEXT: lambda: (
             spark.readStream.option("maxFilesPerTrigger", "1")
             .text(lines)

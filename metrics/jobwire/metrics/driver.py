@@ -23,7 +23,7 @@ from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable, rea
 from jobwire.metrics.history import History, pieces
 from jobwire.metrics.home_lock import held_lock
 from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
-from jobwire.metrics.session import RAW_FILES, SparkSettings, start_session
+from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import MetricsSink, Progress
@@ -145,8 +145,9 @@ class Driver:
                 SparkSettings(
                     master=settings.master,
                     memory=settings.memory,
+                    java=QUICK_JAVA,
                     log_file=settings.log_file,
-                    extra=RAW_FILES,
+                    extra=QUERY_SETTINGS,
                 )
             )
             # Stopped before anything that its listener uses is closed.

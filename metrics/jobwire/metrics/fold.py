@@ -7,7 +7,7 @@ late: a row that comes after the watermark (the recorder's clock was set back) c
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -203,11 +203,15 @@ def _counted(tenth: Ints, code: Ints) -> Iterable[tuple[Window, int, int]]:
     """Yield (window, code, count) for both widths; `code` is not negative."""
     if not len(tenth):
         return
-    pairs: Any = np.stack((tenth, code))
-    distinct, sizes = np.unique(pairs, axis=1, return_counts=True)
+    # Each pair as one number: numpy sorts those many times quicker than columns of pairs.
+    tens, places = np.unique(tenth, return_inverse=True)
+    codes = int(code.max()) + 1
+    keys, sizes = np.unique(places * codes + code, return_counts=True)
     wide: Counter[tuple[int, int]] = Counter()
     narrow_seconds, wide_seconds = WIDTHS_SECONDS
-    for ten, number, size in zip(distinct[0].tolist(), distinct[1].tolist(), sizes.tolist(), strict=True):
+    for ten, number, size in zip(
+        tens[keys // codes].tolist(), (keys % codes).tolist(), sizes.tolist(), strict=True
+    ):
         start = ten * narrow_seconds
         yield (narrow_seconds, start), number, size
         wide[start - start % wide_seconds, number] += size

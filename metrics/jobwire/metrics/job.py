@@ -23,7 +23,7 @@ from jobwire.core.settings import DEFAULT_HOME
 from jobwire.metrics.arguments import add_run_arguments, settings_of
 from jobwire.metrics.driver import Driver
 from jobwire.metrics.failures import failure_of, may_pass
-from jobwire.metrics.session import java_options
+from jobwire.metrics.session import QUICK_JAVA, java_options
 from jobwire.metrics.settings import MetricsSettings
 
 MODES = ("run", "once", "rebuild")
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"{__file__}\n")
         return int(ExitCode.OK)
     if args.java_options is not None:
-        sys.stdout.write(f"{java_options(Path(args.java_options).absolute())}\n")
+        sys.stdout.write(f"{java_options(Path(args.java_options).absolute())} {QUICK_JAVA}\n")
         return int(ExitCode.OK)
     report = _Reporter(child=args.settings is not None)
     stop = threading.Event()

@@ -16,7 +16,8 @@ from jobwire.journal.reader import JournalReader
 from jobwire.metrics.rows import rows_of
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import Applied, MetricsSink
-from jobwire.metrics.transform import compact, history_rows, union_of
+from jobwire.metrics.source.options import PARSE_EVENT, PARSE_FOLD
+from jobwire.metrics.transform import HISTORY_COLUMNS, history_rows, union_of
 
 
 class Shard(NamedTuple):
@@ -93,7 +94,7 @@ class Pipeline:
         """Start the streaming query and return it. The checkpoint fits the tables (`reconcile`)."""
         self._stopping = False
         self.failure = None
-        streams = [self._stream(number, shard) for number, shard in enumerate(self._shards)]
+        streams = [self._stream(shard) for shard in self._shards]
         writer = (
             union_of(streams)
             .writeStream.queryName("metrics")
@@ -107,24 +108,27 @@ class Pipeline:
         )
         return writer.trigger(**trigger).start()
 
-    def _stream(self, number: int, shard: Shard) -> Any:
+    def _stream(self, shard: Shard) -> Any:
         reader = self._options(self._session.readStream.format("mqtt"), shard)
         reader = (
             reader.option("startingOffset", str(shard.start))
             .option("consumer", self._settings.consumer)
             .option("maxRowsPerBatch", str(self._settings.max_rows))
             .option("failOnDataLoss", str(not self._settings.allow_data_loss).lower())
+            .option("parse", PARSE_FOLD)
         )
-        return compact(reader.load(), shard=number)
+        return reader.load()
 
-    def table(self, shard: Shard, start: int, end: int) -> Any:
-        """Return the raw messages [start, end) of one journal as a DataFrame."""
-        reader = self._options(self._session.read.format("mqtt"), shard)
+    def table(self, shard: Shard, start: int, end: int, **options: str) -> Any:
+        """Return the messages [start, end) of one journal as a DataFrame; `options` of the source."""
+        reader = self._options(self._session.read.format("mqtt"), shard).options(**options)
         return reader.option("startingOffset", str(start)).option("endingOffset", str(end)).load()
 
     def history(self, shard: Shard, start: int, end: int) -> Any:
         """Return the accepted events in [start, end) as columns for the history."""
-        return history_rows(self.table(shard, start, end))
+        return history_rows(
+            self.table(shard, start, end, parse=PARSE_EVENT, columns=",".join(HISTORY_COLUMNS))
+        )
 
     def _options(self, reader: Any, shard: Shard) -> Any:
         return (
@@ -140,7 +144,7 @@ class Pipeline:
         counted = 0
         for first in range(start, end, self._settings.max_rows):
             last = min(end, first + self._settings.max_rows)
-            rows = rows_of(compact(self.table(shard, first, last), shard=number).toArrow())
+            rows = rows_of(self.table(shard, first, last, parse=PARSE_FOLD).toArrow(), shard=number)
             counted += self._sink.apply(rows, self._identities).rows
         return counted
 

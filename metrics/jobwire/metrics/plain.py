@@ -4,7 +4,6 @@ The yardstick beside Spark in the benchmarks, and the second opinion in the test
 same tables. It is not offered as a command; docs/scaling.md says from where on Spark pays.
 """
 
-import datetime as dt
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +18,9 @@ from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.rows import SCHEMA, rows_of
 from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.source.fold_form import UNREADABLE
+from jobwire.metrics.source.parsing import microsecond_of
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 << 20
 
@@ -40,7 +39,7 @@ class PlainConsumer:
         """Fold in one batch of what is there; return its rows. Raises the errors of journal and sink."""
         rows = self._reader.read(self.offset, max_rows=max_rows, max_bytes=_BATCH_BYTES)
         if rows:
-            self._sink.apply(rows_of(self._table(rows)), [self._reader.identity])
+            self._sink.apply(rows_of(table_of(rows, self._topics)), [self._reader.identity])
             self.offset = rows[-1].offset + 1
         return len(rows)
 
@@ -59,30 +58,29 @@ class PlainConsumer:
         """Close the journal."""
         self._reader.close()
 
-    def _table(self, rows: Sequence[Stored]) -> Any:
-        columns: list[list[Any]] = [[] for _ in SCHEMA.names]
-        for row in rows:
-            for column, value in zip(columns, self._values(row), strict=True):
-                column.append(value)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
-    def _values(self, row: Stored) -> tuple[Any, ...]:
-        address = self._topics.parse(row.topic)
-        job_id = address.job_id if address else None
-        place = (0, row.offset, row.received_at_us, job_id)
-        if row.verdict != ACCEPTED:
-            told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
-            return (*place, None, row.verdict, None, row.payload.decode() if told else None)
-        try:
-            event = json.loads(row.payload)
-            return (*place, event["seq"], event["event"], _microseconds(event["timestamp"]), None)
-        except (ValueError, KeyError, TypeError):
-            return (*place, None, "unreadable", None, None)
+def table_of(rows: Sequence[Stored], topics: Topics) -> Any:
+    """Return the rows as an Arrow table with `rows.SCHEMA`'s columns."""
+    columns: list[list[Any]] = [[] for _ in SCHEMA.names]
+    for row in rows:
+        for column, value in zip(columns, _values(row, topics), strict=True):
+            column.append(value)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _microseconds(timestamp: str) -> int | None:
+def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
+    address = topics.parse(row.topic)
+    job_id = address.job_id if address else None
+    place = (0, row.offset, row.received_at_us, job_id)
+    if row.verdict != ACCEPTED:
+        told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
+        return (*place, None, row.verdict, None, row.payload.decode() if told else None)
     try:
-        return (dt.datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND
-    except (ValueError, TypeError):
-        return None
+        event = json.loads(row.payload)
+        seq, label, sent_us = event["seq"], event["event"], microsecond_of(event["timestamp"])
+    except (ValueError, KeyError, TypeError):
+        return (*place, None, UNREADABLE, None, None)
+    if type(seq) is not int or type(label) is not str:
+        return (*place, None, UNREADABLE, sent_us, None)
+    return (*place, seq, label, sent_us, None)

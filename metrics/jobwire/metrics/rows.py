@@ -80,13 +80,15 @@ class Rows(NamedTuple):
         )
 
 
-def rows_of(table: Any) -> Rows:
-    """Return the rows of an Arrow table with SCHEMA's columns."""
+def rows_of(table: Any, *, shard: int = 0) -> Rows:
+    """Return the rows of a table with SCHEMA's columns; all of `shard` where that column is missing."""
     job, jobs = _codes(table.column("job_id"))
     label, labels = _codes(table.column("label"))
     note, notes = _codes(table.column("note"), first="")
     rows = Rows(
-        shard=_numbers(table.column("shard"), 0),
+        shard=_numbers(table.column("shard"), 0)
+        if "shard" in table.column_names
+        else np.full(table.num_rows, shard, np.int64),
         offset=_numbers(table.column("offset"), 0),
         received_us=_numbers(table.column("received_us"), 0),
         job=job,

@@ -27,6 +27,8 @@ _SETTINGS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # 3 ms a batch of planning; there is no shuffle to adapt.
     "spark.sql.adaptive.enabled": "false",
+    # The text of each plan, twice a batch, for a page that nobody serves.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # An idle query asks the journal for news this often; the default 10 ms keeps a core warm.
@@ -34,16 +36,28 @@ _SETTINGS: dict[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
 }
 
-# Checkpoint files without a .crc beside each: half the files, and nothing more that a crash can tear.
-# Not for every session: Spark's RocksDB state store insists on the other class.
-RAW_FILES = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem"}
+# What only the metrics query wants: no state store, one scan, small batches.
+QUERY_SETTINGS = {
+    # Checkpoint files without a .crc beside each: half the files, and nothing more that a crash can tear.
+    # Spark's RocksDB state store insists on the other class.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # The query computes nothing in the JVM that would repay writing Java for each batch: 8 ms of 62.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+# For the metrics query: its small batches plan much and compute little, so the optimising compiler
+# would take half of the JVM's time for minutes, on cores that broker and recorder share. The first
+# compiler alone does it. Not for every session: long queries over many rows want the other one.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 class SparkSettings(NamedTuple):
-    """What differs from run to run. `memory` is the driver's heap, as Java writes it."""
+    """What differs from run to run. `memory` is the driver's heap, `java` more flags, as Java writes them."""
 
     master: str = "local[2]"
     memory: str = "1g"
+    java: str = ""
     log_file: Path | None = None
     app_name: str = "jobwire metrics"
     extra: Mapping[str, str] = {}  # never changed in place
@@ -74,7 +88,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
     if settings.master:  # under spark-submit it names the master
         options["spark.master"] = settings.master
     if settings.log_file is not None:
-        options["spark.driver.extraJavaOptions"] = java_options(settings.log_file)
+        options["spark.driver.extraJavaOptions"] = f"{java_options(settings.log_file)} {settings.java}"
     if os.environ.get(KEYS_FILE_VARIABLE):
         # Executors on other hosts do not inherit our environment. It is the name of a file, no key.
         options[f"spark.executorEnv.{KEYS_FILE_VARIABLE}"] = os.environ[KEYS_FILE_VARIABLE]

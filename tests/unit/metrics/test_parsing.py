@@ -81,3 +81,31 @@ def test_no_rows() -> None:
     """An empty batch has the columns."""
     assert parsed([], []) == []
     assert parsed(["late"], [b"x"])[0]["seq"] is None
+
+
+@given(
+    st.lists(
+        st.recursive(
+            TEXT,
+            lambda inner: st.dictionaries(
+                st.sampled_from(["detail", "data", '},"detail":', "{", "x"]), inner, max_size=3
+            ),
+            max_leaves=6,
+        ),
+        max_size=6,
+    )
+)
+def test_data_is_cut_out_whole(values: list[object]) -> None:
+    """Objects within `data`, with keys and texts that look like its end, do not shorten it."""
+    payloads = [
+        encode_signed(
+            compose(
+                seq=1, job_id="0a1b2c3d", event="progress", timestamp="2026-01-01T00:00:00Z",
+                detail='"},"detail":', data={"value": value},
+            ),
+            TOKEN,
+        )
+        for value in values
+    ]  # fmt: skip
+    found = [row["data"] for row in parsed(["accepted"] * len(payloads), payloads)]
+    assert [json.loads(str(data)) for data in found] == [json.loads(p)["data"] for p in payloads]

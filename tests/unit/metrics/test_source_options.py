@@ -3,17 +3,18 @@
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
-from jobwire.journal import JournalNotFound, JournalRecreated, JournalTruncated, JournalWriter
+from jobwire.journal import JournalNotFound, JournalReader, JournalRecreated, JournalTruncated, JournalWriter
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.source.batch import microseconds
-from jobwire.metrics.source.columns import ddl
+from jobwire.metrics.source.columns import ddl, read_span
 from jobwire.metrics.source.options import INLINE_PARTITION_BYTES, SourceOptions, read_options
-from jobwire.metrics.source.planning import SpanPartition
+from jobwire.metrics.source.planning import SpanPartition, plan
 from jobwire.metrics.source.stream import JournalStream
 
 ENTRIES = list(Rehearsal(seed=1, jobs=30))
@@ -58,9 +59,23 @@ def test_unusable_options_are_named(given: dict[str, str], words: str) -> None:
 
 def test_the_schema_follows_the_options() -> None:
     """Parsed columns are there when asked for."""
-    plain, parsed = SourceOptions(Path("/j")), SourceOptions(Path("/j"), parse=True)
+    plain, parsed = SourceOptions(Path("/j")), SourceOptions(Path("/j"), parse="event")
     assert ddl(parsed).startswith(ddl(plain))
     assert "seq bigint" in ddl(parsed)
+
+
+def test_only_the_named_columns_are_given(journal: Path) -> None:
+    """In the order of the option, whatever has to be read for them; what does not exist is named."""
+    options = SourceOptions(journal, parse="event", columns=("event", "offset"))
+    assert ddl(options) == "event string, offset bigint"
+    with JournalReader(journal) as reader:
+        spans = [task.span for task in plan(reader, options, 0, len(ENTRIES))]
+    found = pa.Table.from_batches([batch for span in spans for batch in read_span(options, span, None)])
+    assert found.column_names == ["event", "offset"]
+    assert found.column("offset").to_pylist() == list(range(len(ENTRIES)))
+    assert found.column("event").null_count == sum(entry.verdict != "accepted" for entry in ENTRIES)
+    with pytest.raises(ConfigError, match="no column seq"):
+        ddl(SourceOptions(journal, columns=("seq",)))
 
 
 def test_a_pickled_reader_has_opened_nothing(journal: Path) -> None:

@@ -13,7 +13,8 @@ class MqttDataSource(DataSource):
     """`format("mqtt")`: the journal of an MQTT topic tree. Options: docs of `source.options`.
 
     Columns: offset, received_at (µs), topic, job_id, retained, verdict, payload; with parse=event
-    also seq, event, timestamp, detail, data (null unless the message is accepted).
+    also seq, event, timestamp, detail, data (null unless the message is accepted). The option columns
+    names those that are wanted: Spark cannot tell a Python source, and what is not given costs nothing.
     """
 
     @classmethod

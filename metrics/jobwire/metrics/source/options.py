@@ -1,6 +1,6 @@
 """The options of `format("mqtt")`, read from the strings that Spark hands over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +15,17 @@ MAX_BYTES = 64 << 20
 PARTITION_BYTES = 16 << 20
 # Bytes that travel inside a task, not on a shared disk; spark.rpc.message.maxSize allows 128 MiB.
 INLINE_PARTITION_BYTES = 2 << 20
+PARSE_NONE, PARSE_EVENT, PARSE_FOLD = "none", "event", "metrics"
+# With parse=metrics: what the metrics query folds, and nothing else. As Spark's DDL.
+FOLD_COLUMNS = {
+    "offset": "bigint",
+    "received_us": "bigint",
+    "job_id": "string",
+    "seq": "bigint",
+    "label": "string",
+    "sent_us": "bigint",
+    "note": "string",
+}
 EARLIEST = "earliest"
 LATEST = "latest"
 _T = TypeVar("_T")
@@ -26,7 +37,8 @@ class SourceOptions(NamedTuple):
     journal: Path
     topics: tuple[str, ...] = ()
     topic_root: str = DEFAULT_ROOT
-    parse: bool = False
+    parse: str = PARSE_NONE
+    columns: tuple[str, ...] = ()
     verify: bool = False
     embedded: bool = False
     home: Path | None = None
@@ -42,6 +54,19 @@ class SourceOptions(NamedTuple):
     ending_offset: str = LATEST
     starting_time: str = ""
     ending_time: str = ""
+
+    def chosen(self, present: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns to give: all that are `present`, or those that option `columns` names.
+
+        Raises ConfigError for a name that is not present.
+        """
+        names = tuple(present)
+        if wrong := [name for name in self.columns if name not in names]:
+            raise ConfigError(
+                f"option columns of the source mqtt: no column {', '.join(wrong)} with parse={self.parse}",
+                hint=f"columns: {', '.join(names)}",
+            )
+        return self.columns or names
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
@@ -87,15 +112,17 @@ def _switch(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _one_of(*words: str) -> Callable[[str], bool]:
-    """Read a word out of two: the first is False, the second True."""
-
-    def read(text: str) -> bool:
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
         if text.lower() not in words:
             raise ValueError(f"one of {', '.join(words)} is wanted")
-        return text.lower() == words[1]
+        return text.lower()
 
     return read
+
+
+def _embedded(text: str) -> bool:
+    return _one_of("none", "embedded")(text) == "embedded"
 
 
 def _positive(text: str) -> int:
@@ -112,7 +139,7 @@ def _offset(text: str) -> str:
     return word
 
 
-def _filters(text: str) -> tuple[str, ...]:
+def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -125,11 +152,12 @@ def _name(text: str) -> str:
 
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "journal": ("journal", lambda text: Path(text).absolute()),
-    "topics": ("topics", _filters),
+    "topics": ("topics", _list),
     "topicRoot": ("topic_root", str),
-    "parse": ("parse", _one_of("none", "event")),
+    "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT, PARSE_FOLD)),
+    "columns": ("columns", _list),
     "verify": ("verify", _switch),
-    "ingest": ("embedded", _one_of("none", "embedded")),
+    "ingest": ("embedded", _embedded),
     "shareGroup": ("share_group", _name),
     "home": ("home", lambda text: Path(text).absolute()),
     "inline": ("inline", _switch),

@@ -1,0 +1,68 @@
+"""What the source gives the fold, against the plain loop that computes the same row by row."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.topics import Topics
+from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+from jobwire.metrics.plain import table_of
+from jobwire.metrics.rehearsal import Rehearsal
+from jobwire.metrics.rows import SCHEMA
+from jobwire.metrics.source.columns import ddl, read_span
+from jobwire.metrics.source.options import PARSE_FOLD, SourceOptions
+from jobwire.metrics.source.parsing import microsecond_of, microseconds
+from jobwire.metrics.source.planning import plan
+
+ENTRIES = list(Rehearsal(seed=5, jobs=40))
+ODD = [
+    ENTRIES[0]._replace(verdict="accepted", payload=b"not json at all"),
+    ENTRIES[1]._replace(verdict="accepted", payload=b'{"event":5,"seq":1,"timestamp":"2026-01-01T00:00Z"}'),
+    ENTRIES[2]._replace(topic="elsewhere", verdict="malformed", payload=b"\xff\x00"),
+    Entry(ENTRIES[-1].received_at_us, SUPPRESSED_TOPIC, b'{"malformed": 7}', False, SUPPRESSED),
+    Entry(ENTRIES[-1].received_at_us, "a/b", b"a forged note", False, SUPPRESSED),
+]
+
+
+def test_the_source_gives_what_the_plain_loop_computes(tmp_path: Path) -> None:
+    """Every column of every row is equal: accepted, refused, unreadable, or counts of what was not stored."""
+    path = tmp_path / "journal"
+    with JournalWriter(path, clock=SystemClock()) as writer:
+        writer.append(ENTRIES)
+        writer.append(ODD)
+    options = SourceOptions(path, parse=PARSE_FOLD)
+    with JournalReader(path) as reader:
+        spans = [task.span for task in plan(reader, options, 0, len(ENTRIES) + len(ODD))]
+        stored = reader.read(0, max_rows=len(ENTRIES) + len(ODD), max_bytes=1 << 30)
+    found = pa.Table.from_batches([batch for span in spans for batch in read_span(options, span, None)])
+    expected = table_of(stored, Topics()).drop_columns(["shard"])
+    assert [name.split()[0] for name in ddl(options).split(", ")] == found.column_names
+    assert found.cast(pa.schema([SCHEMA.field(name) for name in found.column_names])).equals(expected)
+
+
+@pytest.mark.parametrize(
+    "odd", ["2026-02-30T00:00:00Z", "yesterday", "2026-01-01T00:00:00", "2026-01-01T02:00:00+02:00", "", None]
+)
+def test_times_are_read_alike_in_bulk_and_one_by_one(odd: str | None) -> None:
+    """Down to the microsecond, finer digits cut off; one bad time costs only itself."""
+    good = [
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T23:59:59.1Z",
+        "2026-01-01T00:00:00.123456Z",
+        "2026-01-01T00:00:00.123456789Z",
+        "1969-12-31T23:59:59.9999999Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999999Z",
+    ]
+    for texts in (good, [*good, odd]):
+        found = microseconds(pa.array(texts, pa.string())).to_pylist()
+        assert found == [microsecond_of(text) for text in texts]
+    assert microsecond_of(good[3]) == microsecond_of(good[2])
+
+
+def test_no_rows_are_no_rows() -> None:
+    """An empty column of times is an empty column."""
+    assert microseconds(pa.array([], pa.string())).to_pylist() == []
