@@ -9,12 +9,12 @@ in a terminal reaches the program that started them, which ends them in order.
 import contextlib
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +27,8 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 # For JVMs that live a minute: the second compiler's threads would take more time than they give back.
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _START_SECONDS = 120.0
+_MASTER_PORT = re.compile(r"Starting Spark master at spark://[^:]+:(\d+)")
+_WEB_PORT = re.compile(r"Bound MasterWebUI to .* http://[^:]+:(\d+)")
 _STEP_SECONDS = 0.1
 _END_SECONDS = 20.0
 
@@ -59,12 +61,12 @@ class StandaloneCluster:
         self._count = workers
         self._memory = worker_memory
         self._prefix = list(worker_prefix)
-        self._port, self._web_port = _free_port(), _free_port()
+        self._port = self._web_port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
     def url(self) -> str:
-        """Return the master's address."""
+        """Return the master's address, once it is started."""
         return f"spark://{HOST}:{self._port}"
 
     def environment(self) -> dict[str, str]:
@@ -73,7 +75,8 @@ class StandaloneCluster:
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+            # The REST server would take a port of its own choice.
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_START} -Dspark.master.rest.enabled=false",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
@@ -100,8 +103,11 @@ class StandaloneCluster:
         self._launch(
             "master",
             "org.apache.spark.deploy.master.Master",
-            ["--host", HOST, "--port", str(self._port), "--webui-port", str(self._web_port)],
+            # A port that was free a moment ago may be somebody's now: the master takes one, and says which.
+            ["--host", HOST, "--port", "0", "--webui-port", "0"],
         )
+        give_up = self._clock.monotonic() + _START_SECONDS
+        self._wait(self._read_ports, give_up)
         for number in range(self._count):
             self._launch(
                 f"worker-{number}",
@@ -112,11 +118,22 @@ class StandaloneCluster:
                 ],
                 prefix=self._prefix,
             )
-        give_up = self._clock.monotonic() + _START_SECONDS
-        while len(self.workers()) < self._count:
+        self._wait(lambda: len(self.workers()) == self._count, give_up)
+
+    def _wait(self, ready: Callable[[], bool], give_up: float) -> None:
+        while not ready():
             if self._clock.monotonic() >= give_up or any(one.poll() is not None for one in self._processes):
                 raise QueryError("the cluster does not start", hint=f"logs stand in {self._folder}")
             self._clock.sleep(_STEP_SECONDS)
+
+    def _read_ports(self) -> bool:
+        """Take the master's ports from its log; False while they do not stand there."""
+        text = (self._folder / "master.log").read_text(errors="replace")
+        port, web = _MASTER_PORT.search(text), _WEB_PORT.search(text)
+        if port is None or web is None:
+            return False
+        self._port, self._web_port = int(port[1]), int(web[1])
+        return True
 
     def workers(self) -> list[dict[str, Any]]:
         """Return what the master knows of its living workers; nothing while it does not answer."""
@@ -172,12 +189,6 @@ class StandaloneCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def descendants(root: int, words: str) -> list[int]:
