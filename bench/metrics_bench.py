@@ -307,7 +307,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--events", type=int, default=200_000, help="events in the journal (200000)")
+    parser.add_argument("--events", type=int, default=1_000_000, help="events in the journal (1000000)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the source comparison (3)")
     parser.add_argument("--seconds", type=float, default=12.0, help="seconds at each rate (12)")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds before the first rate (30)")
