@@ -37,6 +37,7 @@ from jobwire.registry.audit import event_line
 from jobwire.registry.store import Revision, payload_digest
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
+from jobwire.testing.memory import memory_directory
 from jobwire.testing.requirements import find_program
 from jobwire.testing.waiting import wait_for
 
@@ -44,8 +45,6 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "dashboard.json"
 JOBS, JOURNALED, PAGES, RATE = 1000, 100_000, 20, 500
 SECONDS = 15.0
-# Files in memory, where the system has such a place.
-MEMORY = Path("/dev/shm")  # noqa: S108 - a place, no file name to be guessed
 LOADS = 5
 _FLAGS = (
     "--headless",
@@ -240,7 +239,8 @@ def main() -> int:
         write_events(Path(sys.argv[2]), float(sys.argv[3]))
         return 0
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
-    place, where = (MEMORY, "memory") if os.access(MEMORY, os.W_OK) else (None, "a temporary folder")
+    place = memory_directory()
+    where = "a temporary folder" if place is None else "memory"
     with tempfile.TemporaryDirectory(prefix="jobwire-bench-", dir=place) as folder:
         home = Path(folder) / "home"
         fill(home)
