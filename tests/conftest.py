@@ -3,7 +3,10 @@
 import os
 import signal
 
+import pytest
 from hypothesis import settings
+
+from jobwire.testing.requirements import skip_here
 
 pytest_plugins = ["jobwire.testing.fixtures"]
 
@@ -15,3 +18,15 @@ settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" e
 # A shell that starts the tests in the background has them ignore SIGINT; what they start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Say that a test runs Spark, which needs Java."""
+    from jobwire.metrics.errors import JavaMissingError  # noqa: PLC0415 - most runs are without Spark
+    from jobwire.metrics.java import find_java  # noqa: PLC0415 - as above
+
+    try:
+        find_java(os.environ)
+    except JavaMissingError as error:
+        skip_here(str(error))

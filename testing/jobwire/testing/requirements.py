@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from typing import NoReturn
 
 # Debian puts servers where a user's PATH does not look.
 _SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin")
@@ -14,12 +15,16 @@ def find_program(name: str) -> str | None:
 
 def require(program: str) -> str:
     """Return the path of `program`; without it skip the test, or fail it where CI=true."""
-    import pytest  # noqa: PLC0415 - the rest of this package runs without pytest
-
     path = find_program(program)
     if path is None:
-        message = f"{program} is not installed (apt-get install {program})"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        skip_here(f"{program} is not installed (apt-get install {program})")
     return path
+
+
+def skip_here(reason: str) -> NoReturn:
+    """Skip the test because the machine lacks something, or fail it where CI=true."""
+    import pytest  # noqa: PLC0415 - the rest of this package runs without pytest
+
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

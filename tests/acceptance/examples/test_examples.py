@@ -1,7 +1,6 @@
 """The example program, as its README tells to run it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,25 +14,12 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
 from jobwire.journal import Entry, JournalWriter
-from jobwire.metrics.errors import JavaMissingError
-from jobwire.metrics.java import find_java
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.registry.store import RecordStore
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "three_questions.py"
 CREATED = "2026-01-01T00:00:00Z"
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(autouse=True)
-def java() -> None:
-    """Skip without Java, or fail where CI=true."""
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 
 
 def ask(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":

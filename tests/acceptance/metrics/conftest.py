@@ -13,8 +13,6 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.journal import Entry, JournalWriter
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import JavaMissingError
-from jobwire.metrics.java import find_java
 from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries
@@ -111,19 +109,8 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path, java: None) -> Iterator[Home]:
     """Give a home without anything in it."""
     made = Home(tmp_path)
     yield made
     made.end()
-
-
-@pytest.fixture(autouse=True)
-def java() -> None:
-    """Skip without Java, or fail where CI=true."""
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))

@@ -19,7 +19,7 @@ from jobwire.metrics.session import java_options
 from jobwire.metrics.standalone import HOST, QUICK_START, StandaloneCluster, descendants
 from jobwire.testing.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java"), pytest.mark.timeout(900)]
 ENTRIES = list(Rehearsal(seed=51, jobs=70, active=30))
 MORE = list(Rehearsal(seed=52, jobs=5))
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "cluster.py"

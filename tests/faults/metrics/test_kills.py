@@ -31,14 +31,11 @@ from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader
 from jobwire.journal.errors import JournalNotFound
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import JavaMissingError
-from jobwire.metrics.java import find_java
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.standalone import descendants
 from jobwire.metrics.statements import queries
 from jobwire.testing.mosquitto_server import MosquittoServer
-from jobwire.testing.requirements import require
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 
@@ -55,7 +52,12 @@ _LONG_SECONDS = 240.0
 _STEP_SECONDS = 0.1
 # JVMs that live for seconds: with the second compiler a round takes a third longer.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
-pytestmark = [pytest.mark.spark, pytest.mark.mosquitto, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.mosquitto,
+    pytest.mark.usefixtures("java"),
+    pytest.mark.timeout(900),
+]
 
 # Victim -> what its command line holds. All are looked for below the process that the round started.
 VICTIMS = {
@@ -180,11 +182,6 @@ class Round:
 @pytest.fixture
 def new_round(tmp_path: Path, fresh_mosquitto: MosquittoServer) -> Iterator[Callable[[int], Round]]:
     """Make rounds and end what they started."""
-    require("java")
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        pytest.skip(str(error))
     made: list[Round] = []
 
     def make(seed: int) -> Round:

@@ -16,8 +16,6 @@ from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import JavaMissingError
-from jobwire.metrics.java import find_java
 from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.sink import MetricsSink
@@ -161,15 +159,12 @@ def test_a_group_needs_mqtt_5(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(300)
 def test_tables_over_two_shards_are_those_of_one_journal(
     fresh_mosquitto: MosquittoServer, start: Start, tmp_path: Path
 ) -> None:
     """`run --ingest` with two journals starts a group of two; one is killed; the tables do not show it."""
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        pytest.skip(str(error))
     shards, tables, keys = [tmp_path / "a", tmp_path / "b"], tmp_path / "tables.db", tmp_path / "keys.json"
     keys.write_text(json.dumps(SCRIPT.keys()))
     keys.chmod(0o600)

@@ -15,8 +15,6 @@ from jobwire.core.errors import StorageError
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention
-from jobwire.metrics.errors import JavaMissingError
-from jobwire.metrics.java import find_java
 from jobwire.metrics.rehearsal import Mix, Rehearsal
 from jobwire.testing.waiting import wait_for
 
@@ -26,14 +24,8 @@ Batches = list[list[int]]
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory, java: None) -> Iterator[Any]:
     """Share one small Spark session."""
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
     from jobwire.metrics.session import SparkSettings, start_session  # noqa: PLC0415 - after Java is there
 
     folder = tmp_path_factory.mktemp("spark")
