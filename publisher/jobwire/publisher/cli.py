@@ -138,7 +138,7 @@ def _flush_one(
     except JobwireError as error:
         return error
     try:
-        delivery = courier.flush(attempts=args.attempts)
+        delivery = courier.flush(attempts=args.attempts, confirm_seconds=args.confirm or 0.0)
     finally:
         courier.close()
     _print(
@@ -148,6 +148,7 @@ def _flush_one(
             "event": last.event if last else None,
             "delivered": delivery.delivered,
             "sent": delivery.sent,
+            "waiting": delivery.waiting,
         }
     )
     return kept(delivery.failure, desk)

@@ -51,13 +51,15 @@ class Delivery(NamedTuple):
     """What became of the entries up to a seq.
 
     `delivered`: the broker acknowledged them. `confirmed`: the registry process has them on its disk;
-    None where that was not waited for. `failure` is raised by whoever reports this.
+    None where that was not waited for. `failure` is raised by whoever reports this. `waiting` is how
+    many events a flush leaves for the next one.
     """
 
     delivered: bool
     confirmed: bool | None = None
     failure: JobwireError | None = None
     sent: int = 0
+    waiting: int = 0
 
 
 class Courier:
@@ -105,15 +107,23 @@ class Courier:
         failure = StoppedError(f"job {self._desk.job_id} was claimed again meanwhile", hint=STOP_HINT)
         return Delivery(delivered=False, failure=failure, sent=self._sent)
 
-    def flush(self, *, attempts: int) -> Delivery:
-        """Send again everything that is unconfirmed; without such entries nobody is asked. As `deliver`."""
+    def flush(self, *, attempts: int, confirm_seconds: float = 0.0) -> Delivery:
+        """Send again everything that is unconfirmed; without such entries nobody is asked. As `deliver`.
+
+        Then wait up to `confirm_seconds` for the registry process, where one confirms. A flush that
+        failed has delivered nothing, whatever was acknowledged earlier: just that is in doubt.
+        """
         try:
-            due = self._due(self._desk.standing(), SentMark(), repeat=True)
+            due = self._unconfirmed()
+            if not due:
+                return Delivery(delivered=True)
+            delivery = self.deliver(due[-1].seq, attempts=attempts, repeat=True)
+            delivered = delivery.delivered and delivery.failure is None
+            if delivered and confirm_seconds and self._desk.standing().confirmed_seq is not None:
+                self.confirm(due[-1].seq, confirm_seconds)
+            return delivery._replace(delivered=delivered, waiting=len(self._unconfirmed()))
         except JobwireError as error:
             return Delivery(delivered=False, failure=error)
-        if not due:
-            return Delivery(delivered=True)
-        return self.deliver(due[-1].seq, attempts=attempts, repeat=True)
 
     def confirm(self, seq: int, seconds: float) -> bool:
         """Wait up to `seconds` until the registry process has `seq` on its disk; tell whether it has.
@@ -202,6 +212,9 @@ class Courier:
             if due[-1].seq >= seq and now >= done_by:
                 break
         self._trim()
+
+    def _unconfirmed(self) -> list[Entry]:
+        return self._due(self._desk.standing(), SentMark(), repeat=True)
 
     def _due(self, standing: Standing, mark: SentMark, *, repeat: bool) -> list[Entry]:
         after = standing.confirmed_seq or 0

@@ -12,14 +12,15 @@ DESCRIPTION = """\
 Say what happens to a job: sign one event, keep it in the job's outbox, publish it with QoS 1.
 
 Prints one JSON line: job_id, seq, event, delivered (the broker acknowledged it) and, where it was
-waited for, confirmed (the registry process has it on its disk)."""
+waited for, confirmed (the registry process has it on its disk).
+Of a flush, one line a job: also sent, and waiting (events that stay for the next flush; 0 is the end)."""
 
 EXAMPLES = """\
 examples:
   publish_event --job 0a1b2c3d --event started
   publish_event --job 0a1b2c3d --event progress --detail "12 of 30 files" --data percent=40
   publish_event --ticket job.ticket --event completed --data-json result.json
-  publish_event --job 0a1b2c3d --flush"""
+  publish_event --ticket job.ticket --flush --confirm 10"""
 
 _MAX_ATTEMPTS = 100
 
@@ -65,8 +66,8 @@ def _add_delivery(parser: argparse.ArgumentParser) -> None:
         " without --job for every job of this home",
     )
     add("--confirm", metavar="S", type=_seconds,
-        help="wait up to S seconds for the registry process (default: 10 for a terminal event where"
-        " one runs, else 0)")  # fmt: skip
+        help="wait up to S seconds for the registry process, also after a flush (default: 10 for a"
+        " terminal event where one runs, else 0)")  # fmt: skip
     add("--expiry", metavar="S", type=whole(0, MAX_EXPIRY),
         help="an MQTT 5 broker forgets a retained terminal event after S seconds, 0 is never"
         f" (default: ${ENV_EXPIRY} or {EXPIRY_SECONDS})")  # fmt: skip

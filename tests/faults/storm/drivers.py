@@ -125,7 +125,7 @@ class Driver:
         """Flush until the registry has confirmed everything: without a record here nobody else can."""
         for _ in range(_FLUSHES):
             body = self._flush()
-            if body is not None and body["delivered"] and body["sent"] == 0:
+            if body is not None and body["waiting"] == 0 and body["delivered"]:
                 return
             self._over.wait(_PAUSE_SECONDS)
         raise StormError(f"{self._job.job_id}: the registry never confirmed its last event")

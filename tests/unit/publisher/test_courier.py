@@ -241,6 +241,37 @@ class TestWithARegistryProcess:
         assert courier.flush(attempts=1).sent == 2
         assert _seqs(broker) == [1, 2, 3, 2, 3]
 
+    def test_a_flush_that_reaches_nobody_claims_nothing(
+        self, desk: RecordDesk, store: RecordStore, office: Office, broker: InMemoryBroker
+    ) -> None:
+        """A flush that failed has delivered nothing, whatever had a PUBACK before; it says how much waits."""
+        courier = office.courier(desk)
+        for saying in (STARTED, PROGRESS, PROGRESS):
+            assert publish(desk, courier, saying).delivered
+        self.confirm(store, 1)
+        courier.close()
+        broker.stop()
+        delivery = courier.flush(attempts=1)
+        assert isinstance(delivery.failure, UnreachableError)
+        assert (delivery.delivered, delivery.sent, delivery.waiting) == (False, 0, 2)
+        broker.start()
+        delivery = courier.flush(attempts=1)
+        assert (delivery.delivered, delivery.sent, delivery.waiting) == (True, 2, 2)
+        self.confirm(store, 3)
+        assert courier.flush(attempts=1).waiting == 0
+
+    def test_a_flush_waits_for_the_registry_where_it_is_asked_to(
+        self, desk: RecordDesk, store: RecordStore, office: Office, clock: ManualClock
+    ) -> None:
+        """Without the registry's word the time passes and the events wait; with it nothing does."""
+        courier = office.courier(desk)
+        publish(desk, courier, STARTED)
+        before = clock.monotonic()
+        assert courier.flush(attempts=1, confirm_seconds=3.0).waiting == 1
+        assert clock.monotonic() - before >= 3.0
+        self.confirm(store, 1)
+        assert courier.flush(attempts=1, confirm_seconds=3.0).waiting == 0
+
     def test_a_terminal_event_waits_for_its_confirmation(
         self, desk: RecordDesk, office: Office, clock: ManualClock
     ) -> None:
