@@ -1,5 +1,6 @@
 """`jobwire broker check DIR`: is this folder fit to be deployed? Looked at, and tried."""
 
+import enum
 import ssl
 import stat
 import tempfile
@@ -8,40 +9,41 @@ from pathlib import Path
 
 from jobwire.broker.acl import AccessList
 from jobwire.broker.configuration import Files, current_user
+from jobwire.broker.files import read_text
+from jobwire.broker.home import concerns_broker, rendered_root
 from jobwire.broker.mosquitto import Mosquitto, find_mosquitto, require_writable
-from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
+from jobwire.broker.passwd import PasswordFile
 from jobwire.broker.probe import (
     ConnectionClosedError,
     ConnectRefusedError,
     RawClient,
     client_context,
 )
+from jobwire.broker.rights_check import examine_accounts, examine_rights
+from jobwire.broker.settings_check import examine_settings
 from jobwire.broker.trial import trial_configuration
 from jobwire.certs import CertificateAuthority, Finding, Level
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import JobwireError, NotFoundError
 
 HOST = "127.0.0.1"
 _SECONDS = 5.0
-_DEMANDED = {
-    "allow_anonymous": "false",
-    "tls_version": "tlsv1.3",
-    "set_tcp_nodelay": "true",
-    "persistence": "true",
-    "use_identity_as_username": "true",
-    "use_username_as_clientid": "true",
-    "require_certificate": "true",
-}
 
 
 def check_deployment(directory: Path, *, warn_seconds: float) -> list[Finding]:
     """Return what is wrong with a rendered folder, the worst first; empty if it is fit.
 
     Starts Mosquitto on free loopback ports with the folder's files for some seconds. `warn_seconds` is how
-    long before an expiry the warning begins. Raises nothing for what it finds.
+    long before an expiry the warning begins. Raises NotFoundError where there is no such folder, and nothing
+    for what it finds.
     """
-    files = Files.of_deployment(directory)
-    found: list[Finding] = []
-    for part in (_permissions, _accounts, _settings, _storage):
+    if not directory.is_dir():
+        raise NotFoundError(f"no folder {directory}", hint=f"jobwire broker render --out {directory}")
+    files = Files.of_folder(directory)
+    found = list(_missing(files))
+    if found:
+        # What the others would say follows from this.
+        return found
+    for part in (_permissions, _access, _settings, _storage):
         found.extend(_guarded(lambda part=part: part(files)))  # type: ignore[misc]  # part is bound at once
     found.extend(_certificates(files, warn_seconds))
     if not any(finding.level is Level.ERROR for finding in found):
@@ -60,65 +62,53 @@ def _guarded(part: Callable[[], Iterator[Finding]]) -> list[Finding]:
     return found
 
 
-def _permissions(files: Files) -> Iterator[Finding]:
-    for path in (files.passwd, files.server_key, files.acl, files.configuration):
+def _missing(files: Files) -> Iterator[Finding]:
+    # The pid file is the running broker's.
+    for path in files[: files.index(files.pid)]:
         if not path.exists():
             yield Finding(Level.ERROR, path.name, f"{path} is missing", "jobwire broker render --force")
-            continue
+
+
+def _permissions(files: Files) -> Iterator[Finding]:
+    # The server's key is looked at with the other certificates.
+    for path in (files.passwd, files.acl, files.configuration, files.data, files.ca.parent, files.acl.parent):
         mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077 and path in {files.passwd, files.server_key}:
-            yield Finding(
-                Level.ERROR, path.name, f"readable by others (mode {mode:04o})", f"chmod 600 {path}"
-            )
-        elif mode & 0o022:
+        if mode & 0o022:
             yield Finding(
                 Level.ERROR, path.name, f"writable by others (mode {mode:04o})", f"chmod go-w {path}"
             )
-
-
-def _accounts(files: Files) -> Iterator[Finding]:
-    users = PasswordFile.load(files.passwd)
-    access = AccessList.load(files.acl)
-    for name in users.names:
-        entry = users.entry(name)
-        if entry is not None and entry.iterations < MACHINE_ITERATIONS:
+        elif mode & 0o077 and path == files.passwd:
+            yield Finding(
+                Level.ERROR, path.name, f"readable by others (mode {mode:04o})", f"chmod 600 {path}"
+            )
+        elif mode & 0o077 and path == files.data:
             yield Finding(
                 Level.WARNING,
-                "passwd",
-                f"the hash of {name} has only {entry.iterations} iterations",
-                f"jobwire broker passwd add {name} --replace",
+                path.name,
+                f"others may read what is queued (mode {mode:04o})",
+                f"chmod 700 {path}",
             )
-        if name not in access.users:
-            yield Finding(
-                Level.NOTE, "acl", f"no rights for user {name}", f"add `user {name}` and topics to the acl"
-            )
-    if access.anonymous:
-        line = access.anonymous[0].line
+
+
+def _access(files: Files) -> Iterator[Finding]:
+    users, access = PasswordFile.load(files.passwd), AccessList.load(files.acl)
+    yield from examine_accounts(users, access)
+    root = rendered_root(read_text(files.acl, "access list"))
+    if root is None:
         yield Finding(
-            Level.ERROR,
+            Level.NOTE,
             "acl",
-            f"line {line} gives rights to anonymous clients",
-            "move it below a `user` line",
+            "the rights of the roles were not examined: the line that names the topic root is gone",
+            "keep the line `# Rendered by jobwire for the topic root ...`",
         )
+    else:
+        yield from examine_rights(users, access, root)
 
 
 def _settings(files: Files) -> Iterator[Finding]:
-    present: dict[str, set[str]] = {}
-    for line in files.configuration.read_text(encoding="utf-8").splitlines():
-        name, _, value = line.strip().partition(" ")
-        if name and not name.startswith("#"):
-            present.setdefault(name, set()).add(value.strip())
-    for name, value in _DEMANDED.items():
-        if present.get(name) != {value}:
-            said = ", ".join(sorted(present.get(name, ()))) or "nothing"
-            yield Finding(Level.ERROR, "mosquitto.conf", f"{name} says {said}", f"set `{name} {value}`")
-    if present.get("per_listener_settings", {"false"}) != {"false"}:
-        yield Finding(
-            Level.ERROR,
-            "mosquitto.conf",
-            "per_listener_settings is on",
-            "remove it: it breaks the queueing for absent clients",
-        )
+    yield from examine_settings(
+        read_text(files.configuration, "configuration", hint="jobwire broker render --force")
+    )
 
 
 def _storage(files: Files) -> Iterator[Finding]:
@@ -127,10 +117,15 @@ def _storage(files: Files) -> Iterator[Finding]:
 
 
 def _certificates(files: Files, warn_seconds: float) -> list[Finding]:
-    # The authority's own key and index do not belong on the broker's host, so their absence is no finding.
+    # The authority's own key and index do not belong on the broker's host, so their absence is no finding;
+    # in a home, where single clients' certificates lie beside, those do not make a broker unfit.
     absent = {"ca.key", "index.ndjson"}
     found = CertificateAuthority(files.ca.parent).check(warn_seconds=warn_seconds)
-    return [finding for finding in found if finding.subject not in absent]
+    return [
+        finding
+        for finding in found
+        if finding.subject not in absent and (finding.level is not Level.ERROR or concerns_broker(finding))
+    ]
 
 
 def _trial(files: Files) -> Iterator[Finding]:
@@ -157,34 +152,53 @@ def _log(folder: Path) -> "tempfile._TemporaryFileWrapper[bytes]":
 
 
 def _try_connections(files: Files, port: int, mtls_port: int) -> Iterator[Finding]:
-    wrong = {"username": "hermes", "password": "wrong"}
-    attempts: tuple[tuple[str, int, dict[str, str], bool], ...] = (
-        ("an anonymous client", port, {}, False),
-        ("a wrong password", port, wrong, False),
-        ("TLS 1.2", port, {}, True),
-        ("TLS 1.2 with certificates", mtls_port, {}, True),
-        ("a client without a certificate", mtls_port, wrong, False),
-    )
-    for what, where, credentials, tls12 in attempts:
-        context = client_context(files.ca, tls12=tls12, check_host_name=False)
-        if _let_in(where, context, credentials):
-            yield Finding(Level.ERROR, "mosquitto", f"{what} is let in", "jobwire broker render --force")
+    context = client_context(files.ca, check_host_name=False)
+    happened = {
+        "an anonymous client is let in": _answer(port, context, None) is Answer.LET_IN,
+        "a wrong password is let in": _answer(port, context, "hermes") is Answer.LET_IN,
+        "TLS 1.2 is spoken": _speaks_tls12(port, files.ca),
+        "TLS 1.2 is spoken to certificates": _speaks_tls12(mtls_port, files.ca),
+        "a client without a certificate is heard": _answer(mtls_port, context, "hermes") is not Answer.NONE,
+    }
+    for what in (what for what, happens in happened.items() if happens):
+        yield Finding(Level.ERROR, "mosquitto", what, "jobwire broker render --force")
     try:
-        RawClient(
-            HOST, port, client_context(files.ca, check_host_name=False), deadline_seconds=_SECONDS
-        ).drop()
+        RawClient(HOST, port, context, deadline_seconds=_SECONDS).drop()
     except (ConnectionClosedError, OSError) as error:
         yield Finding(
             Level.ERROR, "server.pem", f"no TLS 1.3 connection comes about: {error}", "jobwire certs check"
         )
 
 
-def _let_in(port: int, context: ssl.SSLContext, credentials: dict[str, str]) -> bool:
+class Answer(enum.Enum):
+    """How a broker answers CONNECT."""
+
+    NONE = "not at all"
+    REFUSED = "refused"
+    LET_IN = "let in"
+
+
+def _answer(port: int, context: ssl.SSLContext, username: str | None) -> Answer:
+    password = None if username is None else "wrong"
     try:
         with RawClient(HOST, port, context, deadline_seconds=_SECONDS) as client:
-            client.connect(
-                "jobwire-check", username=credentials.get("username"), password=credentials.get("password")
-            )
-    except (ConnectRefusedError, ConnectionClosedError, OSError):
-        return False
+            client.connect("jobwire-check", username=username, password=password)
+    except ConnectRefusedError:
+        return Answer.REFUSED
+    except (ConnectionClosedError, OSError):
+        return Answer.NONE
+    return Answer.LET_IN
+
+
+def _speaks_tls12(port: int, ca: Path) -> bool:
+    """Tell whether a handshake of version 1.2 is refused for anything but its version, or not at all.
+
+    A listener that wants a certificate ends the handshake in any version: only the alert tells why.
+    """
+    context = client_context(ca, tls12=True, check_host_name=False)
+    try:
+        RawClient(HOST, port, context, deadline_seconds=_SECONDS).drop()
+    except ConnectionClosedError as error:
+        alert = error.__cause__
+        return not (isinstance(alert, ssl.SSLError) and "PROTOCOL_VERSION" in (alert.reason or ""))
     return True

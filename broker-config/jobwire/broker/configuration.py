@@ -40,6 +40,13 @@ class Files(NamedTuple):
         return cls._in(directory, directory / "certs")
 
     @classmethod
+    def of_folder(cls, directory: Path) -> "Files":
+        """Return the places in a rendered folder, or in a home's broker folder (certificates beside it)."""
+        beside = directory.absolute().parent / "certs"
+        of_home = not (directory / "certs").exists() and beside.is_dir()
+        return cls._in(directory, beside if of_home else directory / "certs")
+
+    @classmethod
     def _in(cls, broker: Path, certs: Path) -> "Files":
         return cls(
             configuration=broker / "mosquitto.conf",

@@ -12,7 +12,7 @@ from jobwire.broker.files import (
 )
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.broker.template import render_template
-from jobwire.certs import CertificateAuthority, Level
+from jobwire.certs import CertificateAuthority, Finding, Level
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import PROTOCOLS
@@ -93,13 +93,16 @@ def write_access_list(path: Path, topic_root: str) -> None:
     text = render_template("acl", {"TOPIC_ROOT": topic_root})
     if path.exists():
         present = read_text(path, "access list")
-        root = next(
-            (line.removeprefix(_GENERATED) for line in present.splitlines() if line.startswith(_GENERATED)),
-            None,
-        )
+        root = rendered_root(present)
         if root in {None, topic_root} or present != render_template("acl", {"TOPIC_ROOT": root or ""}):
             return
     write_private(path, text)
+
+
+def rendered_root(access_list: str) -> str | None:
+    """Return the topic root that an access list says it was rendered for; None if it does not say."""
+    lines = access_list.splitlines()
+    return next((line.removeprefix(_GENERATED) for line in lines if line.startswith(_GENERATED)), None)
 
 
 def read_password(path: Path) -> str:
@@ -166,10 +169,15 @@ def require_usable_certificates(home: Path) -> None:
     single clients does not keep the broker from starting.
     """
     for finding in CertificateAuthority(BrokerPaths(home).certs).check():
-        if finding.level is Level.ERROR and finding.subject.split()[0] in _OF_THE_BROKER:
+        if finding.level is Level.ERROR and concerns_broker(finding):
             raise ConfigError(
                 f"{finding.subject}: {finding.message}", hint=finding.hint, subject=finding.subject
             )
+
+
+def concerns_broker(finding: Finding) -> bool:
+    """Tell whether a finding about certificates is about the broker's own, not about a single client's."""
+    return finding.subject.split()[0] in _OF_THE_BROKER
 
 
 def settings_mismatch(home: Path, *, port: int, mtls_port: int) -> list[str]:

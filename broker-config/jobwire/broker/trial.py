@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jobwire.broker.configuration import Files
 from jobwire.broker.files import read_text
-from jobwire.core.errors import ConfigError
+from jobwire.broker.settings_check import read_configuration
 
 _HOST = "127.0.0.1"
 _LISTENERS = 2
@@ -24,6 +24,7 @@ def trial_configuration(files: Files, folder: Path, *, user: str) -> Trial:
     """Write a copy of the configuration to `folder` with free ports, own data and the deployed files.
 
     The files may be meant for another place on another host: they are taken from the folder that is checked.
+    The configuration has been examined: it has its two listeners.
     """
     ports = [_free_port() for _ in range(_LISTENERS)]
     replaced = {
@@ -37,29 +38,19 @@ def trial_configuration(files: Files, folder: Path, *, user: str) -> Trial:
         "pid_file": folder / "broker.pid",
         "user": user,
     }
-    lines, listeners = [], 0
-    for line in read_text(files.configuration, "configuration").splitlines():
+    text = read_text(files.configuration, "configuration")
+    certificates = read_configuration(text).for_certificates()
+    lines, listeners = [], iter(ports)
+    for line in text.splitlines():
         name = line.strip().partition(" ")[0]
         if name == "listener":
-            if listeners == len(ports):
-                raise ConfigError(
-                    f"{files.configuration} has more than {_LISTENERS} listeners",
-                    hint="one for passwords, one for certificates",
-                    path=str(files.configuration),
-                )
-            lines.append(f"listener {ports[listeners]} {_HOST}")
-            listeners += 1
+            lines.append(f"listener {next(listeners)} {_HOST}")
         else:
             lines.append(f"{name} {_absolute(replaced[name])}" if name in replaced else line)
-    if listeners != _LISTENERS:
-        raise ConfigError(
-            f"{files.configuration} has {listeners} listeners, not {_LISTENERS}",
-            hint="jobwire broker render --force",
-            path=str(files.configuration),
-        )
     path = folder / "mosquitto.conf"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return Trial(path, *ports)
+    # Either may come first.
+    return Trial(path, *(reversed(ports) if certificates == [0] else ports))
 
 
 def _absolute(value: object) -> str:

@@ -1,6 +1,7 @@
 """Mosquitto under the rendered configuration: rotation, revocation, reload, rollover, and what is checked."""
 
 import os
+import re
 import shutil
 import ssl
 import time
@@ -13,7 +14,7 @@ from jobwire.broker.configuration import Listening
 from jobwire.broker.passwd import PasswordFile
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.certs import CertificateAuthority, Level
-from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
+from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.topics import DEFAULT_ROOT, Topics
 from jobwire.testing import ManualClock, MosquittoServer, require, wait_for
 from jobwire.testing.raw_mqtt import (
@@ -188,7 +189,10 @@ def test_render_does_not_overwrite(rendered: Path, tmp_path: Path) -> None:
         ("mosquitto.conf", "allow_anonymous true", (Level.ERROR, "mosquitto.conf")),
         ("mosquitto.conf", "per_listener_settings true", (Level.ERROR, "mosquitto.conf")),
         ("mosquitto.conf", "no_such_setting 1", (Level.ERROR, "mosquitto")),
+        ("mosquitto.conf", "port 1883", (Level.ERROR, "mosquitto.conf")),
+        ("mosquitto.conf", "listener 1883", (Level.ERROR, "mosquitto.conf")),
         ("acl", "topics read x", (Level.ERROR, "acl")),
+        ("acl", "user hermes\ntopic readwrite #", (Level.ERROR, "acl")),
         ("passwd", "hermes:plain", (Level.ERROR, "passwd")),
     ],
 )
@@ -199,13 +203,65 @@ def test_check_finds_bad_lines(rendered: Path, name: str, line: str, finding: tu
     assert finding in problems(rendered)
 
 
-def test_check_finds_loose_permissions(rendered: Path) -> None:
-    """Passwords and keys that others can read are errors."""
-    (rendered / "passwd").chmod(0o640)
-    (rendered / "certs" / "server.key").chmod(0o644)
-    found = problems(rendered)
-    assert (Level.ERROR, "passwd") in found
-    assert (Level.ERROR, "server.key") in found
+@pytest.mark.parametrize(
+    "line", ["acl_file", "password_file", "crlfile", "tls_version", "require_certificate"]
+)
+def test_check_finds_lines_that_are_gone(rendered: Path, line: str) -> None:
+    """Without one of the lines that keep people out a folder is not fit, though Mosquitto starts on it."""
+    path = rendered / "mosquitto.conf"
+    path.write_text(re.sub(rf"^{line} .*\n", "", path.read_text(), count=1, flags=re.MULTILINE))
+    assert (Level.ERROR, "mosquitto.conf") in problems(rendered)
+
+
+def test_check_tries_the_listeners(rendered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no line shows is tried: a Mosquitto that speaks TLS 1.2 or hears clients without a certificate."""
+    path = rendered / "mosquitto.conf"
+    text = path.read_text().replace("tls_version tlsv1.3", "tls_version tlsv1.2")
+    path.write_text(text.replace("require_certificate true", "require_certificate false"))
+    monkeypatch.setattr("jobwire.broker.check.examine_settings", lambda _: iter(()))
+    said = {found.message for found in check_deployment(rendered, warn_seconds=WARN_SECONDS)}
+    assert {"TLS 1.2 is spoken", "TLS 1.2 is spoken to certificates"} <= said
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("passwd", 0o640),
+        ("certs/server.key", 0o644),
+        ("acl", 0o666),
+        ("certs", 0o777),
+        ("data", 0o770),
+        ("", 0o777),
+    ],
+)
+def test_check_finds_loose_permissions(rendered: Path, name: str, mode: int) -> None:
+    """Passwords and keys that others can read, and files or folders that they can change, are errors."""
+    (rendered / name).chmod(mode)
+    assert (Level.ERROR, (rendered / name).name) in problems(rendered)
+
+
+@pytest.mark.parametrize(
+    "name", ["mosquitto.conf", "acl", "passwd", "certs/crl.pem", "certs/server.key", "data"]
+)
+def test_check_names_what_is_missing(rendered: Path, name: str) -> None:
+    """A file that is gone is named once, with the command that brings it back."""
+    path = rendered / name
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink()
+    assert problems(rendered) == [(Level.ERROR, path.name)]
+
+
+def test_check_needs_a_folder(tmp_path: Path) -> None:
+    """A folder that is not there is said so, with the command that makes it."""
+    with pytest.raises(NotFoundError, match="no folder"):
+        check_deployment(tmp_path / "nowhere", warn_seconds=WARN_SECONDS)
+
+
+def test_check_looks_at_a_homes_own_broker(fresh_mosquitto: MosquittoServer) -> None:
+    """The folder that `broker up --mosquitto` runs on can be checked in place."""
+    assert not [level for level, _ in problems(fresh_mosquitto.home / "broker") if level is Level.ERROR]
 
 
 def test_check_finds_storage_that_cannot_be_written(rendered: Path) -> None:
