@@ -1,6 +1,7 @@
 """Clocks: wall time for records and people, monotonic time for every deadline."""
 
 import time
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -36,6 +37,8 @@ class SystemClock:
         time.sleep(seconds)
 
 
+# A batch of events has one time.
+@lru_cache(maxsize=4)
 def utc_timestamp(seconds: float) -> str:
     """Return epoch `seconds` as ISO 8601 UTC with milliseconds and a final Z."""
     # time.strftime instead of datetime: one import less on the path of publish_event.
