@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
+from jobwire.broker.embedded import require_loopback
 from jobwire.broker.files import make_private_directory, write_private
 from jobwire.broker.home import (
     BrokerPaths,
@@ -19,7 +20,8 @@ from jobwire.broker.home import (
     settings_mismatch,
 )
 from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
-from jobwire.broker.serve import own_pid, ready_line, run_embedded, send_reload
+from jobwire.broker.pid_file import own_pid, send_reload
+from jobwire.broker.serve import ready_line, run_embedded
 from jobwire.certs import Level
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
@@ -79,8 +81,12 @@ def _add_up(commands: "_Commands") -> None:
 def run_up(args: argparse.Namespace) -> int:
     """Run the broker; returns after SIGTERM or SIGINT."""
     home, certificates = Path(args.home), None
+    # What can be refused is refused before anything is written.
     if args.mosquitto:
         certificates = args.mtls_port or _other_port(home, args.port)
+        _require_mosquitto(Listening(args.host, args.port, certificates))
+    else:
+        require_loopback(args.host, beyond_loopback=args.beyond_loopback)
     prepare_home(
         home,
         port=args.port,
@@ -89,11 +95,30 @@ def run_up(args: argparse.Namespace) -> int:
         mtls_port=certificates,
     )
     require_usable_certificates(home)
-    for difference in settings_mismatch(home, port=args.port, mtls_port=certificates or args.port):
-        print(f"jobwire: warning: {difference}", file=sys.stderr)
+    spoken = ("5", "auto", "3.1.1") if args.mosquitto else ("3.1.1",)
+    _warn_of_settings(home, args, certificates or args.port, {("broker", "protocol"): spoken})
     if certificates is not None:
         return _up_mosquitto(args, home, Listening(args.host, args.port, certificates))
     return _up_embedded(args, home)
+
+
+def _require_mosquitto(listening: Listening) -> None:
+    from jobwire.broker.mosquitto import find_mosquitto  # noqa: PLC0415 - not for others
+
+    listening.check()
+    find_mosquitto()
+
+
+def _warn_of_settings(
+    home: Path, args: argparse.Namespace, certificates: int, more: dict[tuple[str, str], tuple[object, ...]]
+) -> None:
+    expected: dict[tuple[str, str], tuple[object, ...]] = {
+        ("broker", "port"): (args.port,),
+        ("broker", "topic_root"): (args.topic_root,),
+        ("mtls", "port"): (certificates,),
+    }
+    for difference in settings_mismatch(home, expected | more):
+        print(f"jobwire: warning: {difference}", file=sys.stderr)
 
 
 def _other_port(home: Path, port: int) -> int:
@@ -170,6 +195,9 @@ def run_render(args: argparse.Namespace) -> int:
         iterations=args.iterations,
     )
     written = render_deployment(Path(args.home), out, deployment, force=args.force)
+    _warn_of_settings(
+        Path(args.home), args, args.mtls_port, {("broker", "broker"): tuple(deployment.server_names)}
+    )
     if args.json:
         print(json.dumps({"directory": str(out.absolute()), "files": [str(path) for path in written]}))
     else:

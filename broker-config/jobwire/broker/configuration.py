@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.template import render_template
+from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import InvalidInputError
 
 DEFAULT_MTLS_PORT = 8884
@@ -68,16 +69,22 @@ class Listening(NamedTuple):
     port: int
     mtls_port: int
 
+    def check(self) -> None:
+        """Raise InvalidInputError for an address or ports that no listener can have."""
+        # A blank would be read as another word of the line, nothing as every address.
+        parse_server_names([self.bind])
+        for port in (self.port, self.mtls_port):
+            if not 0 < port <= _MAX_PORT:
+                raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
+        if self.port == self.mtls_port:
+            raise InvalidInputError(
+                "passwords and certificates need different ports", hint="choose another --mtls-port"
+            )
+
 
 def render_configuration(files: Files, listening: Listening, *, user: str) -> str:
     """Return the text of mosquitto.conf; raises InvalidInputError or ConfigError for unusable values."""
-    for port in (listening.port, listening.mtls_port):
-        if not 0 < port <= _MAX_PORT:
-            raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
-    if listening.port == listening.mtls_port:
-        raise InvalidInputError(
-            "passwords and certificates need different ports", hint="choose another --mtls-port"
-        )
+    listening.check()
     values = {name.upper(): str(path) for name, path in files._asdict().items()}
     return render_template(
         "mosquitto.conf",

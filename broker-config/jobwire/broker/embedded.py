@@ -33,12 +33,7 @@ class EmbeddedBroker:
 
         Raises ConfigError for unusable files, and for a `host` beyond loopback that was not asked for.
         """
-        if not beyond_loopback and not is_loopback(host):
-            raise ConfigError(
-                f"the embedded broker is for this host, not for {host}",
-                hint="use Mosquitto (jobwire broker render), or --beyond-loopback if you must",
-                host=host,
-            )
+        require_loopback(host, beyond_loopback=beyond_loopback)
         self._paths = BrokerPaths(home)
         self._host = host
         self._port = port
@@ -75,8 +70,11 @@ class EmbeddedBroker:
         try:
             await broker.start()
         except Exception as error:
+            # amqtt wraps what the system said.
+            reason = error.__cause__ or error
             raise UnreachableError(
-                f"the broker cannot start on {self._host}:{self._port}: {error}"
+                f"the broker cannot start on {self._host} port {self._port}: {reason}",
+                hint="stop the other broker or choose another --port",
             ) from error
         self._port = broker.bound_port
         self._broker = broker
@@ -101,3 +99,13 @@ class EmbeddedBroker:
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.shutdown()
+
+
+def require_loopback(host: str, *, beyond_loopback: bool) -> None:
+    """Raise ConfigError for an address beyond loopback that was not asked for out loud."""
+    if not beyond_loopback and not is_loopback(host):
+        raise ConfigError(
+            f"the embedded broker is for this host, not for {host}",
+            hint="use Mosquitto (jobwire broker render), or --beyond-loopback if you must",
+            host=host,
+        )

@@ -3,6 +3,7 @@
 import json
 import secrets
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.broker.files import (
@@ -180,17 +181,21 @@ def concerns_broker(finding: Finding) -> bool:
     return finding.subject.split()[0] in _OF_THE_BROKER
 
 
-def settings_mismatch(home: Path, *, port: int, mtls_port: int) -> list[str]:
-    """Return in what the settings file points clients elsewhere than to these ports."""
+def settings_mismatch(home: Path, expected: Mapping[tuple[str, str], tuple[object, ...]]) -> list[str]:
+    """Return in what the settings file leads clients elsewhere than to a broker.
+
+    `expected` maps a table and key of the file to the values that fit the broker, the first being its own.
+    """
     path = BrokerPaths(home).settings
     try:
         tables = tomllib.loads(read_text(path, "settings file"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
     found = []
-    for table, expected in (("broker", port), ("mtls", mtls_port)):
+    for (table, key), fitting in expected.items():
         values = tables.get(table, {})
-        said = values.get("port") if isinstance(values, dict) else None
-        if said is not None and said != expected:
-            found.append(f"{path} sends clients to port {said} ([{table}]), this broker uses {expected}")
+        said = values.get(key) if isinstance(values, dict) else None
+        if said is not None and said not in fitting:
+            own = json.dumps(fitting[0])
+            found.append(f"{path} says {key} = {json.dumps(said)} in [{table}], this broker has {own}")
     return found

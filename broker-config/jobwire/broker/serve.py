@@ -3,14 +3,13 @@
 import asyncio
 import json
 import logging
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobwire.broker.files import write_private
-from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.broker.pid_file import remove_pid, write_pid
+from jobwire.core.errors import JobwireError
 
 if TYPE_CHECKING:
     from jobwire.broker.embedded import EmbeddedBroker
@@ -24,26 +23,23 @@ def ready_line(*, host: str, port: int, ca_certs: Path, pid: int, as_json: bool)
     """Return the one line that says where the broker accepts connections."""
     if as_json:
         return json.dumps({"ready": True, "host": host, "port": port, "ca_certs": str(ca_certs), "pid": pid})
-    return f"broker ready on {host}:{port} (TLS 1.3, CA {ca_certs}, pid {pid})"
+    shown = f"[{host}]" if ":" in host else host
+    return f"broker ready on {shown}:{port} (TLS 1.3, CA {ca_certs}, pid {pid})"
 
 
 def run_embedded(broker: "EmbeddedBroker", *, pid_file: Path, on_ready: Callable[[], None]) -> None:
     """Run `broker` until SIGTERM or SIGINT; calls `on_ready` once it accepts connections. Blocks.
 
-    SIGHUP reads the files again. `pid_file` holds this process's id meanwhile.
+    SIGHUP reads the files again. `pid_file` holds this process's id while it accepts connections.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     # amqtt logs what our own modules say better; a refused client is no error of the broker.
     for name in ("amqtt", "transitions", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    write_private(pid_file, f"{own_pid()}\n")
-    try:
-        asyncio.run(_run(broker, on_ready))
-    finally:
-        pid_file.unlink(missing_ok=True)
+    asyncio.run(_run(broker, pid_file, on_ready))
 
 
-async def _run(broker: "EmbeddedBroker", on_ready: Callable[[], None]) -> None:
+async def _run(broker: "EmbeddedBroker", pid_file: Path, on_ready: Callable[[], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -51,9 +47,12 @@ async def _run(broker: "EmbeddedBroker", on_ready: Callable[[], None]) -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, broker)
     await broker.start()
     try:
+        # Not before: a second broker that finds the port taken must leave the first one's file alone.
+        write_pid(pid_file)
         on_ready()
         await stop.wait()
     finally:
+        remove_pid(pid_file)
         await asyncio.wait_for(broker.stop(), SHUTDOWN_SECONDS)
 
 
@@ -64,19 +63,3 @@ def _reload(broker: "EmbeddedBroker") -> None:
         log.error("not reloaded, the old files stay in force: %s", error)  # noqa: TRY400 - no traceback for people
     else:
         log.warning("files read again")
-
-
-def send_reload(pid_file: Path) -> int:
-    """Send SIGHUP to the broker whose id is in `pid_file` and return the id; raises NotFoundError."""
-    hint = "start it with jobwire broker up, or reload the service: systemctl reload jobwire-broker"
-    try:
-        pid = int(pid_file.read_text(encoding="ascii"))
-        os.kill(pid, signal.SIGHUP)
-    except (OSError, ValueError) as error:
-        raise NotFoundError(f"no running broker found through {pid_file}: {error}", hint=hint) from error
-    return pid
-
-
-def own_pid() -> int:
-    """Return this process's id."""
-    return os.getpid()

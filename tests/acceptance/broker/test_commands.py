@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from jobwire.broker import prepare_home
 from jobwire.certs import CertificateAuthority
 from jobwire.core.topics import Topics
 from jobwire.testing import free_port, require, wait_for
@@ -128,6 +129,7 @@ def test_a_second_broker_on_the_port_is_told(up: Up) -> None:
     assert said.returncode == 60
     assert str(up.port) in said.stderr
     assert "Traceback" not in said.stderr
+    assert jobwire(up.home, "broker", "reload").returncode == 0, "the running one can still be reloaded"
 
 
 @pytest.mark.parametrize("name", ["a/b", "a+b", "a#b", "%u", "a b", "a\tb", "", "deadbeef"])
@@ -209,6 +211,62 @@ def test_reload_without_a_broker(tmp_path: Path) -> None:
     said = jobwire(tmp_path, "broker", "reload")
     assert said.returncode == 40
     assert "jobwire broker up" in said.stderr
+
+
+def test_reload_signals_nobody_else(tmp_path: Path) -> None:
+    """The id that a crashed broker left behind may be another program's now, which is left alone."""
+    (tmp_path / "broker" / "data").mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        (tmp_path / "broker" / "data" / "broker.pid").write_text(f"{innocent.pid}\n")
+        said = jobwire(tmp_path, "broker", "reload")
+        assert innocent.poll() is None
+        innocent.kill()
+    assert said.returncode == 40
+    assert f"names {innocent.pid}, which is no running broker" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--host", "192.0.2.1"),
+        ("--mosquitto", "--port", "8883", "--mtls-port", "8883"),
+        ("--mosquitto", "--mtls-port", "99999"),
+        ("--mosquitto", "--host", "127.0.0.1 ::"),
+        ("--port", "0"),
+        ("--topic-root", "a/#"),
+    ],
+)
+def test_what_cannot_start_writes_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A broker that is refused by its options leaves no home behind."""
+    if "--mosquitto" in words:
+        require("mosquitto")
+    said = jobwire(tmp_path / "home", "broker", "up", *words)
+    assert said.returncode == 30
+    assert not (tmp_path / "home").exists()
+
+
+def test_settings_that_lead_elsewhere_are_warned_of(tmp_path: Path) -> None:
+    """A home made for another broker, version and topic root says so when the embedded one starts on it."""
+    home, port = tmp_path / "home", free_port()
+    prepare_home(home, port=1234, mtls_port=1235, topic_root="other", protocol="5", iterations=101)
+    with subprocess.Popen(
+        [sys.executable, "-m", "jobwire.cli.main", "--home", str(home), "broker", "up", "--port", str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    for line in (
+        'protocol = "5"',
+        "port = 1234 in [broker]",
+        "port = 1235 in [mtls]",
+        'topic_root = "other"',
+    ):
+        assert line in said
 
 
 def test_the_page_is_printed() -> None:

@@ -1,5 +1,6 @@
 """The embedded broker by itself: protocol, sessions, files read again, refusals at the start."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,18 @@ def test_it_stays_on_this_host(own_home: Path) -> None:
     with pytest.raises(ConfigError, match="for this host"):
         EmbeddedBroker(home=own_home, host="0.0.0.0")  # noqa: S104 - the refusal is what is tested
     EmbeddedBroker(home=own_home, host="0.0.0.0", beyond_loopback=True)  # noqa: S104 - as above
+
+
+def test_it_serves_the_other_loopback(own_home: Path) -> None:
+    """An IPv6 address can be bound, too."""
+
+    async def port() -> int:
+        broker = EmbeddedBroker(home=own_home, host="::1")
+        await broker.start()
+        await broker.stop()
+        return broker.port
+
+    assert asyncio.run(port()) > 0
 
 
 def _serial(connection: object) -> object:

@@ -120,7 +120,8 @@ class HardenedBroker(Broker):
     ) -> asyncio.Server | websockets.asyncio.server.Server:
         return await asyncio.start_server(
             partial(self.stream_connected, listener_name=listener_name),
-            address,
+            # amqtt's parser leaves the brackets of an IPv6 address on it.
+            address.strip("[]") if address else address,
             port,
             reuse_address=True,
             ssl=self._tls,
