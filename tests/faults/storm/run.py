@@ -39,7 +39,7 @@ _ONE_HOST_NOTE = "One host: nothing was cut."
 
 def main() -> int:
     """Run the storms; return 1 where a promise was broken."""
-    args = _parser().parse_args()
+    args = parser().parse_args()
     missing = "" if args.one_host else two_hosts.available()
     if not (missing or args.one_host) and _INSIDE not in os.environ:
         return _inside_namespaces()
@@ -63,15 +63,25 @@ def _keep(args: argparse.Namespace, results: list[Result], hosts: Hosts | None) 
         text = json.dumps([to_json(result) for result in results], indent=1)
         Path(args.json).write_text(text + "\n")
     if args.write is not None:
-        command = f"python tests/faults/storm/run.py {' '.join(sys.argv[1:])}"
+        command = told_command(args, results[0].plan.seed)
         write_section(Path(args.write), results, command, [] if hosts else [_ONE_HOST_NOTE])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def told_command(args: argparse.Namespace, first_seed: int) -> str:
+    """Return the command that repeats these storms: what defines them, and not where its files went."""
+    words = [f"--{name} {getattr(args, name)}" for name in ("jobs", "events", "slots")]
+    words += [f"--seed {first_seed}", f"--seeds {args.seeds}"]
+    if args.one_host:
+        words.append("--one-host")
+    return f"python tests/faults/storm/run.py {' '.join(words)}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    add = parser.add_argument
+    add = made.add_argument
     add("--jobs", type=int, default=12)
     add("--events", type=int, default=150, help="of all jobs together")
     add("--slots", type=int, default=8, help="jobs at work at a time (default: %(default)s)")
@@ -87,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", metavar="FILE", help="write every figure there")
     add("--write", metavar="FILE", help="write the table into this document, between its marks")
     add("--keep", metavar="DIR", help="keep the files of a storm there, for examination")
-    return parser
+    return made
 
 
 def _inside_namespaces() -> int:
