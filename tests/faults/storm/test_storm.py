@@ -1,18 +1,14 @@
 """kill -9 of anything while jobs are at work: nothing acknowledged is lost, nothing happens twice."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from jobwire.testing import require
 
 _RUN = Path(__file__).with_name("run.py")
 _ROOT = Path(__file__).resolve().parents[3]
-_LONG = ["--jobs", "200", "--events", "4000", "--seeds", "10", "--write", "docs/reliability.md"]
 
 
 def _storm(arguments: list[str], report: Path) -> list[dict[str, object]]:
@@ -33,12 +29,3 @@ def test_a_short_storm_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert result["good"]
     assert (result["lost"], result["doubled"]) == (0, 0)
     assert result["acknowledged"] == result["events"] == 150
-
-
-@pytest.mark.skipif(os.environ.get("JOBWIRE_FAULTS") != "long", reason="only in `make faults`: an hour")
-@pytest.mark.timeout(4 * 3600)
-def test_ten_long_storms_lose_and_double_nothing(tmp_path: Path) -> None:
-    """The same with 200 jobs and 4,000 events, ten times; the figures go into the handbook."""
-    results = _storm(_LONG, tmp_path / "report.json")
-    assert len(results) == 10
-    assert all(result["good"] for result in results)
