@@ -29,7 +29,8 @@ class TicketDesk:
     """See `Desk`. The registry's word comes from the signed, retained `state` topic.
 
     Without a record, seq and state of the job are the last entry of the outbox beside the ticket: one
-    ticket file is one worker's; a copy of it in use elsewhere would take the same numbers.
+    ticket file is one worker's. A copy of it in use elsewhere takes the same numbers, and so does a
+    ticket that was moved without its outbox: whoever is behind the registry's word is stopped.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class TicketDesk:
         if heard.status is Status.CANCELLED:
             raise StoppedError(f"job {self.job_id} is cancelled", hint=STOP_HINT, job_id=self.job_id)
         last = self.outbox.last()
+        self._check_sole(heard, last)
         if heard.status not in TERMINAL_STATUSES or last is None or last.seq <= heard.last_seq:
             return
         # The end may be our own, with earlier events still missing there: those must go on being sent.
@@ -130,6 +132,21 @@ class TicketDesk:
                 hint="a job ends once; register a new one for further work",
                 job_id=self.job_id,
                 status=str(heard.status),
+            )
+
+    def _check_sole(self, heard: Snapshot, last: Entry | None) -> None:
+        """Raise ConflictError where the registry holds events of this attempt that were not said here."""
+        if last is not None and last.attempt != self._ticket.attempt:
+            return  # of an earlier ticket: `take` empties it
+        said = max(self._ticket.last_seq, last.seq if last else 0)
+        if heard.last_seq > said:
+            raise ConflictError(
+                f"somebody else speaks for job {self.job_id}: its seq is {heard.last_seq}, here it is {said}",
+                hint="one ticket is one worker's, and moves together with its .outbox; "
+                f"`jobwire registry ticket {self.job_id}` writes one that counts on from there",
+                job_id=self.job_id,
+                last_seq=heard.last_seq,
+                own_seq=said,
             )
 
     def _own_last(self) -> Entry | None:
@@ -176,5 +193,7 @@ class TicketDesk:
             yield
 
 
-def _place(snapshot: Snapshot) -> tuple[int, int, str]:
-    return snapshot.attempt, snapshot.last_seq, snapshot.updated_at
+def _place(snapshot: Snapshot) -> tuple[int, bool, int, str]:
+    # An end is final, whatever its time says: the registry's clock may have been set back before it.
+    ended = snapshot.status in TERMINAL_STATUSES
+    return snapshot.attempt, ended, snapshot.last_seq, snapshot.updated_at

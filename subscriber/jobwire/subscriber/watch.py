@@ -160,7 +160,9 @@ class JobWatch:
 
     def on_snapshot(self, snapshot: Snapshot, now: float) -> list[Line]:
         """Take a verified snapshot of the state topic; an older one than before is ignored."""
-        if self.verdict is not None or snapshot.updated_at < self._snapshot_at:
+        # The end of a job or of our attempt is final, also where the registry's clock was set back before it.
+        final = snapshot.superseded or snapshot.status in TERMINAL_STATUSES
+        if self.verdict is not None or (snapshot.updated_at < self._snapshot_at and not final):
             return []
         if snapshot.superseded:
             if self._has_record:

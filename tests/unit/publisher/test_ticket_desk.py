@@ -187,6 +187,42 @@ def test_a_job_that_the_registry_ended_is_a_conflict(
     assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, ConflictError)
 
 
+def test_a_cancellation_counts_whatever_the_clock_says(
+    ticket_desk: TicketDesk, registry: Registry, clock: ManualClock, office: Office
+) -> None:
+    """A worker that keeps its connection hears of a cancellation also after the clock was set back."""
+    courier = office.courier(ticket_desk)
+    registry.say(confirmed=0)
+    assert publish(ticket_desk, courier, STARTED).failure is None
+    clock.set_wall(clock.now() - 3600)
+    registry.move(fold.cancel(registry.record, clock.now(), "not needed"))
+    registry.say(confirmed=0)
+    assert isinstance(publish(ticket_desk, courier, PROGRESS).failure, StoppedError)
+
+
+def test_a_ticket_in_use_elsewhere_is_noticed(
+    path: Path, tmp_path: Path, registry: Registry, clock: ManualClock, office: Office
+) -> None:
+    """Whoever is behind what the registry holds of its attempt is told so; a new ticket counts on."""
+    copy = tmp_path / "copy.ticket"
+    registry.write_ticket(copy)
+    first = _again(path, clock)
+    for saying in (STARTED, PROGRESS):
+        assert publish(first, office.courier(first), saying).failure is None
+    registry.move(registry.record._replace(status=Status.RUNNING, last_seq=2))
+    registry.say(confirmed=2)
+    second = _again(copy, clock)
+    failure = publish(second, office.courier(second), STARTED).failure
+    assert isinstance(failure, ConflictError)
+    assert "somebody else speaks" in failure.message
+    assert publish(first, office.courier(first), PROGRESS).failure is None
+    registry.move(registry.record._replace(last_seq=3))
+    registry.say(confirmed=3)
+    registry.write_ticket(copy)
+    third = _again(copy, clock)
+    assert publish(third, office.courier(third), PROGRESS).seq == 4
+
+
 def test_what_is_missing_before_the_own_end_is_still_sent(
     tmp_path: Path, registry: Registry, clock: ManualClock, office: Office
 ) -> None:

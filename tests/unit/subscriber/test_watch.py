@@ -286,6 +286,15 @@ def test_cancelled_by_snapshot() -> None:
     assert bench.verdict.outcome is Outcome.CANCELLED
 
 
+@pytest.mark.parametrize("final", [{"status": Status.CANCELLED}, {"attempt": 2, "superseded": True}])
+def test_an_end_counts_whatever_the_clock_says(final: dict[str, object]) -> None:
+    """An end is believed also where the registry's clock was set back before it."""
+    bench = by_ticket()
+    bench.snapshot(snapshot(updated_at="2026-01-02T03:04:06Z"))
+    bench.snapshot(snapshot(updated_at="2026-01-02T01:00:00Z")._replace(**final))  # type: ignore[arg-type]  # by name
+    assert bench.verdict.exit_code == ExitCode.STOPPED
+
+
 def test_superseded_by_snapshot() -> None:
     """A ticket whose attempt was claimed again has nothing left to watch: exit code 3."""
     bench = by_ticket()
