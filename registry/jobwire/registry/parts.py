@@ -97,7 +97,9 @@ class Parts:
             on_session=self._on_session,
         )
         self.announcements = Announcements(queue=self.queue, states=self.states)
-        self.reaper = Reaper(queue=self.queue, caught_up=self.folder.caught_up, clock=clock)
+        self.reaper = Reaper(
+            queue=self.queue, caught_up=self.folder.caught_up, clock=clock, grace_seconds=_GRACE_SECONDS
+        )
         self.flush = OutboxFlush(
             store=store, topics=topics, sender=self.sender, expiry_seconds=RETAINED_SECONDS
         )
@@ -149,8 +151,10 @@ class Parts:
         self.queue.close()
 
     def _on_session(self, event: SessionStarted | SessionLost) -> None:
-        if isinstance(event, SessionStarted):
-            self.reaper.hold(_GRACE_SECONDS)
+        if isinstance(event, SessionLost):
+            self.reaper.broker_lost()
+        else:
+            self.reaper.broker_found()
             # Perhaps the broker was killed: then what we retained lately is lost, acknowledged or not, also
             # where it has our session from an older save.
             self.announcements.wanted.set()

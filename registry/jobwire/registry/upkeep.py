@@ -26,6 +26,8 @@ _LATELY_SECONDS = 600.0
 _TAKEN = ".taken"
 # More than this between the two clocks within one second is no drift but a jump.
 _JUMP_SECONDS = 5.0
+# The reaper looks every second, a long purge or flush apart.
+_STANDSTILL_SECONDS = 5.0
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -80,22 +82,35 @@ class Announcements:
 class Reaper:
     """Reaps, but only on what is known to be complete.
 
-    A lease says that no sign of life came: so reaping waits until the journal is folded, and for one
-    lease's length after the wall clock jumped ahead (a set clock, a suspended machine) or the
-    connection to the broker came back.
+    A lease says that no sign of life came: so reaping waits until the journal is folded, while the
+    broker is away, and after anything that may have kept signs of life from us: for one lease's length
+    after the wall clock jumped ahead (a set clock, a suspended machine), for `grace_seconds` after the
+    connection came back or this process stood still (SIGSTOP). Used from two threads: `run` from one,
+    the other tells of the broker.
     """
 
-    def __init__(self, *, queue: JobQueue, caught_up: Callable[[], bool], clock: Clock) -> None:
+    def __init__(
+        self, *, queue: JobQueue, caught_up: Callable[[], bool], clock: Clock, grace_seconds: float
+    ) -> None:
         self._queue = queue
         self._caught_up = caught_up
         self._clock = clock
+        self._grace_seconds = grace_seconds
         self._offset = clock.now() - clock.monotonic()
+        self._ran_at = clock.monotonic()
         self._not_before = 0.0
+        self._heard = False
+        self._stood_still = False
         self.reaped = 0
 
-    def hold(self, seconds: float) -> None:
-        """Reap nothing for `seconds`."""
-        self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
+    def broker_lost(self) -> None:
+        """Reap nothing until the broker is back: what workers elsewhere say cannot arrive."""
+        self._heard = False
+
+    def broker_found(self) -> None:
+        """Reap again, after what stands in line at the broker."""
+        self._hold(self._grace_seconds)
+        self._heard = True
 
     def run(self) -> int:
         """Reap what is due now; return the number of jobs moved on."""
@@ -107,14 +122,30 @@ class Reaper:
                 jump,
                 DEFAULT_LEASE_SECONDS,
             )
-            self.hold(DEFAULT_LEASE_SECONDS)
-        if self._clock.monotonic() < self._not_before or not self._caught_up():
+            self._hold(DEFAULT_LEASE_SECONDS)
+        self._note_standstill()
+        if not self._heard or self._clock.monotonic() < self._not_before or not self._caught_up():
             return 0
+        self._stood_still = False
         reaped = self._queue.reap()
         for item in reaped:
             _log.info("job %s: %s -> %s: %s", item.record.job_id, item.before, item.record.status, item.cause)
         self.reaped += len(reaped)
         return len(reaped)
+
+    def _hold(self, seconds: float) -> None:
+        self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
+
+    def _note_standstill(self) -> None:
+        """Hold where the last look was long ago: what came meanwhile is not journaled yet.
+
+        Once until the next reaping: where the other duties take long every time, it goes on all the same.
+        """
+        now = self._clock.monotonic()
+        if now - self._ran_at > _STANDSTILL_SECONDS and not self._stood_still:
+            self._hold(self._grace_seconds)
+            self._stood_still = True
+        self._ran_at = now
 
 
 class Upkeep:

@@ -1,6 +1,7 @@
 """What is done by the clock: reaping with care, announcing, purging, health."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,28 @@ def _leased(queue: JobQueue) -> str:
     return queue.pick(LeaseGrant("me", 60)).job_id
 
 
+def _reaper(queue: JobQueue, clock: ManualClock, *, caught_up: Callable[[], bool] = lambda: True) -> Reaper:
+    reaper = Reaper(queue=queue, caught_up=caught_up, clock=clock, grace_seconds=10)
+    reaper.broker_found()
+    _run_for(reaper, clock, 10)
+    return reaper
+
+
+def _run_for(reaper: Reaper, clock: ManualClock, seconds: int) -> int:
+    """Let the reaper look once a second; return how many jobs it moved on."""
+    reaped = 0
+    for _ in range(seconds):
+        clock.advance(1)
+        reaped += reaper.run()
+    return reaped
+
+
 def test_reaper_waits_for_the_fold(queue: JobQueue, clock: ManualClock) -> None:
     """While journaled events are not folded, a lease is not believed to have run out."""
     caught_up = [False]
-    reaper = Reaper(queue=queue, caught_up=lambda: caught_up[0], clock=clock)
+    reaper = _reaper(queue, clock, caught_up=lambda: caught_up[0])
     job_id = _leased(queue)
-    clock.advance(100)
-    assert reaper.run() == 0
+    assert _run_for(reaper, clock, 100) == 0
     caught_up[0] = True
     assert reaper.run() == 1
     assert queue.store.get(job_id).status is Status.PENDING
@@ -43,26 +59,48 @@ def test_reaper_distrusts_a_jumping_clock(
     queue: JobQueue, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A wall clock that jumps ahead takes no lease away at once."""
-    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock)
+    reaper = _reaper(queue, clock)
     _leased(queue)
     clock.set_wall(clock.now() + 7200)
     assert reaper.run() == 0
     assert "jumped ahead" in caplog.text
-    clock.advance(299)
-    assert reaper.run() == 0
-    clock.advance(2)
-    assert reaper.run() == 1
+    assert _run_for(reaper, clock, 299) == 0
+    assert _run_for(reaper, clock, 2) == 1
 
 
-def test_reaper_holds_after_a_reconnect(queue: JobQueue, clock: ManualClock) -> None:
-    """Signs of life that wait at the broker come before the reaping."""
-    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock)
+def test_reaper_holds_while_the_broker_is_away(queue: JobQueue, clock: ManualClock) -> None:
+    """No lease runs out before signs of life can arrive: not before the first connection, nor between two."""
+    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock, grace_seconds=10)
     _leased(queue)
-    clock.advance(100)
-    reaper.hold(10)
+    assert _run_for(reaper, clock, 100) == 0
+    reaper.broker_found()
+    assert _run_for(reaper, clock, 9) == 0
+    reaper.broker_lost()
+    assert _run_for(reaper, clock, 100) == 0
+    reaper.broker_found()
+    assert _run_for(reaper, clock, 9) == 0
+    assert _run_for(reaper, clock, 1) == 1
+
+
+def test_reaper_that_stood_still_looks_again_first(queue: JobQueue, clock: ManualClock) -> None:
+    """A process that was stopped past a lease's end takes in what came meanwhile before it reaps."""
+    reaper = _reaper(queue, clock)
+    _leased(queue)
+    clock.advance(600)
     assert reaper.run() == 0
-    clock.advance(10)
-    assert reaper.run() == 1
+    assert _run_for(reaper, clock, 9) == 0
+    assert _run_for(reaper, clock, 1) == 1
+
+
+def test_reaper_beside_slow_duties(queue: JobQueue, clock: ManualClock) -> None:
+    """Where every look comes late, because the process has much to do, leases still run out."""
+    reaper = _reaper(queue, clock)
+    _leased(queue)
+    reaped = 0
+    for _ in range(12):
+        clock.advance(8)
+        reaped += reaper.run()
+    assert reaped == 1
 
 
 def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock) -> None:
