@@ -57,9 +57,8 @@ class RecordDesk:
             check_attempt(record, self._attempt)
             check_open(record)
             event, entry = speak(record, saying, seq=record.last_seq + 1, now=self._store.clock.now())
-            before = self.outbox.length()
             self.outbox.append(entry)
-            self._apply(locked, event, entry, before)
+            self._apply(locked, event, entry)
             return entry
 
     def recover(self) -> Standing:
@@ -101,15 +100,16 @@ class RecordDesk:
     def check_stopped(self) -> None:
         """See `Desk.check_stopped`: `take` has looked, under the lock."""
 
-    def _apply(self, locked: LockedRecord, event: Event, entry: Entry, before: int) -> None:
+    def _apply(self, locked: LockedRecord, event: Event, entry: Entry) -> None:
         """Bring the record up to the outbox; where the disk refuses, take the entry back."""
         try:
             locked.apply(event, entry.payload, source=SOURCE)
         except StorageError:
-            # Only status.json may have failed, which repeats the record: then the event is in.
-            if self._store.get(self.job_id).last_seq >= entry.seq:
-                return
-            self.outbox.cut(before)
+            # Where the record is new and only its name could not be flushed, the event stays, as after a
+            # crash there; but nothing is promised: a flush that failed once is not made good by another
+            # (fsync(2), EIO).
+            if self._store.get(self.job_id).last_seq < entry.seq:
+                self.outbox.take_back(entry)
             raise
 
     def _finish_half_done(self, locked: LockedRecord) -> None:

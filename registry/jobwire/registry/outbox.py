@@ -129,7 +129,7 @@ class Outbox:
             return
         if len(gone) == len(entries):
             # Without a flush: after a power cut it may be full again.
-            self.cut(0)
+            self._cut(0)
         elif sum(len(entry.payload) for entry in gone) >= REWRITE_BYTES:
             self.rewrite(entries[len(gone) :])
 
@@ -138,14 +138,20 @@ class Outbox:
         replace_durably(self.path, b"".join(map(encode_entry, entries)), files=self._files)
 
     def length(self) -> int:
-        """Return the file's length in bytes, 0 where there is none: for `cut`."""
+        """Return the file's length in bytes, 0 where there is none."""
         try:
             return os.stat(self.path).st_size  # noqa: PTH116 - pathlib is an import more at start-up
         except OSError:
             return 0
 
-    def cut(self, length: int) -> None:
-        """Take back what was appended since `length` was read. Raises StorageError."""
+    def take_back(self, entry: Entry) -> None:
+        """Cut `entry` off again where it is the last one. Raises StorageError."""
+        line = encode_entry(entry)
+        # Found by its bytes, not by an earlier length: the append may have cut a torn line first.
+        if self._read(0).endswith(line):
+            self._cut(self.length() - len(line))
+
+    def _cut(self, length: int) -> None:
         try:
             descriptor = self._files.open_append(self.path, FILE_MODE)
             try:

@@ -6,10 +6,11 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, NotFoundError
+from jobwire.core.errors import ConflictError, NotFoundError, StorageError
 from jobwire.core.fold import apply_event
 from jobwire.core.record import JobRecord, RecordFormatError, decode_record, encode_record
 from jobwire.core.topics import check_job_id
@@ -29,6 +30,7 @@ __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest
 
 # A digest marks a message in history; it needs no more than admission's 128 bits.
 _DIGEST_BYTES = 16
+_log = logging.getLogger("jobwire.registry")
 
 
 def payload_digest(payload: bytes) -> bytes:
@@ -104,7 +106,7 @@ class RecordStore(HomeLayout):
                 append=[(log.events_path, line)],
                 before=[log.meta(record)],
             )
-            replace_atomically([log.status(record)], files=self.files)
+            self._copy_status([record])
 
     def write(self, revisions: Sequence[Revision]) -> None:
         """Write changed records and their history; everything is on the disk on return.
@@ -120,8 +122,7 @@ class RecordStore(HomeLayout):
         marked = [one.after.job_id for one in changed if _index_differs(one)]
         self._put([one.after for one in changed], marked=marked, append=append)
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
-        # Not flushed, because it repeats the record.
-        replace_atomically([self.audit(record.job_id).status(record) for record in moved], files=self.files)
+        self._copy_status(moved)
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""
@@ -166,6 +167,21 @@ class RecordStore(HomeLayout):
         for job_id in marked:
             self.touch(job_id)
 
+    def _copy_status(self, records: Sequence[JobRecord]) -> None:
+        """Write status.json of each; not flushed, because it repeats the record.
+
+        The change is made and promised by now: a copy that cannot be written must not deny it. An old
+        one is removed, so that it tells no script what is not so any more.
+        """
+        copies = [self.audit(record.job_id).status(record) for record in records]
+        try:
+            replace_atomically(copies, files=self.files)
+        except StorageError as error:
+            _log.warning("%s; the record itself is written", error.message)
+            for path, _ in copies:
+                with contextlib.suppress(OSError):
+                    self.files.unlink(path)
+
     def _lock(self, job_id: str, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
         return locks.held(
             self.lock_path(check_job_id(job_id)),
@@ -197,7 +213,7 @@ class LockedRecord:
         """Write `new`, durably; a new status or attempt first gets its line, with `cause`, in the history.
 
         Does nothing where `new` equals the present record. Raises StorageError: then the record is
-        unchanged.
+        unchanged, or new and not known to be flushed.
         """
         line = None
         if _state(new) != _state(self.record):
@@ -214,7 +230,7 @@ class LockedRecord:
     def apply(self, event: Event, payload: bytes, *, source: str) -> JobRecord:
         """Fold one accepted event, durably; does nothing where it was applied before.
 
-        Raises TransitionError where the lifecycle forbids it, StorageError: then nothing changed.
+        Raises TransitionError where the lifecycle forbids it, StorageError as `replace` does.
         """
         new = apply_event(self.record, event, self._store.clock.now())
         if new is self.record:

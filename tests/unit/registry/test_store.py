@@ -1,5 +1,6 @@
 """Records on disk: read, changed, folded, set aside."""
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,10 @@ from jobwire.core.fold import LeaseGrant, cancel, claim
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.quarantine import QuarantinedRecordError, find
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
 Say = Callable[..., tuple[Event, bytes]]
@@ -96,6 +100,27 @@ def test_status_changes_are_in_the_history(store: RecordStore, job: JobRecord, c
     assert (line["before"], line["after"], line["cause"]) == ("pending", "running", "picked by me")
     status = json.loads((Path(store.log_dir(job.job_id)) / "status.json").read_text())
     assert status["status"] == "running"
+
+
+def test_a_copy_that_cannot_be_written_denies_nothing(
+    store: RecordStore, job: JobRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A change is promised by its record: where only status.json fails, that is logged; no old one stays."""
+
+    class NoCopies(SystemFiles):
+        def create(self, path: StrPath, mode: int) -> int:
+            if "status.json" in str(path):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().create(path, mode)
+
+    copy = Path(store.log_dir(job.job_id)) / "status.json"
+    assert copy.exists()
+    queue = JobQueue(RecordStore(store.home, clock=store.clock, files=NoCopies()), warn=pytest.fail)
+    assert queue.cancel(job.job_id)[1]
+    assert store.get(job.job_id).status is Status.CANCELLED
+    assert "status.json" in caplog.text
+    assert not copy.exists()
+    assert queue.register(JobSpec()).created
 
 
 def test_no_secret_in_the_logs(store: RecordStore, job: JobRecord, say: Say) -> None:
