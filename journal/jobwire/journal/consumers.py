@@ -166,7 +166,8 @@ class Consumers:
         }
         path = self._path(name)
         try:
-            if not self._folder.is_dir():
+            if not path.exists():
+                # Also where the folder is there: whoever made it may have been killed before it was flushed.
                 self._files.make_directory(self._folder)
                 self._files.sync_directory(self._directory)
             replace_durably(path, json.dumps(values).encode() + b"\n", files=self._files)

@@ -78,6 +78,7 @@ class JournalWriter:
         self._index: IndexWriter | None = None
         with _storage_errors("open the journal", directory):
             make_directories(directory, files=self._files)
+            self._files.sync_directory(directory.absolute().parent)
         self._lock = acquire(
             directory / LOCK_NAME, clock=clock, deadline_seconds=lock_seconds, what="writes the journal"
         )
@@ -140,13 +141,15 @@ class JournalWriter:
             with contextlib.suppress(OSError):
                 self._files.close(descriptor)
         self._descriptors.clear()
-        if self._index is not None:
-            self._index.close()
-            self._index = None
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-        self._failed = self._failed or "it is closed"
+        index, self._index = self._index, None
+        try:
+            if index is not None:
+                index.close()
+        finally:
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+            self._failed = self._failed or "it is closed"
 
     def __enter__(self) -> Self:
         return self
@@ -176,6 +179,8 @@ class JournalWriter:
             self._created_us = segment.header.created_at_us
         self._index = IndexWriter(self._files, self.directory / index_name(base), tail.entries)
         self._head = head
+        # A writer that was killed may have given names that are not on the disk yet.
+        self._files.sync_directory(self.directory)
         self._publish(base, tail.position, tail.end_offset, tail.received_max)
         if tail.repair is not None:
             self.repair = tail.repair

@@ -252,6 +252,6 @@ def _held(log: AuditLog) -> frozenset[int]:
 
 
 def _without_known(lines: Sequence[tuple[bytes, Line]], log: AuditLog) -> list[tuple[bytes, Line]]:
-    """Leave out the lines that an interrupted batch has written already."""
+    """Empty the lines that an interrupted batch has written already: nothing is added, and flushed."""
     known = [identity_of(line) for line in log.tail(2 * len(lines) + _CHUNK)]
-    return [line for line in lines if line[1] not in known]
+    return [(b"", identity) if identity in known else (line, identity) for line, identity in lines]

@@ -14,7 +14,7 @@ from jobwire.core.errors import JobwireError, NotFoundError, StorageError, Unrea
 from jobwire.registry import locks
 from jobwire.registry.deadlines import epoch
 from jobwire.registry.layout import HomeLayout
-from jobwire.storage.durable import replace_atomically
+from jobwire.storage.durable import replace_atomically, replace_durably
 from jobwire.storage.failures import storage_failure
 
 SERVE_FILE = "serve.json"
@@ -31,9 +31,16 @@ class Health(NamedTuple):
 
 
 def write(home: HomeLayout, facts: Mapping[str, object]) -> None:
-    """Replace serve.json in one step; it is not flushed. Raises StorageError."""
+    """Replace serve.json in one step; flushed only where there was none. Raises StorageError.
+
+    What it says is soon said again, but that it is there is a promise to publishers.
+    """
     body = {**facts, "updated_at": utc_timestamp(home.clock.now())}
-    replace_atomically([(_path(home), (json.dumps(body, indent=1) + "\n").encode())], files=home.files)
+    path, payload = _path(home), (json.dumps(body, indent=1) + "\n").encode()
+    if os.path.exists(path):  # noqa: PTH110 - as everywhere in the registry
+        replace_atomically([(path, payload)], files=home.files)
+    else:
+        replace_durably(path, payload, files=home.files)
 
 
 def read(home: HomeLayout) -> Health:
@@ -63,8 +70,8 @@ def verdict(health: Health, clock: Clock) -> JobwireError | None:
     facts = health.facts
     if not health.running:
         return StorageError(
-            f"the registry process is not running ({facts.get('state', 'unknown')} since "
-            f"{facts.get('updated_at', 'unknown')})",
+            f"the registry process is not running (it last said {facts.get('state', 'nothing')!r} at "
+            f"{facts.get('updated_at', 'an unknown time')})",
             hint="start it: jobwire registry serve",
         )
     age = _age(facts, clock)

@@ -27,7 +27,7 @@ ANNOUNCE = "announce"
 LOCKS = "locks"
 LOGS = "logs"
 OUTBOX = "outbox"
-# In the order of their making; the last one tells that all are there.
+# In the order of their making; the last one tells that all others are there for good.
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
 
 
@@ -94,12 +94,25 @@ class HomeLayout:
             return
         try:
             make_directories(self.home, files=self.files)
-            for name in _FOLDERS:
+            for name in _FOLDERS[:-1]:
                 self.files.make_directory(self._path(name))
-            self.files.sync_directory(self._path(QUEUE))
             self.files.sync_directory(self.home)
+            self.files.sync_directory(os.path.dirname(os.path.abspath(self.home)))
+            # Last: it tells the next process that all names are on the disk. Its own need not be, for it
+            # holds nothing that cannot be made again.
+            self.files.make_directory(self._path(_FOLDERS[-1]))
         except OSError as error:
             raise storage_failure("create", self.home, error) from error
+
+    def flush_names(self) -> None:
+        """Return when the records' names are on the disk: a writer may have been killed just before that.
+
+        For whoever acknowledges what he found, not what he wrote. Raises StorageError.
+        """
+        try:
+            self.files.sync_directory(self.jobs_path())
+        except OSError as error:
+            raise storage_failure("flush", self.jobs_path(), error) from error
 
     def touch(self, job_id: str) -> None:
         """Tell the index (pending.py), and the registry process where there is one, of a change.

@@ -71,6 +71,7 @@ class JobQueue:
         with self._queue() as index:
             existing = self._existing(spec, index)
             if existing is not None:
+                self.store.flush_names()
                 return Registered(existing, created=False)
             record = self._compose(spec, index)
             self.store.create(record)

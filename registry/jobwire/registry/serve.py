@@ -100,6 +100,8 @@ class RegistryProcess:
     def _prepare(self, parts: Parts) -> None:
         """Bring records up to the journal, and the journal up to the records, before anything new comes."""
         self._store.sweep_all()
+        # What the fold finds done it does not do again, and commits as done.
+        self._store.flush_names()
         while not self._stop.is_set() and not parts.folder.caught_up():
             parts.folder.step(hurry=True)
         parts.announcements.open()

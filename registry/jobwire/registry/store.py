@@ -234,6 +234,7 @@ class LockedRecord:
         """
         new = apply_event(self.record, event, self._store.clock.now())
         if new is self.record:
+            self._store.flush_names()
             return new
         changed = new.status is not self.record.status
         line = event_line(
@@ -250,11 +251,15 @@ class LockedRecord:
 
     def _write(self, new: JobRecord, line: tuple[bytes, Line] | None) -> JobRecord:
         if new == self.record:
+            self._store.flush_names()
             return new
         if new.job_id != self.record.job_id:
             raise ValueError("a record keeps its job id")
-        known = line is None or self._store.audit(new.job_id).ends_with(line[0])
-        self._store.write([Revision(self.record, new, () if known or line is None else (line[0],))])
+        known = line is not None and self._store.audit(new.job_id).ends_with(line[0])
+        # A known line was written by a process that may have been killed before the flush: nothing is
+        # added to it, and flushed.
+        added = () if line is None else (b"" if known else line[0],)
+        self._store.write([Revision(self.record, new, added)])
         self.record = new
         return new
 

@@ -37,8 +37,11 @@ def append_durably(path: StrPath, payload: bytes, *, mode: int = FILE_MODE, file
     A torn last line, left by a crash, is cut first; a missing folder is created. A failed write is
     taken back as far as the disk allows. Callers hold the lock that makes them the only writer.
     Raises StorageError.
+
+    A new file's name is flushed before its first line is written: else a writer that was killed in
+    between would leave a file to which others append, and which goes with all of it when the power does.
     """
-    change_durably(append=[(path, payload)], mode=mode, files=files)
+    change_durably(append=[(path, payload)], mode=mode, files=files, name_first=True)
 
 
 def change_durably(
@@ -48,13 +51,15 @@ def change_durably(
     replace: Iterable[tuple[StrPath, bytes]] = (),
     mode: int = FILE_MODE,
     files: FileSystem,
+    name_first: bool = False,
 ) -> None:
     """Append lines to files and replace others, as `append_durably` and `replace_durably` do each.
 
     What is appended, and the files of `before`, are on the disk before the first file of `replace` is
-    replaced. The disk writes all of it at once, and each directory is flushed once. On failure the
-    appended lines are taken back unless a file of `replace` was replaced already; every file is replaced
-    whole or untouched. Raises StorageError.
+    replaced. The names of new files to append to are flushed with those of `before`, or, with
+    `name_first`, before anything is written into them. The disk writes all of it at once, and each
+    directory is flushed once. On failure the appended lines are taken back unless a file of `replace`
+    was replaced already; every file is replaced whole or untouched. Raises StorageError.
     """
     logs: list[_Opened] = []
     first: list[_Staged] = []
@@ -63,6 +68,8 @@ def change_durably(
     try:
         for current, payload in append:
             logs.append(_open_log(os.fspath(current), mode, files))
+            if name_first:
+                _flush_folders(_new_names(logs[-1:]), files)
             files.write(logs[-1].descriptor, payload)
         for current, payload in before:
             first.append(_stage(os.fspath(current), payload, mode, files))
@@ -74,7 +81,8 @@ def change_durably(
         files.sync_all(descriptors)
         _close_staged(first, files)
         _close_staged(staged, files)
-        _put_in_place(first, files, _folders(_new_names(logs) + [item.path for item in first]))
+        new_names = [] if name_first else _new_names(logs)
+        _put_in_place(first, files, _folders(new_names + [item.path for item in first]))
         _put_in_place(staged, files, _folders([item.path for item in staged]))
     except OSError as error:
         if all(item.temporary for item in staged):
@@ -87,6 +95,11 @@ def change_durably(
 
 def _folders(paths: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))
+
+
+def _flush_folders(paths: Iterable[str], files: FileSystem) -> None:
+    for folder in _folders(paths):
+        files.sync_directory(folder)
 
 
 def create_durably(
@@ -108,8 +121,7 @@ def create_durably(
             current = item.path
             # Unlike rename(2), link(2) fails where the name is taken; the temporary name goes below.
             files.link(item.temporary, item.path)
-        for folder in _folders(item.path for item in staged):
-            files.sync_directory(folder)
+        _flush_folders([item.path for item in staged], files)
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, os.fspath(current)) from error
     except OSError as error:

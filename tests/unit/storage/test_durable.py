@@ -201,10 +201,10 @@ def test_replace_atomically_does_not_flush(tmp_path: Path) -> None:
 
 
 def test_append_flushes(tmp_path: Path) -> None:
-    """A line is flushed before the call returns; a new file's name as well."""
+    """A line is flushed before the call returns; a new file's name before its first line is written."""
     files = StoppingFiles()
     append_durably(tmp_path / "log", b"one\n", files=files)
-    assert files.calls == ["open_append log", "write log", "sync log", f"sync_directory {tmp_path.name}"]
+    assert files.calls == ["open_append log", f"sync_directory {tmp_path.name}", "write log", "sync log"]
     files = StoppingFiles()
     append_durably(tmp_path / "log", b"two\n", files=files)
     assert files.calls == ["open_append log", "write log", "sync log"]
