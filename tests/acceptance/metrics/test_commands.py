@@ -74,26 +74,31 @@ def test_run_follows_and_ends_on_sigterm(home: Any) -> None:
     assert home.digests() == home.expected()
 
 
-@pytest.mark.parametrize("damage", ["offsets", "commits", "metadata", "behind"])
-def test_a_damaged_checkpoint_is_set_aside(home: Any, damage: str) -> None:
-    """An empty last file, or an old copy, costs a message and nothing else."""
-    checkpoint = home.path / "metrics" / "checkpoint"
-    home.record(ENTRIES[:200])
-    assert home.run("once", "--history", "").returncode == 0
-    if damage == "behind":
+def _damage(checkpoint: Path, how: str, offset: int) -> None:
+    """Empty the last file of a kind, or put back an old copy of a checkpoint that stands at `offset`."""
+    if how == "behind":
         for folder in ("offsets", "commits"):
             for path in (checkpoint / folder).iterdir():
-                path.write_text(path.read_text().replace('"offset": 200', '"offset": 150'))
-    else:
-        target = checkpoint / damage
-        if damage != "metadata":
-            target = max(target.iterdir(), key=lambda path: int(path.name))
-        target.write_bytes(b"")
-    home.record(ENTRIES[200:])
-    again = home.run("once", "--history", "")
-    assert again.returncode == 0, again.stderr
-    assert "set aside" in again.stderr
-    assert home.digests() == home.expected()
+                path.write_text(path.read_text().replace(f'"offset": {offset}', f'"offset": {offset - 50}'))
+        return
+    target = checkpoint / how
+    if target.is_dir():
+        target = max(target.iterdir(), key=lambda path: int(path.name))
+    target.write_bytes(b"")
+
+
+def test_a_damaged_checkpoint_is_set_aside(home: Any) -> None:
+    """An empty last file, or an old copy, costs a message and nothing else."""
+    home.record(ENTRIES[:200])
+    assert home.run("once", "--history", "").returncode == 0
+    for number, how in enumerate(("offsets", "commits", "metadata", "behind")):
+        offset = 200 + 100 * number
+        _damage(home.path / "metrics" / "checkpoint", how, offset)
+        home.record(ENTRIES[offset : offset + 100])
+        again = home.run("once", "--history", "")
+        assert again.returncode == 0, (how, again.stderr)
+        assert "set aside" in again.stderr, how
+        assert home.digests() == home.expected(), how
 
 
 def test_what_stands_in_the_way_is_said_in_one_sentence(home: Any) -> None:
