@@ -29,7 +29,7 @@ cluster: $(STAMP)  ## the metrics on a Spark cluster of processes on this machin
 	@scripts/system-packages --optional demo
 	@$(BIN)/python examples/cluster.py $(ARGS)
 
-test: $(STAMP)  ## every test: unit, integration, acceptance
+test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	@scripts/system-packages test
 	$(BIN)/pytest tests $(ARGS)
 
@@ -44,10 +44,11 @@ acceptance: $(STAMP)  ## whole commands in real processes
 	@scripts/system-packages test
 	$(BIN)/pytest tests/acceptance $(ARGS)
 
-check: $(STAMP)  ## lint, format and types
+check: $(STAMP)  ## lint, format, types, and what holds for the repository as a whole
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest tests/repository -q
 
 format: $(STAMP)  ## put the code into its form
 	$(BIN)/ruff format .

@@ -19,7 +19,8 @@ from jobwire.metrics.checkpoint import reconcile, set_aside
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import CheckpointError, QueryError
 from jobwire.metrics.failures import failure_of
-from jobwire.metrics.health import BatchHealth, HealthListener, HealthTable, read_progress
+from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
+from jobwire.metrics.health_listener import HealthListener
 from jobwire.metrics.history import History, pieces
 from jobwire.metrics.home_lock import held_lock
 from jobwire.metrics.pipeline import Pipeline, Shard, open_shards

@@ -2,13 +2,10 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from jobwire.core.clock import Clock
-from jobwire.core.errors import JobwireError
 from jobwire.metrics.database import Database
 from jobwire.metrics.statements import queries
 
@@ -81,27 +78,3 @@ class HealthTable:
             if self._written % _TRIM_EVERY == 0:
                 self._database.execute(sql["trim_health"])
         return watermark
-
-
-class HealthListener(StreamingQueryListener):
-    """Hands each progress report with rows in it to `on_health`."""
-
-    def __init__(self, on_health: Callable[[BatchHealth], None], on_trouble: Callable[[str], None]) -> None:
-        self._on_health = on_health
-        self._on_trouble = on_trouble
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Read the report. An exception here would only be lost in Spark's log."""
-        try:
-            self._on_health(read_progress(json.loads(event.progress.json)))
-        except (JobwireError, ValueError, KeyError) as error:
-            self._on_trouble(f"health of a batch not stored: {error}")
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""

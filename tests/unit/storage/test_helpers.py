@@ -1,7 +1,6 @@
 """Helping threads: every file is done once, errors come back, and nothing depends on help."""
 
 import errno
-import os
 import threading
 from collections import Counter
 
@@ -68,18 +67,6 @@ def test_without_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
     Helpers().each(done.append, range(9))
     assert done == list(range(9))
-
-
-def test_after_a_fork() -> None:
-    """A child has none of its parent's threads, and does its work."""
-    helpers = Helpers(most=2)
-    helpers.each(lambda _: None, range(9))
-    child = os.fork()
-    if not child:
-        done: list[int] = []
-        helpers.each(done.append, range(9))
-        os._exit(len(done))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 def test_many_callers() -> None:

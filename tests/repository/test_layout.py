@@ -48,6 +48,8 @@ ONLY_IN = {
     "starlette": {"dashboard"},
     "textual": {"dashboard"},
 }
+# What takes longer to start or to load than a hundred rules take to check.
+NOT_IN_UNIT = {"subprocess", "multiprocessing", "pyspark", "pyarrow", "numpy", "pandas", "deltalake", "amqtt"}
 _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import ([\w, ]*)|import ([\w., ]+))", re.MULTILINE)
 
 
@@ -138,3 +140,10 @@ def test_core_is_pure() -> None:
         if component == "core":
             roots = {name.split(".")[0] for name in imports(file)}
             assert roots <= allowed - forbidden, f"{file.relative_to(ROOT)}: {sorted(roots)}"
+
+
+def test_unit_tests_start_nothing() -> None:
+    """A unit test imports no process and no engine: these are for the other rings."""
+    for file in (ROOT / "tests" / "unit").rglob("*.py"):
+        roots = {name.split(".")[0] for name in imports(file)}
+        assert not roots & NOT_IN_UNIT, f"{file.relative_to(ROOT)}: {sorted(roots & NOT_IN_UNIT)}"

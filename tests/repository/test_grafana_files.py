@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "dashboard" / "grafana"
 BOARD: dict[str, Any] = json.loads((FOLDER / "jobwire.json").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
