@@ -61,8 +61,9 @@ bench: $(STAMP)  ## figures, side by side in one run, into bench/results
 	@scripts/system-packages test
 	$(BIN)/python bench/run.py $(ARGS)
 
-faults: $(STAMP)  ## the long fault injection: kill -9 of anything, seeded
+faults: $(STAMP)  ## the long search: a thousand examples of each property, kill -9 of anything
 	@scripts/system-packages test
+	JOBWIRE_FAULTS=long $(BIN)/pytest tests/unit tests/integration -m hypothesis --timeout=3600 $(ARGS)
 	JOBWIRE_FAULTS=long $(BIN)/pytest tests/faults --timeout=3600 $(ARGS)
 	$(BIN)/python tests/faults/storm/run.py --jobs 200 --events 4000 --seeds 10 --write docs/reliability.md
 

@@ -4,6 +4,10 @@ import os
 import signal
 
 import pytest
+
+# Selenium brings trio, which hypothesis would load for no test of ours: it asks when it is imported.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
 from hypothesis import settings
 
 from jobwire.testing.requirements import skip_here
@@ -11,7 +15,8 @@ from jobwire.testing.requirements import skip_here
 pytest_plugins = ["jobwire.testing.fixtures"]
 
 # No deadline: the time of a single example says something about the machine, nothing about the code.
-settings.register_profile("quick", max_examples=20, deadline=None)
+# Quick: some new examples in every run; `make faults` searches.
+settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" else "quick")
 

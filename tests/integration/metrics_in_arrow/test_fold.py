@@ -17,8 +17,9 @@ from jobwire.metrics.rows import Rows
 
 Model = Callable[[Sequence[Entry]], dict[str, Any]]
 TableOf = Callable[..., Rows]
+# An example folds hundreds of rows.
 _SETTINGS = settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.admission import Parsed, parse
@@ -51,7 +51,6 @@ def test_story() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
-@settings(max_examples=60)
 def test_once_in_effect(order: list[int]) -> None:
     """Entries that come again, in any split, change nothing and add no line."""
     record, verdicts = JOB, list[str]()

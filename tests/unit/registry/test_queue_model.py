@@ -163,4 +163,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueModel = QueueMachine.TestCase
-TestQueueModel.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)
+TestQueueModel.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=25)

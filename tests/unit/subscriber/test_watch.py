@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.admission import JobView, Reason, admit
@@ -483,7 +483,6 @@ def _take(bench: Bench, step: tuple[object, ...]) -> list[Line]:
     raise AssertionError(step)
 
 
-@settings(max_examples=150)
 @given(
     st.lists(STEPS, max_size=25),
     st.sampled_from([running, pending, by_ticket]),
