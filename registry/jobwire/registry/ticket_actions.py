@@ -110,7 +110,10 @@ def _certificate(
         raise ConfigError(
             "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
         )
-    issued = authority.issue_job(record.job_id, lifetime_seconds=int(args.certificate_hours * _HOUR))
+    # A new key for every ticket: the job may have been claimed again since the last one was written.
+    issued = authority.issue_job(
+        record.job_id, lifetime_seconds=int(args.certificate_hours * _HOUR), force=True
+    )
     broker = _place(settings)
     port = mtls_port(home)
     if "port" not in overrides and port is not None:

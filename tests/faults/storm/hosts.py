@@ -29,11 +29,11 @@ class Hosts(NamedTuple):
 
     def cut(self) -> None:
         """Take the cable down at the registry's end: packets of the workers vanish, as in a real cut."""
-        _ip("link", "set", _CABLE, "down")
+        _ip("-n", self.registry, "link", "set", _CABLE, "down")
 
     def heal(self) -> None:
         """Put the cable up again."""
-        _ip("link", "set", _CABLE, "up")
+        _ip("-n", self.registry, "link", "set", _CABLE, "up")
 
 
 def available() -> str:
