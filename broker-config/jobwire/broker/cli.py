@@ -3,29 +3,26 @@
 import argparse
 import json
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
 from jobwire.broker.embedded import require_loopback
-from jobwire.broker.files import make_private_directory, write_private
 from jobwire.broker.home import (
     BrokerPaths,
     mtls_port,
     prepare_home,
-    read_password,
     require_usable_certificates,
     settings_mismatch,
 )
-from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
+from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS
+from jobwire.broker.passwd_commands import add_passwd
 from jobwire.broker.pid_file import own_pid, send_reload
 from jobwire.broker.serve import ready_line, run_embedded
 from jobwire.certs import Level
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
-from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.settings import TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
 
 _DAY = 86_400.0
-_PASSWORD_BYTES = 32
 _LOOPBACK = "127.0.0.1"
 
 
@@ -45,7 +41,7 @@ def add_commands(subparsers: "_Commands") -> None:
     _add_up(commands)
     _add_render(commands)
     _add_check(commands)
-    _add_passwd(commands)
+    add_passwd(commands)
     _add_small(commands)
     _add_doctor(subparsers)
 
@@ -231,83 +227,6 @@ def run_check(args: argparse.Namespace) -> int:
             print(f"{finding.level:<8} {finding.subject}: {finding.message}\n         {finding.hint}")
         print(f"{args.directory}: " + ("not fit to be deployed" if failed else "fit to be deployed"))
     return ExitCode.INVALID if failed else ExitCode.OK
-
-
-def _add_passwd(commands: "_Commands") -> None:
-    group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
-    passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
-    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice")
-    add.add_argument("name")
-    add.add_argument(
-        "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
-    )
-    add.add_argument("--replace", action="store_true", help="change the password of an existing account")
-    add.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS)
-    add.set_defaults(run=run_passwd_add)
-    remove = add_command(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
-    remove.add_argument("name")
-    remove.set_defaults(run=run_passwd_remove)
-    listing = add_command(passwd, "list", "list the accounts", "jobwire broker passwd list")
-    listing.set_defaults(run=run_passwd_list)
-    for parser in (add, remove, listing):
-        parser.add_argument(
-            "--dir", metavar="DIR", help="a rendered folder (default: the home's own broker folder)"
-        )
-
-
-def run_passwd_add(args: argparse.Namespace) -> int:
-    """Add an account; without --password-file a password is made and kept under the home's passwords."""
-    name, users = check_user_name(args.name), _users(args)
-    if users.entry(name) is not None and not args.replace:
-        raise ConflictError(
-            f"the account {name} exists", hint="change its password with --replace", name=name
-        )
-    secret = BrokerPaths(Path(args.home)).password(name)
-    if args.password_file == "-":  # noqa: S105 - a file name
-        password = sys.stdin.readline().rstrip("\n")
-    elif args.password_file:
-        password = read_password(Path(args.password_file))
-    else:
-        password = secrets.token_urlsafe(_PASSWORD_BYTES)
-    users.set(name, password, iterations=args.iterations)
-    if not args.password_file:
-        make_private_directory(secret.parent)
-        write_private(secret, password + "\n")
-    users.save()
-    kept = None if args.password_file else str(secret)
-    if args.json:
-        print(json.dumps({"name": name, "password_file": kept}))
-    else:
-        print(f"{name}: password in {kept}" if kept else f"{name}: password set")
-        print("next: jobwire broker reload", file=sys.stderr)
-    return ExitCode.OK
-
-
-def run_passwd_remove(args: argparse.Namespace) -> int:
-    """Remove an account and the kept password of it."""
-    users = _users(args)
-    users.remove(args.name)
-    users.save()
-    BrokerPaths(Path(args.home)).password(args.name).unlink(missing_ok=True)
-    print(json.dumps({"removed": args.name}) if args.json else f"{args.name}: removed")
-    return ExitCode.OK
-
-
-def run_passwd_list(args: argparse.Namespace) -> int:
-    """List the accounts with the iteration counts of their hashes."""
-    users = _users(args)
-    counts = {name: entry.iterations for name in users.names if (entry := users.entry(name)) is not None}
-    if args.json:
-        print(json.dumps([{"name": name, "iterations": count} for name, count in counts.items()]))
-    else:
-        for name, count in counts.items():
-            print(f"{name:<24} {count} iterations")
-    return ExitCode.OK
-
-
-def _users(args: argparse.Namespace) -> PasswordFile:
-    path = Path(args.dir) / "passwd" if args.dir else BrokerPaths(Path(args.home)).passwd
-    return PasswordFile.load(path)
 
 
 def _add_small(commands: "_Commands") -> None:

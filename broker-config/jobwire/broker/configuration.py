@@ -14,6 +14,8 @@ DEFAULT_MTLS_PORT = 8884
 SERVICE_FILE = "jobwire-broker.service"
 _MAX_CONNECTIONS = 2_000
 _MAX_PORT = 65_535
+# What systemd.service(5) gives a meaning in a command line or a list of paths.
+_UNSAFE = set(" \t\"'%$;\\")
 
 
 class Files(NamedTuple):
@@ -100,7 +102,13 @@ def render_configuration(files: Files, listening: Listening, *, user: str) -> st
 
 
 def render_service(files: Files, *, user: str, mosquitto: str) -> str:
-    """Return the text of the systemd unit."""
+    """Return the text of the systemd unit; InvalidInputError for a place that it would read differently."""
+    place = str(files.configuration.parent)
+    if not place.startswith("/") or not place.isprintable() or _UNSAFE & set(place):
+        raise InvalidInputError(
+            f"the folder {place!r} cannot stand in a systemd unit",
+            hint="name its place on the broker's host by --installed-at, absolute and without blanks",
+        )
     return render_template(
         SERVICE_FILE,
         {

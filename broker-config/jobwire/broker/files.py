@@ -1,5 +1,6 @@
 """The broker's small files, some of them secret: written whole, private, and durable, or not at all."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
@@ -25,8 +26,18 @@ def write_private(path: Path, text: str, *, mode: int = FILE_MODE) -> None:
 
     Two commands that prepare one home take turns. Raises StorageError, ConflictError.
     """
-    with locked_folder(path.parent, clock=SystemClock()):
-        replace_durably(path, text.encode(), mode=mode, files=_FILES)
+    with sole_writer(path.parent):
+        replace_private(path, text, mode=mode)
+
+
+def sole_writer(folder: Path) -> AbstractContextManager[None]:
+    """Return a context in which no other command changes `folder`; see `locked_folder`. Not reentrant."""
+    return locked_folder(folder, clock=SystemClock())
+
+
+def replace_private(path: Path, text: str, *, mode: int = FILE_MODE) -> None:
+    """Replace `path` as `write_private` does; the caller is the folder's `sole_writer`."""
+    replace_durably(path, text.encode(), mode=mode, files=_FILES)
 
 
 def read_text(path: Path, what: str, *, hint: str = "") -> str:

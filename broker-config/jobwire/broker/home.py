@@ -129,18 +129,14 @@ def mtls_port(home: Path) -> int | None:
 
 
 def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
-    users = PasswordFile.load(paths.passwd) if paths.passwd.exists() else PasswordFile(paths.passwd, {})
-    changed = False
-    for role in ROLES:
-        secret = paths.password(role)
-        if not secret.exists():
-            write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
-        elif users.entry(role) is not None:
-            continue
-        users.set(role, read_password(secret), iterations=iterations)
-        changed = True
-    if changed or not paths.passwd.exists():
-        users.save()
+    with PasswordFile.edit(paths.passwd, create=True) as users:
+        for role in ROLES:
+            secret = paths.password(role)
+            if not secret.exists():
+                write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
+            elif users.entry(role) is not None:
+                continue
+            users.set(role, read_password(secret), iterations=iterations)
 
 
 def _settings(host: str, port: int, mtls: int, topic_root: str, protocol: str) -> str:

@@ -10,11 +10,12 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from jobwire.broker.files import read_text, write_private
+from jobwire.broker.files import read_text, replace_private, sole_writer, write_private
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError
 from jobwire.core.topics import JOB_ID_PATTERN, check_identity
 
@@ -54,10 +55,16 @@ def hash_password(
     raw = password.encode()
     if not raw or b"\0" in raw or len(raw) > _MAX_PASSWORD_BYTES:
         raise InvalidInputError("a password must not be empty, too long or contain a NUL byte")
-    if not 1 <= iterations <= _MAX_ITERATIONS:
-        raise InvalidInputError(f"not a usable iteration count: {iterations}", hint=f"1 to {_MAX_ITERATIONS}")
+    check_iterations(iterations)
     salt = os.urandom(SALT_BYTES) if salt is None else salt
     return PasswordHash(iterations, salt, _derive(raw, salt, iterations))
+
+
+def check_iterations(iterations: int) -> int:
+    """Return `iterations` if a hash may have so many, else raise InvalidInputError."""
+    if not 1 <= iterations <= _MAX_ITERATIONS:
+        raise InvalidInputError(f"not a usable iteration count: {iterations}", hint=f"1 to {_MAX_ITERATIONS}")
+    return iterations
 
 
 def parse_hash(text: str) -> PasswordHash:
@@ -101,10 +108,26 @@ class PasswordFile:
         self._entries = entries
 
     @classmethod
-    def load(cls, path: Path) -> "PasswordFile":
+    def load(cls, path: Path) -> Self:
         """Read `path`; raises ConfigError naming the line that cannot be used."""
         text = read_text(path, "password file", hint="jobwire broker up or render creates it")
         return cls(path, parse_passwords(text.splitlines(), str(path)))
+
+    @classmethod
+    @contextmanager
+    def edit(cls, path: Path, *, create: bool = False) -> Iterator[Self]:
+        """Give the users of `path` to change, and save them at the end if they were changed.
+
+        No other command changes the file meanwhile. With `create` a missing file is an empty one.
+        """
+        if not (create or path.exists()):
+            cls.load(path)  # says what is missing
+        with sole_writer(path.parent):
+            users = cls.load(path) if path.exists() else cls(path, {})
+            before = users.render()
+            yield users
+            if users.render() != before or not path.exists():
+                replace_private(path, users.render())
 
     @property
     def names(self) -> tuple[str, ...]:

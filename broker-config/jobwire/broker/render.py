@@ -14,9 +14,11 @@ from jobwire.broker.configuration import (
 )
 from jobwire.broker.files import make_private_directory, read_text, write_private
 from jobwire.broker.home import ROLES, BrokerPaths, prepare_home, read_password, write_access_list
-from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile
+from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_iterations
 from jobwire.certs import CertificateAuthority
+from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import ConflictError
+from jobwire.core.topics import Topics
 
 _MOSQUITTO = "/usr/sbin/mosquitto"
 
@@ -38,10 +40,16 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
     The authority and the plaintext passwords stay in `home`, which is created where it is missing. Raises
     ConflictError if `out` holds something and not `force`; blocks for one password hash a role.
     """
-    if out.exists() and any(out.iterdir()) and not force:
-        raise ConflictError(
-            f"{out} is not empty", hint="render again with --force, or into another folder", path=str(out)
-        )
+    _require_room(out, force=force)
+    # Everything that can fail on its input is made before the first file is written.
+    parse_server_names(deployment.server_names)
+    check_iterations(deployment.iterations)
+    Topics(deployment.topic_root)
+    target, installed = Files.of_deployment(out), Files.of_deployment(deployment.installed_at)
+    configuration = render_configuration(installed, deployment.listening, user=deployment.user)
+    service = render_service(
+        installed, user=deployment.user, mosquitto=shutil.which("mosquitto") or _MOSQUITTO
+    )
     paths = BrokerPaths(home)
     _prepare_authority(paths, deployment.server_names)
     prepare_home(
@@ -51,12 +59,6 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
         mtls_port=deployment.listening.mtls_port,
         topic_root=deployment.topic_root,
         protocol="5",
-    )
-    target, installed = Files.of_deployment(out), Files.of_deployment(deployment.installed_at)
-    # Everything that can fail on its input is made before the first file is written.
-    configuration = render_configuration(installed, deployment.listening, user=deployment.user)
-    service = render_service(
-        installed, user=deployment.user, mosquitto=shutil.which("mosquitto") or _MOSQUITTO
     )
     for folder in (out, target.ca.parent, target.data):
         make_private_directory(folder)
@@ -74,6 +76,15 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
+def _require_room(out: Path, *, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise ConflictError(f"{out} is not a folder", hint="render into another --out", path=str(out))
+    if out.exists() and any(out.iterdir()) and not force:
+        raise ConflictError(
+            f"{out} is not empty", hint="render again with --force, or into another folder", path=str(out)
+        )
+
+
 def _prepare_authority(paths: BrokerPaths, server_names: Sequence[str]) -> None:
     authority = CertificateAuthority(paths.certs)
     if not authority.exists():
@@ -87,10 +98,10 @@ def _prepare_authority(paths: BrokerPaths, server_names: Sequence[str]) -> None:
 
 def _write_passwords(paths: BrokerPaths, target: Path, iterations: int) -> None:
     # Users added to an earlier rendering stay; the roles follow the home's plaintext passwords.
-    users = PasswordFile.load(target) if target.exists() else PasswordFile(target, {})
-    for role in ROLES:
-        password = read_password(paths.password(role))
-        present = users.entry(role)
-        if present is None or present.iterations != iterations or not users.verify(role, password.encode()):
-            users.set(role, password, iterations=iterations)
-    users.save()
+    with PasswordFile.edit(target, create=True) as users:
+        for role in ROLES:
+            password = read_password(paths.password(role))
+            present = users.entry(role)
+            kept = present is not None and present.iterations == iterations
+            if not (kept and users.verify(role, password.encode())):
+                users.set(role, password, iterations=iterations)

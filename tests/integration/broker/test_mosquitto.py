@@ -1,11 +1,11 @@
 """Mosquitto under the rendered configuration: rotation, revocation, reload, rollover, and what is checked."""
 
-import os
 import re
 import shutil
 import ssl
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -300,9 +300,30 @@ def test_paths_cannot_add_lines(tmp_path: Path, path: str) -> None:
     assert not out.exists()
 
 
-def test_the_same_port_twice_is_refused(tmp_path: Path) -> None:
-    """Passwords and certificates need listeners of their own."""
-    wrong = deployment(tmp_path / "out")._replace(listening=Listening("127.0.0.1", 8883, 8883))
-    with pytest.raises(InvalidInputError, match="different ports"):
-        render_deployment(tmp_path / "home", tmp_path / "out", wrong)
-    assert not os.path.lexists(tmp_path / "out")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"listening": Listening("127.0.0.1", 8883, 8883)}, "different ports"),
+        ({"listening": Listening("127.0.0.1 ::1", 8883, 8884)}, "not a host name or address"),
+        ({"listening": Listening("", 8883, 8884)}, "not a host name or address"),
+        ({"iterations": 0}, "iteration count"),
+        ({"topic_root": "a/#"}, "not a topic root"),
+        ({"server_names": ("bad name",)}, "not a host name"),
+        ({"user": "a b"}, "not a user name"),
+        ({"installed_at": Path("relative")}, "cannot stand in a systemd unit"),
+        ({"installed_at": Path("/with a blank")}, "cannot stand in a systemd unit"),
+        ({"installed_at": Path("/with/%h")}, "cannot stand in a systemd unit"),
+    ],
+)
+def test_unusable_values_write_nothing(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    """A value that no broker could have is refused before the home or the folder is touched."""
+    with pytest.raises(InvalidInputError, match=message):
+        render_deployment(tmp_path / "home", tmp_path / "out", deployment(tmp_path / "out")._replace(**wrong))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """Rendering onto a file says so, also by force."""
+    (tmp_path / "out").touch()
+    with pytest.raises(ConflictError, match="is not a folder"):
+        render_deployment(tmp_path / "home", tmp_path / "out", deployment(tmp_path / "out"), force=True)

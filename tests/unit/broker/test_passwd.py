@@ -1,5 +1,6 @@
 """Mosquitto's password file."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,34 @@ def test_a_job_id_cannot_become_a_password_user(tmp_path: Path) -> None:
     """A user named like a job would be that job under the ACL's patterns."""
     with pytest.raises(InvalidInputError, match="named like a job"):
         PasswordFile(tmp_path / "passwd", {}).set("0badcafe", "x", iterations=1)
+
+
+def test_editors_take_turns(tmp_path: Path) -> None:
+    """Accounts that are added at the same time are all there at the end."""
+    path = tmp_path / "passwd"
+    with PasswordFile.edit(path, create=True):
+        pass
+
+    def add(name: str) -> None:
+        with PasswordFile.edit(path) as users:
+            users.set(name, "x", iterations=1)
+
+    names = [f"user-{number}" for number in range(8)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(add, names))
+    assert sorted(PasswordFile.load(path).names) == names
+
+
+def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """What was changed before an error is not saved."""
+    path = tmp_path / "passwd"
+    path.touch()
+
+    def change() -> None:
+        with PasswordFile.edit(path) as users:
+            users.set("alice", "x", iterations=1)
+            users.set("deadbeef", "x", iterations=1)
+
+    with pytest.raises(InvalidInputError):
+        change()
+    assert path.read_text() == ""

@@ -1,0 +1,99 @@
+"""`jobwire broker passwd ...`: the accounts with a password."""
+
+import argparse
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobwire.broker.files import make_private_directory, read_text, write_private
+from jobwire.broker.home import BrokerPaths, read_password
+from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
+from jobwire.core.commands import add_command
+from jobwire.core.errors import ConflictError
+from jobwire.core.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
+
+_PASSWORD_BYTES = 32
+
+
+def add_passwd(commands: "_Commands") -> None:
+    """Add `passwd` with its sub-commands to `jobwire broker`."""
+    group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
+    passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
+    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice")
+    add.add_argument("name")
+    add.add_argument(
+        "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
+    )
+    add.add_argument("--replace", action="store_true", help="change the password of an existing account")
+    add.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS)
+    add.set_defaults(run=run_passwd_add)
+    remove = add_command(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
+    remove.add_argument("name")
+    remove.set_defaults(run=run_passwd_remove)
+    listing = add_command(passwd, "list", "list the accounts", "jobwire broker passwd list")
+    listing.set_defaults(run=run_passwd_list)
+    for parser in (add, remove, listing):
+        parser.add_argument(
+            "--dir", metavar="DIR", help="a rendered folder (default: the home's own broker folder)"
+        )
+
+
+def run_passwd_add(args: argparse.Namespace) -> int:
+    """Add an account; without --password-file a password is made and kept under the home's passwords."""
+    name, path = check_user_name(args.name), _passwd_path(args)
+    secret = None if args.password_file else BrokerPaths(Path(args.home)).password(name)
+    password = _new_password(args.password_file)
+    with PasswordFile.edit(path) as users:
+        if users.entry(name) is not None and not args.replace:
+            raise ConflictError(
+                f"the account {name} exists", hint="change its password with --replace", name=name
+            )
+        users.set(name, password, iterations=args.iterations)
+        if secret is not None:
+            make_private_directory(secret.parent)
+            write_private(secret, password + "\n")
+    if args.json:
+        print(json.dumps({"name": name, "password_file": secret and str(secret)}))
+    else:
+        print(f"{name}: password in {secret}" if secret else f"{name}: password set")
+        access = path.with_name("acl")
+        if access.exists() and f"user {name}" not in read_text(access, "access list").splitlines():
+            print(f"next: a line `user {name}` and its topics in {access}", file=sys.stderr)
+        print("next: jobwire broker reload", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _new_password(source: str | None) -> str:
+    if source is None:
+        return secrets.token_urlsafe(_PASSWORD_BYTES)
+    return sys.stdin.readline().rstrip("\n") if source == "-" else read_password(Path(source))
+
+
+def run_passwd_remove(args: argparse.Namespace) -> int:
+    """Remove an account and the kept password of it."""
+    with PasswordFile.edit(_passwd_path(args)) as users:
+        users.remove(args.name)
+    BrokerPaths(Path(args.home)).password(args.name).unlink(missing_ok=True)
+    print(json.dumps({"removed": args.name}) if args.json else f"{args.name}: removed")
+    return ExitCode.OK
+
+
+def run_passwd_list(args: argparse.Namespace) -> int:
+    """List the accounts with the iteration counts of their hashes."""
+    users = PasswordFile.load(_passwd_path(args))
+    counts = {name: entry.iterations for name in users.names if (entry := users.entry(name)) is not None}
+    if args.json:
+        print(json.dumps([{"name": name, "iterations": count} for name, count in counts.items()]))
+    else:
+        for name, count in counts.items():
+            print(f"{name:<24} {count} iterations")
+    return ExitCode.OK
+
+
+def _passwd_path(args: argparse.Namespace) -> Path:
+    return Path(args.dir) / "passwd" if args.dir else BrokerPaths(Path(args.home)).passwd
