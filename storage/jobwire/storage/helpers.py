@@ -41,27 +41,30 @@ class Helpers:
 
     def each(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
-        with self.meanwhile(function, items):
-            pass
+        work = _Round(function, items)
+        # One of the calls is the caller's own.
+        self._call_for_help(work, len(items), most=len(items) - 1)
+        work.finish()
+        work.check()
 
     @contextlib.contextmanager
     def meanwhile(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> Iterator[None]:
         """Let helpers begin, do the block, then do what is left and wait; raises as `each` does."""
         work = _Round(function, items)
-        self._call_for_help(work, len(items))
+        self._call_for_help(work, len(items), most=len(items))
         try:
             yield
         finally:
             work.finish()
         work.check()
 
-    def _call_for_help(self, work: _Round[Any], files: int) -> None:
+    def _call_for_help(self, work: _Round[Any], files: int, *, most: int) -> None:
         with self._guard:
             first, self._used = not self._used, True
-            if first and files <= _FEW:
+            if most <= 0 or (first and files <= _FEW):
                 return
             queue = self._open_queue()
-            wanted = min(files, self._most)
+            wanted = min(most, self._most)
             while self._alive < wanted and self._start(queue):
                 self._alive += 1
             for _ in range(min(wanted, self._alive)):

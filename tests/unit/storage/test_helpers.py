@@ -25,6 +25,15 @@ def test_one_small_change_starts_no_thread() -> None:
     assert threads == {threading.get_ident()}
 
 
+def test_one_file_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is woken for a single call, however many there were before."""
+    monkeypatch.setattr(threading.Thread, "start", pytest.fail)
+    helpers, done = Helpers(), list[int]()
+    for number in range(5):
+        helpers.each(done.append, [number])
+    assert done == [0, 1, 2, 3, 4]
+
+
 def test_calls_overlap() -> None:
     """Several calls wait at the same time: each of these ends only when all have begun."""
     barrier = threading.Barrier(4)
