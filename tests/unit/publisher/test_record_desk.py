@@ -2,7 +2,6 @@
 
 import errno
 import json
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from jobwire.core.signature import signed_event_message, verify_bytes
 from jobwire.publisher.record_desk import SERVE_FILE, RecordDesk
 from jobwire.publisher.saying import Saying
 from jobwire.registry.store import RecordStore
-from jobwire.storage.doubles import Crash, PowerCutFiles, StoppingFiles
+from jobwire.storage.doubles import Crash, PowerCutFiles
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
@@ -115,47 +114,6 @@ def test_confirmation_counts_only_where_a_registry_process_is(desk: RecordDesk, 
     assert desk.standing().confirmed_seq == 0
 
 
-def _home(folder: str, clock: ManualClock) -> RecordStore:
-    store = RecordStore(Path(folder, "home"), clock=clock)
-    now = utc_timestamp(clock.now())
-    store.create(JobRecord(JOB, "t" * 43, now, now))
-    RecordDesk(store, JOB, attempt=1).take(STARTED)
-    return store
-
-
-@pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("saying", [PROGRESS, COMPLETED])
-def test_a_crash_at_any_call_loses_nothing_and_doubles_nothing(
-    saying: Saying,
-    torn: bool,  # a table's column
-    clock: ManualClock,
-    home: Path,
-) -> None:
-    """Killed before any system call of taking an event: afterwards it is there once, or not at all."""
-    step, finished = 0, False
-    while not finished:
-        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
-            store = _home(folder, clock)
-            files = StoppingFiles(stop_at=step, torn=torn)
-            try:
-                RecordDesk(RecordStore(store.home, clock=clock, files=files), JOB, attempt=1).take(saying)
-                finished = True
-            except Crash:
-                pass
-            desk = RecordDesk(store, JOB, attempt=1)
-            standing = desk.recover()
-            assert standing.last_seq in {1, 2}
-            assert [entry.seq for entry in desk.outbox.entries()] == list(range(1, standing.last_seq + 1))
-            history = [line["seq"] for line in store.audit(JOB).lines() if line["kind"] == "event"]
-            assert history == list(range(1, standing.last_seq + 1)) or history == [1, 2]
-            if standing.last_seq == 1 or saying is PROGRESS:
-                assert desk.take(PROGRESS).seq == standing.last_seq + 1
-            else:
-                assert store.get(JOB).status == "completed"
-            step += 1
-    assert step > 8
-
-
 def test_a_power_cut_keeps_what_was_taken(clock: ManualClock, home: Path) -> None:
     """After `take` returned, outbox and record are on the disk, whatever else is lost."""
     files = PowerCutFiles()
@@ -171,39 +129,6 @@ def test_a_power_cut_keeps_what_was_taken(clock: ManualClock, home: Path) -> Non
         (after / "locks").mkdir(exist_ok=True)
         left = RecordDesk(RecordStore(after, clock=clock), JOB, attempt=1)
         assert left.outbox.last_seq == left.standing().last_seq == seq
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_a_disk_that_refuses_leaves_the_job_as_it_was(clock: ManualClock, home: Path, number: int) -> None:
-    """At whichever call the disk refuses, the event is in both places or in none, and it is said.
-
-    Only a copy for scripts may fail unsaid; and a flush that failed is said although the event is in.
-    """
-
-    def refuse() -> None:
-        raise OSError(number, "refused")
-
-    refusals: list[str] = []
-    step = 0
-    while True:
-        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
-            store = _home(folder, clock)
-            files = StoppingFiles(stop_at=step, act=refuse)
-            desk = RecordDesk(RecordStore(store.home, clock=clock, files=files), JOB, attempt=1)
-            seq = 2
-            try:
-                assert desk.take(COMPLETED).seq == seq
-                assert step >= len(files.calls) or "status.json" in files.calls[step]
-            except StorageError:
-                refusals.append(files.calls[step])
-                seq = 2 if files.calls[step] == "sync_directory jobs" else 1
-            whole = RecordDesk(store, JOB, attempt=1)
-            assert whole.standing().last_seq == whole.outbox.last_seq == seq
-            if step >= len(files.calls):
-                break
-            step += 1
-    assert len(refusals) > 5
-    assert "sync_directory jobs" in refusals
 
 
 def test_a_refused_event_is_taken_back_also_behind_a_torn_line(

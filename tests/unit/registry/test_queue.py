@@ -254,9 +254,10 @@ def test_list(queue: JobQueue) -> None:
 def test_list_pages_over_stale_rows(queue: JobQueue, store: RecordStore) -> None:
     """More rows than a page are listed."""
     ids = [_add(queue).job_id for _ in range(3)]
+    record = store.get(ids[0])
     with queue.index() as index:
         for number in range(401):
-            index.put(store.get(ids[0])._replace(job_id=f"{number:08x}"))
+            index.put(record._replace(job_id=f"{number:08x}"))
     assert len(queue.list(limit=1000)) == 3
 
 
