@@ -8,6 +8,7 @@ from jobwire.broker.hardened.limits import Limits
 from jobwire.broker.hardened.tls import load_files, server_context
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
+from jobwire.certs.inspection import listed_serials
 from jobwire.core.errors import ConfigError, UnreachableError
 from jobwire.core.settings import is_loopback
 
@@ -82,17 +83,18 @@ class EmbeddedBroker:
     def reload(self) -> None:
         """Read passwords, access list, server certificate and revocation list again.
 
-        Raises ConfigError and changes nothing if a file is unusable. Clients whose password is gone are
-        disconnected; the others notice nothing.
+        Raises ConfigError and changes nothing if a file is unusable. Clients whose password is gone or whose
+        certificate is revoked are disconnected; the others notice nothing.
         """
         users, acl = PasswordFile.load(self._paths.passwd), AccessList.load(self._paths.acl)
+        revoked = listed_serials(self._paths.crl)
         # A trial on a context of its own: the one in use must not be left half loaded.
         server_context(self._paths)
         if self._context is not None:
             load_files(self._context, self._paths)
         self._users, self._acl = users, acl
         if self._broker is not None:
-            self._broker.reload(users, acl)
+            self._broker.reload(users, acl, revoked)
 
     async def stop(self) -> None:
         """Close every connection and stop; idempotent."""

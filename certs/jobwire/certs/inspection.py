@@ -33,9 +33,12 @@ def revoked_serials(places: Places) -> set[int]:
     """Return what the index and the signed lists call revoked."""
     entries = Index(places.index).entries().values()
     serials = {entry.serial for entry in entries if entry.revoked_at is not None}
-    for crl in pem.load_lists(places.crl):
-        serials.update(item.serial_number for item in crl)
-    return serials
+    return serials | listed_serials(places.crl)
+
+
+def listed_serials(path: Path) -> set[int]:
+    """Return the serials in a file of revocation lists; none if it is absent, ConfigError if unreadable."""
+    return {item.serial_number for crl in pem.load_lists(path) for item in crl}
 
 
 def facts(

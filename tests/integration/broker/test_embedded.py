@@ -25,7 +25,7 @@ from jobwire.testing.raw_mqtt import (
 )
 from jobwire.testing.threaded_broker import StartBroker
 
-A = "aaaaaaaa"
+A, B = "aaaaaaaa", "bbbbbbbb"
 EVENTS = Topics().events(A)
 
 
@@ -162,13 +162,16 @@ def test_a_changed_password_disconnects_on_reload(start_broker: StartBroker, own
 
 
 def test_a_revocation_takes_effect_on_reload(start_broker: StartBroker, own_home: Path) -> None:
-    """A certificate revoked while the broker runs is refused after a reload."""
+    """A certificate revoked while the broker runs loses its connection on reload, and gets no other."""
     authority = CertificateAuthority(own_home / "certs")
-    issued = authority.issue_job(A)
+    issued, other = authority.issue_job(A), authority.issue_job(B)
     broker = start_broker(home=own_home)
-    broker.open(issued.certfile, issued.keyfile).connect(A).disconnect()
+    intruder = broker.open(issued.certfile, issued.keyfile).connect(A)
+    bystander = broker.open(other.certfile, other.keyfile).connect(B)
     authority.revoke(A)
     broker.call(broker.broker.reload)
+    assert intruder.closed_by_broker()
+    assert bystander.settle() == []
     with pytest.raises(ConnectionClosedError):
         broker.open(issued.certfile, issued.keyfile).connect(A)
 

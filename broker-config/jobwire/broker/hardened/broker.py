@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Container
 from functools import partial
 from typing import Any
 
@@ -77,10 +78,19 @@ class HardenedBroker(Broker):
         port: int = instance.sockets[0].getsockname()[1]
         return port
 
-    def reload(self, users: PasswordFile, acl: AccessList) -> None:
-        """Use other files from now on; who came in with a password that is gone is disconnected."""
+    def reload(self, users: PasswordFile, acl: AccessList, revoked: Container[int]) -> None:
+        """Use other files from now on.
+
+        Who came in with a password that is gone, or with a certificate whose serial is among `revoked`, is
+        disconnected.
+        """
         self._router.acl = acl
         self._authenticator.replace_users(users)
+        for session, handler in list(self._sessions.values()):
+            if not isinstance(handler, HardenedHandler) or handler.closing:
+                continue
+            if _serial(session) in revoked:
+                handler.abort("its certificate is revoked")
         for client_id, entry in list(self._let_in_with.items()):
             member = self._router.member(client_id)
             if member is not None and member.connection and not self._authenticator.knows(member.user, entry):
@@ -260,6 +270,14 @@ class HardenedBroker(Broker):
         # The base class calls this when it expires or cleans a session; our router holds the subscriptions.
         self._router.remove(session.client_id or "")
         self.room_made()
+
+
+def _serial(session: Session) -> int | None:
+    """Return the serial of the certificate that a connected client came in with."""
+    tls = session.ssl_object
+    certificate = (tls.getpeercert() if tls is not None else None) or {}
+    serial = certificate.get("serialNumber")
+    return int(serial, 16) if isinstance(serial, str) else None
 
 
 def _said(error: Exception) -> str:
