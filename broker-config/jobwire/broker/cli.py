@@ -253,6 +253,10 @@ def run_reload(args: argparse.Namespace) -> int:
     files = Files.of_deployment(Path(args.dir)) if args.dir else Files.of_home(BrokerPaths(Path(args.home)))
     pid = send_reload(files.pid)
     print(json.dumps({"reloaded": pid}) if args.json else f"broker {pid} reads its files again")
+    if not args.json:
+        print(
+            "note: Mosquitto reads ca.pem and crl.pem at its start only: restart it for them", file=sys.stderr
+        )
     return ExitCode.OK
 
 

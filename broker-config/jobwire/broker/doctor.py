@@ -1,23 +1,26 @@
 """`jobwire doctor`: says in plain words what works and what does not, from the disk to each role's rights."""
 
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from jobwire.broker.home import ROLES, BrokerPaths
+from jobwire.broker.home import ROLES, BrokerPaths, mtls_port
 from jobwire.broker.network_examination import examine_network
 from jobwire.broker.reports import Report, State, ill, skipped, warning, well
 from jobwire.broker.rights_examination import (
     EXPECTED,
+    examine_certificate_port,
     examine_protocol,
     examine_queueing,
     examine_role,
     examine_storage,
     examine_strangers,
 )
+from jobwire.certs import CertificateAuthority
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.transport import load_settings
 
@@ -50,10 +53,14 @@ class Doctor:
             return
         yield from examine_strangers(first)
         yield examine_protocol(first)
-        observer = self._settings.get("registry") or self._settings.get("hermes")
+        yield from self._certificate_port(first)
+        unwell = set()
         for role, settings in self._settings.items():
-            yield from examine_role(role, settings, observer)
-        yield self._queueing()
+            for report in examine_role(role, settings, self._observer(settings)):
+                if report.state is State.ILL:
+                    unwell.add(role)
+                yield report
+        yield self._queueing(unwell)
 
     def _directories(self) -> Iterator[Report]:
         if not self._home.is_dir():
@@ -66,21 +73,43 @@ class Doctor:
                 yield _directory(folder)
 
     def _load(self) -> Iterator[Report]:
+        # A wrong line of the file or the environment is met by every role, and said once.
+        unusable: dict[Report, list[str]] = {}
         for role in ROLES:
             try:
                 settings = load_settings(
                     home=self._home, role=role, command_line={}, record={}, environ=self._environ
                 )
+                if settings.username or settings.certfile:
+                    # Where the environment names one user it is that user for every role: examined once.
+                    self._settings.setdefault(self._identity(settings) or role, settings)
             except JobwireError as error:
-                yield ill(f"settings of {role}", error.message, error.hint, error.exit_code)
-                continue
-            if settings.username or settings.certfile:
-                # Where the environment names one user it is that user for every role: examined once.
-                self._settings.setdefault(settings.username or role, settings)
+                report = ill("settings", error.message, error.hint, error.exit_code)
+                unusable.setdefault(report, []).append(role)
+        for report, roles in unusable.items():
+            yield report._replace(subject=f"settings of {', '.join(roles)}")
         if self._settings:
             yield well("settings", f"roles configured: {', '.join(self._settings)}")
-        else:
+        elif not unusable:
             yield ill("settings", "no role is configured", "add [roles.*] to jobwire.toml, or MQTT_USERNAME")
+
+    def _identity(self, settings: BrokerSettings) -> str | None:
+        """Return whom the broker will see: the name in a certificate counts before the user name."""
+        if settings.certfile is None:
+            return settings.username
+        return CertificateAuthority(self._home / "certs").inspect(Path(settings.certfile)).name
+
+    def _observer(self, examined: BrokerSettings) -> BrokerSettings | None:
+        observer = self._settings.get(Role.REGISTRY) or self._settings.get(Role.HERMES)
+        # A certificate has one session: as its own observer it would end itself.
+        return None if observer is examined and examined.certfile else observer
+
+    def _certificate_port(self, settings: BrokerSettings) -> Iterator[Report]:
+        # The environment may name another broker than the file does.
+        elsewhere = self._environ.get("MQTT_BROKER") or self._environ.get("MQTT_PORT")
+        port = None if elsewhere or not settings.tls else mtls_port(self._home)
+        if port is not None and port != settings.port:
+            yield examine_certificate_port(settings, port)
 
     def _clock_skew(self) -> Report:
         ahead = max(_newest(self._home) - self._clock.now(), 0.0)
@@ -92,15 +121,14 @@ class Doctor:
             )
         return well("clock", "no file here is from the future")
 
-    def _queueing(self) -> Report:
-        reader = self._role(lambda role: EXPECTED[role].reads)
-        writer = self._role(lambda role: EXPECTED[role].writes_events)
-        if reader is None or writer is None:
-            return skipped("queueing", "needs a role that reads and one that writes")
-        return examine_queueing(reader, writer)
-
-    def _role(self, wanted: Callable[[str], bool]) -> BrokerSettings | None:
-        return next((value for role, value in self._settings.items() if wanted(role)), None)
+    def _queueing(self, unwell: Collection[str]) -> Report:
+        # One that is ill has been said to be: its failure says nothing about queues.
+        known = {role: EXPECTED[role] for role in self._settings if role in EXPECTED and role not in unwell}
+        reader = next((role for role, expected in known.items() if expected.reads), None)
+        writer = next((role for role, expected in known.items() if expected.writes_events), None)
+        if reader is None or writer is None or self._settings[reader].certfile:
+            return skipped("queueing", "needs a role that reads and one that writes, with passwords")
+        return examine_queueing(self._settings[reader], self._settings[writer])
 
 
 def _directory(folder: Path) -> Report:

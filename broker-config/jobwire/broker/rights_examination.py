@@ -1,5 +1,6 @@
 """Each configured role at the broker: authenticated, and what it may read and write, tried with messages."""
 
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from jobwire.broker.probe import (
 from jobwire.broker.reports import Report, ill, skipped, warning, well
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
-from jobwire.core.settings import BrokerSettings
+from jobwire.core.settings import BrokerSettings, Secret
 from jobwire.core.topics import Topics
 
 SECONDS = 5.0
@@ -23,6 +24,8 @@ CLIENT_ID = "jobwire-doctor"
 # Not a job id: consumers ignore what is published there.
 _NOBODY = "jobwire-doctor"
 _REFUSED = 0x80
+# CONNACK: the version is not spoken (MQTT 3.1.1, 3.2.2.3, and MQTT 5, 3.2.2.2).
+_VERSION_REFUSED = {1, 0x84}
 _PAYLOAD = b"the doctor was here"
 _FAILURES = (ConnectRefusedError, ConnectionClosedError, OSError)
 
@@ -61,7 +64,8 @@ def connect(
 def examine_strangers(settings: BrokerSettings) -> Iterator[Report]:
     """Yield whether anonymous clients and wrong passwords are refused."""
     nobody = settings._replace(username=None, password=None, certfile=None, keyfile=None)
-    for subject, stranger in (("anonymous", nobody), ("wrong password", nobody._replace(username="hermes"))):
+    wrong = nobody._replace(username=str(Role.HERMES), password=Secret("wrong"))
+    for subject, stranger in (("anonymous", nobody), ("wrong password", wrong)):
         try:
             connect(stranger).disconnect()
         except _FAILURES:
@@ -74,19 +78,61 @@ def examine_protocol(settings: BrokerSettings) -> Report:
     """Return which MQTT versions the broker speaks, and whether the settings fit."""
     spoken = []
     for level, name in ((LEVEL_3_1_1, "3.1.1"), (LEVEL_5, "5")):
-        try:
-            connect(settings, level=level).disconnect()
-        except _FAILURES:
-            continue
-        spoken.append(name)
+        if _is_spoken(settings, level):
+            spoken.append(name)
     wanted = "5" if settings.protocol == "auto" else settings.protocol
     if wanted not in spoken:
         return ill(
             "protocol",
             f"the settings say MQTT {wanted}, the broker speaks {' and '.join(spoken) or 'neither'}",
-            f'set protocol = "{spoken[0]}" in jobwire.toml' if spoken else "is this an MQTT broker?",
+            f'set protocol = "{spoken[0]}" in jobwire.toml'
+            if spoken
+            else "is this the port of an MQTT broker, the one for passwords (or certificates)?",
         )
     return well("protocol", f"MQTT {' and '.join(spoken)}; {wanted} is used")
+
+
+def _is_spoken(settings: BrokerSettings, level: int) -> bool:
+    try:
+        connect(settings, level=level).disconnect()
+    except ConnectRefusedError as error:
+        # Whoever refuses for another reason has understood.
+        return error.code not in _VERSION_REFUSED
+    except _FAILURES:
+        return False
+    return True
+
+
+def examine_certificate_port(settings: BrokerSettings, port: int) -> Report:
+    """Return whether the port for certificates is there, under the same authority, and hears nobody else."""
+    there = settings._replace(port=port, certfile=None, keyfile=None)
+    try:
+        socket.create_connection((there.host, there.port), SECONDS).close()
+        connect(there).disconnect()
+    except ConnectionClosedError as error:
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            return ill(
+                "certificates",
+                f"the certificate of {there.address} is not accepted: {error.__cause__.verify_message}",
+                "both ports need the same server certificate: jobwire broker check",
+                ExitCode.REFUSED,
+            )
+        return well("certificates", f"{there.address} hears only clients with a certificate")
+    except ConnectRefusedError:
+        pass
+    except OSError as error:
+        return ill(
+            "certificates",
+            f"nothing accepts connections on {there.address}: {error.strerror or error}",
+            "jobs with a certificate connect there ([mtls] in jobwire.toml): check broker and firewall",
+            ExitCode.UNREACHABLE,
+        )
+    return ill(
+        "certificates",
+        f"{there.address} hears clients without a certificate",
+        "set `require_certificate true` there, or correct [mtls] in jobwire.toml",
+        ExitCode.REFUSED,
+    )
 
 
 def examine_role(role: str, settings: BrokerSettings, observer: BrokerSettings | None) -> Iterator[Report]:

@@ -29,6 +29,11 @@ from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
 _SERVER = "server"
+_FINISHED = (
+    "finished: only the new authority is trusted; hand ca.pem and crl.pem to every broker (restart it) "
+    "and client\n"
+)
+_CANCELLED = "cancelled: only the old authority is trusted, as before\n"
 _NEXT_STEP = {
     Phase.IDLE: "no rollover under way; start one with: jobwire certs rollover begin",
     Phase.BEGUN: "both authorities are trusted, the old one signs; when ca.pem and crl.pem have reached "
@@ -301,5 +306,6 @@ def _rollover(args: argparse.Namespace) -> int:
             authority.cancel_rollover()
     phase = authority.rollover_phase()
     done = f"renewed: {', '.join(renewed)}\n" if renewed else ""
-    text = f"{done}{phase}: {_NEXT_STEP[phase]}"
+    ended = {"finish": _FINISHED, "cancel": _CANCELLED}.get(args.step, "")
+    text = f"{done}{ended}{phase}: {_NEXT_STEP[phase]}"
     return _say(args, {"phase": str(phase), "renewed": renewed, "next": _NEXT_STEP[phase]}, text)

@@ -47,6 +47,55 @@ def test_a_wrong_password_is_named(fresh_embedded_broker: EmbeddedServer) -> Non
     assert verdict(reports) is ExitCode.REFUSED
 
 
+def test_the_first_roles_password_says_nothing_about_others(fresh_broker: BrokerProcess) -> None:
+    """A wrong password of the role that is asked first is no missing protocol and no missing queue."""
+    (fresh_broker.home / "passwords" / "hermes").write_text("wrong\n")
+    reports = examine(fresh_broker.home)
+    assert set(ill(reports)) == {"hermes"}
+    assert verdict(reports) is ExitCode.REFUSED
+
+
+def test_a_wrong_line_is_said_once(embedded_broker: EmbeddedServer) -> None:
+    """What every role meets is one report that names them all."""
+    (subject,) = ill(examine(embedded_broker.home, environ={"MQTT_PORT": "abc"}))
+    assert subject == "settings of hermes, claude-worker, registry, metrics, dashboard"
+
+
+def test_the_port_for_certificates(fresh_mosquitto: MosquittoServer) -> None:
+    """Where it is another port it must be there and hear nobody without a certificate."""
+    settings = fresh_mosquitto.home / "jobwire.toml"
+    assert states(examine(fresh_mosquitto.home))["certificates"] is State.WELL
+    place = f"port = {fresh_mosquitto.mtls_port}"
+    assert settings.read_text().count(place) == 1
+    settings.write_text(settings.read_text().replace(place, "port = 1"))
+    reports = examine(fresh_mosquitto.home)
+    assert "nothing accepts connections" in ill(reports)["certificates"]
+    assert verdict(reports) is ExitCode.UNREACHABLE
+
+
+def test_a_port_for_certificates_that_hears_everybody(fresh_mosquitto: MosquittoServer) -> None:
+    """A second port that answers clients without a certificate is ill."""
+    settings = fresh_mosquitto.home / "jobwire.toml"
+    ports = fresh_mosquitto.port, fresh_mosquitto.mtls_port
+    swapped = settings.read_text().replace(f"[mtls]\nport = {ports[1]}", f"[mtls]\nport = {ports[0]}")
+    settings.write_text(swapped.replace(f"port = {ports[0]}", f"port = {ports[1]}", 1))
+    assert "hears clients without a certificate" in ill(examine(fresh_mosquitto.home))["certificates"]
+
+
+def test_a_certificate_is_examined_as_whom_it_names(fresh_broker: BrokerProcess) -> None:
+    """With a job's certificate in the environment that job is examined, once, and no role."""
+    issued = CertificateAuthority(fresh_broker.home / "certs").issue_job("0a1b2c3d")
+    environ = {
+        "MQTT_CERTFILE": str(issued.certfile),
+        "MQTT_KEYFILE": str(issued.keyfile),
+        "MQTT_PORT": str(fresh_broker.mtls_port),
+    }
+    reports = examine(fresh_broker.home, environ=environ)
+    assert ill(reports) == {}
+    assert next(report.message for report in reports if report.subject == "0a1b2c3d") == "authenticated"
+    assert "hermes" not in states(reports)
+
+
 def test_wrong_rights_are_named(fresh_embedded_broker: EmbeddedServer) -> None:
     """A right too many and a right too few are both found."""
     acl = fresh_embedded_broker.home / "broker" / "acl"
@@ -54,9 +103,9 @@ def test_wrong_rights_are_named(fresh_embedded_broker: EmbeddedServer) -> None:
     text = acl.read_text().replace(f"topic read {events}", f"topic readwrite {events}", 1)
     acl.write_text(text.replace(f"topic write {events}", "topic write nowhere"))
     fresh_embedded_broker.restart()
-    found = ill(examine(fresh_embedded_broker.home))
-    # The queue is tried with the first role that should write, here the one without its right.
-    assert set(found) == {"hermes writes events", "claude-worker writes events", "queueing"}
+    reports = examine(fresh_embedded_broker.home)
+    assert set(ill(reports)) == {"hermes writes events", "claude-worker writes events"}
+    assert states(reports)["queueing"] is State.WELL, "tried with roles that are well"
 
 
 def test_a_stopped_broker_is_unreachable(fresh_embedded_broker: EmbeddedServer) -> None:
@@ -89,10 +138,13 @@ def test_an_expired_certificate_is_named(fresh_mosquitto: MosquittoServer) -> No
 
 
 def test_a_name_that_is_not_in_the_certificate(fresh_embedded_broker: EmbeddedServer) -> None:
-    """Another address of the same broker is refused by its name."""
-    reports = examine(fresh_embedded_broker.home, environ={"MQTT_BROKER": "127.0.0.2"})
-    assert set(ill(reports)) <= {"TCP", "TLS"}
-    assert ill(reports)
+    """A certificate for another name is refused, with the commands that mend it."""
+    CertificateAuthority(fresh_embedded_broker.home / "certs").renew_server(["localhost"])
+    fresh_embedded_broker.restart()
+    reports = examine(fresh_embedded_broker.home)
+    assert set(ill(reports)) == {"TLS"}
+    assert "127.0.0.1" in ill(reports)["TLS"]
+    assert "jobwire certs renew server" in next(report.hint for report in reports if report.subject == "TLS")
 
 
 def test_a_name_that_does_not_resolve(fresh_embedded_broker: EmbeddedServer) -> None:

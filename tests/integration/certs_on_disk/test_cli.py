@@ -143,6 +143,14 @@ def test_rollover_guides_from_step_to_step(home: Path, capsys: pytest.CaptureFix
         run(home, "rollover", "cancel")
 
 
+def test_rollover_says_what_it_ended(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last step says that it is done and who needs the files now; so does taking back."""
+    for steps, words in ((("begin", "switch", "finish"), "finished: "), (("begin", "cancel"), "cancelled: ")):
+        for step in steps:
+            run(home, "rollover", step)
+        assert words in capsys.readouterr().out
+
+
 def test_prune_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pruning names what it removed."""
     authority = CertificateAuthority(home / "certs")
