@@ -1,6 +1,7 @@
 """The reader: by offset and time, in bounds, following, and what it says when the journal changed."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,9 @@ _TOTAL = sum(_SIZES)
 
 
 @pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def journal(make_folder: Callable[[], Path]) -> Path:
     """Give a journal of 100 entries in uneven batches over several segments; received_at = 1000 * offset."""
-    directory = tmp_path_factory.mktemp("reader") / "j"
+    directory = make_folder() / "j"
     with JournalWriter(directory, clock=ManualClock(), segment_bytes=1_200) as writer:
         for count in _SIZES:
             start = writer.next_offset

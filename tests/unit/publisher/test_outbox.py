@@ -2,6 +2,7 @@
 
 import errno
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -148,10 +149,10 @@ def test_trimming_beside_a_ticket_keeps_the_last_entry(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(1, 40_000), min_size=1, max_size=6), st.integers(0, 7))
 def test_trimming_never_loses_an_unconfirmed_entry(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], through: int
+    make_folder: Callable[[], Path], sizes: list[int], through: int
 ) -> None:
     """Whatever is trimmed, what comes after it stays."""
-    outbox = Outbox(tmp_path_factory.mktemp("outbox") / "0a1b2c3d.ndjson")
+    outbox = Outbox(make_folder() / "0a1b2c3d.ndjson")
     for seq, size in enumerate(sizes, 1):
         outbox.append(_entry(seq, detail="d" * size))
     outbox.trim(through)
@@ -186,10 +187,10 @@ def test_taking_back_an_append(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**53 - 1), st.floats(0, 2e9), st.integers(0, 50), st.floats(0, 1e9))
 def test_the_mark_round_trips(
-    tmp_path_factory: pytest.TempPathFactory, seq: int, sent_at: float, repeats: int, failed_at: float
+    make_folder: Callable[[], Path], seq: int, sent_at: float, repeats: int, failed_at: float
 ) -> None:
     """The sent mark reads back as noted, also over a longer one."""
-    outbox = Outbox(tmp_path_factory.mktemp("outbox") / "0a1b2c3d.ndjson")
+    outbox = Outbox(make_folder() / "0a1b2c3d.ndjson")
     outbox.mark_sent(SentMark(2**53 - 1, 1.23456789e9, 50, 1.23456789e8, "a-rather-long-host.example:8883"))
     mark = SentMark(seq, sent_at, repeats, failed_at, "b:1")
     outbox.mark_sent(mark)

@@ -1,9 +1,9 @@
 """The history's file: lines, tail, damage."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,11 +56,9 @@ def test_garbage_is_kept_in_part(tmp_path: Path) -> None:
 
 
 @given(lengths=st.lists(st.integers(0, 3000), max_size=30), wanted=st.integers(1, 40))
-def test_tail_is_the_end_of_lines(
-    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], wanted: int
-) -> None:
+def test_tail_is_the_end_of_lines(make_folder: Callable[[], Path], lengths: list[int], wanted: int) -> None:
     """The last lines read from the end are those of reading everything, torn end or not."""
-    log = _log(tmp_path_factory.mktemp("audit"))
+    log = _log(make_folder())
     Path(log.directory).mkdir()
     lines = [_line(f"{number} " + "x" * length) for number, length in enumerate(lengths)]
     Path(log.events_path).write_bytes(b"".join(lines) + b'{"torn')

@@ -1,6 +1,7 @@
 """The command line of job_subscriber: what it means, and what it refuses."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -71,27 +72,23 @@ def test_a_port_that_is_none(port: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["ABCD0000", "abc", "../../etc", "0000abcd\n"])
-def test_a_job_id_that_is_none(
-    job: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_id_that_is_none(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no job id never becomes a path or a topic: exit code 30."""
-    home = tmp_path_factory.mktemp("home")
-    assert main(["--home", str(home), "--job", job]) == 30
+    assert main(["--home", str(tmp_path), "--job", job]) == 30
     assert "job id" in capsys.readouterr().err
 
 
-def test_unknown_job(tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A job that is not there is exit code 40, with the place that was looked at; as JSON if asked."""
-    home = tmp_path_factory.mktemp("home")
-    assert main(["--home", str(home), "--job", "0000abcd"]) == 40
-    assert str(home) in capsys.readouterr().err
-    assert main(["--home", str(home), "--job", "0000abcd", "--json"]) == 40
+    assert main(["--home", str(tmp_path), "--job", "0000abcd"]) == 40
+    assert str(tmp_path) in capsys.readouterr().err
+    assert main(["--home", str(tmp_path), "--job", "0000abcd", "--json"]) == 40
     assert '"exit_code": 40' in capsys.readouterr().err
 
 
-def test_nothing_to_watch(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_nothing_to_watch(tmp_path: Path) -> None:
     """--all without an unfinished job is exit code 10."""
-    assert main(["--home", str(tmp_path_factory.mktemp("home")), "--all"]) == 10
+    assert main(["--home", str(tmp_path), "--all"]) == 10
 
 
 def test_under_the_umbrella() -> None:
