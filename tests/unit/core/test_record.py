@@ -1,5 +1,6 @@
 """Records: form on disk, every transition, and the snapshot for others."""
 
+import itertools
 import json
 
 import pytest
@@ -106,15 +107,14 @@ def test_no_secret_is_public() -> None:
     assert "hunter2" not in shown
 
 
-@pytest.mark.parametrize("before", list(Status))
-@pytest.mark.parametrize("after", list(Status))
-def test_transitions_are_the_table(before: Status, after: Status) -> None:
+def test_transitions_are_the_table() -> None:
     """Exactly the table's changes are allowed; any other names both states."""
-    if (before, after) in TRANSITIONS:
-        check_transition(before, after)
-    else:
-        with pytest.raises(TransitionError, match=f"{before} to {after}"):
+    for before, after in itertools.product(Status, Status):
+        if (before, after) in TRANSITIONS:
             check_transition(before, after)
+        else:
+            with pytest.raises(TransitionError, match=f"{before} to {after}"):
+                check_transition(before, after)
 
 
 def test_a_job_runs_through() -> None:

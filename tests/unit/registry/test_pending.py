@@ -51,7 +51,7 @@ def test_rebuilt_after_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A missing, damaged, outdated or untrusted index is made again from the records."""
-    ids = [queue.register(JobSpec(title=str(number))).record.job_id for number in range(5)]
+    ids = [queue.register(JobSpec(title=str(number))).record.job_id for number in range(3)]
     assert _order(queue) == ids[::-1]
     queue.close()
     if damage == "missing":
