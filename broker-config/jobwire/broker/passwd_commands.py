@@ -64,8 +64,14 @@ def run_passwd_add(args: argparse.Namespace) -> int:
         access = path.with_name("acl")
         if access.exists() and f"user {name}" not in read_text(access, "access list").splitlines():
             print(f"next: a line `user {name}` and its topics in {access}", file=sys.stderr)
-        print("next: jobwire broker reload", file=sys.stderr)
+        print(f"next: {_next_step(args.dir)}", file=sys.stderr)
     return ExitCode.OK
+
+
+def _next_step(directory: str | None) -> str:
+    if directory is None:
+        return "jobwire broker reload"
+    return f"copy {directory} to the broker's host; there: systemctl reload jobwire-broker"
 
 
 def _new_password(source: str | None) -> str:

@@ -43,6 +43,8 @@ def start_broker(prepared_home: Path) -> Iterator[StartBroker]:
         def make() -> Served:
             if kind == "stock":
                 return StockBroker(where, port)
+            if kind == "stock without users":
+                return StockBroker(where, port, own_users=False)
             return EmbeddedBroker(home=where, port=port, limits=limits)
 
         broker = ThreadedBroker[Served](where, port, make)

@@ -24,6 +24,16 @@ A, B = "aaaaaaaa", "bbbbbbbb"
 EVENTS_A, EVENTS_B, STATE_A = TOPICS.events(A), TOPICS.events(B), TOPICS.state(A)
 
 
+@pytest.mark.parametrize("which", ["hardened", "stock"])
+def test_both_serve_what_is_allowed(which: str, start_broker: StartBroker) -> None:
+    """The counterpart of all others: the broker as it comes works, so it fails them for their own reasons."""
+    broker = start_broker(which)
+    watcher = broker.client("hermes")
+    assert watcher.subscribe(TOPICS.events("+")) == 1
+    broker.client("claude-worker").publish(EVENTS_A, b"seen")
+    assert watcher.next_message().payload == b"seen"
+
+
 def test_retained_messages_go_to_own_subscriptions_only(kind: str, start_broker: StartBroker) -> None:
     """A client that subscribed to nothing is sent nothing, whatever others subscribed to."""
     broker = start_broker(kind)
@@ -69,6 +79,28 @@ def test_a_wrong_password_disturbs_nobody(kind: str, start_broker: StartBroker) 
     with pytest.raises(ConnectRefusedError):
         broker.open().connect("victim", username="hermes", password="wrong", clean=False)
     assert victim.settle() == []
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        "hardened",
+        pytest.param(
+            "stock without users",
+            marks=pytest.mark.xfail(
+                strict=True, raises=pytest.fail.Exception, reason="a hole of amqtt as it comes"
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["nobody-we-know", "aaaaaaaa", "hermes"])
+def test_a_name_alone_lets_nobody_in(which: str, name: str, start_broker: StartBroker) -> None:
+    """A user name without its password is refused: known, unknown or a job's."""
+    broker = start_broker(which)
+    with pytest.raises(ConnectRefusedError):
+        broker.open().connect(username=name)
+    with pytest.raises(ConnectRefusedError):
+        broker.open().connect(username=name, password="a guess")
 
 
 def test_another_user_cannot_take_a_session(kind: str, start_broker: StartBroker) -> None:

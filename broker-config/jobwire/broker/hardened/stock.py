@@ -12,14 +12,19 @@ from jobwire.broker.acl import AccessList, Action
 from jobwire.broker.passwd import PasswordFile
 
 HOST = "127.0.0.1"
+_ANONYMOUS_PLUGIN = "amqtt.plugins.authentication.AnonymousAuthPlugin"
 
 
 class StockBroker:
-    """amqtt 0.12.1 as it comes, with two plugins that read our password and access files."""
+    """amqtt 0.12.1 as it comes, with two plugins that read our password and access files.
 
-    def __init__(self, home: Path, port: int) -> None:
+    Without `own_users` its own way of refusing anonymous clients, and no other plugin, decides who comes in.
+    """
+
+    def __init__(self, home: Path, port: int, *, own_users: bool = True) -> None:
         self._paths = BrokerPaths(home)
         self._port = port
+        self._own_users = own_users
         self._broker: Broker | None = None
 
     async def start(self) -> None:
@@ -33,14 +38,20 @@ class StockBroker:
             "certfile": str(paths.server_certificate),
             "keyfile": str(paths.server_key),
         }
-        broker = Broker({"listeners": {"default": listener}, "plugins": {}})
+        plugins = {} if self._own_users else {_ANONYMOUS_PLUGIN: {"allow_anonymous": False}}
+        broker = Broker({"listeners": {"default": listener}, "plugins": plugins})
+        if self._own_users:
+            self._add_plugin(broker)
+        await broker.start()
+        self._broker = broker
+
+    def _add_plugin(self, broker: Broker) -> None:
+        paths = self._paths
         plugin: Any = _FilesPlugin(PasswordFile.load(paths.passwd), AccessList.load(paths.acl))
         broker.plugins_manager._auth_plugins.append(plugin)
         broker.plugins_manager._topic_plugins.append(plugin)
         broker.plugins_manager._is_topic_filtering_enabled = True
         broker.plugins_manager._is_auth_filtering_enabled = True
-        await broker.start()
-        self._broker = broker
 
     async def stop(self) -> None:
         """Stop."""
