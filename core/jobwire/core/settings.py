@@ -4,6 +4,7 @@ Highest first: command line, the job record's `broker`, the environment, `.herme
 defaults. Reading files and the environment is the transport's business.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ PLAIN_PORT = 1883
 TLS_PORT = 8883
 PROTOCOLS = ("auto", "5", "3.1.1")
 _LOOPBACK = {"localhost", "::1"}
+# Digits to the end: 127.example.org is a name that anybody may own.
+_LOOPBACK_ADDRESS = re.compile(r"127(\.[0-9]{1,3}){3}")
 _ON = {"on", "true", "1", "yes"}
 _OFF = {"off", "false", "0", "no"}
 _MAX_PORT = 65535
@@ -92,7 +95,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 def is_loopback(host: str) -> bool:
     """Tell whether traffic to `host` never leaves this machine."""
-    return host in _LOOPBACK or host.startswith("127.")
+    return host in _LOOPBACK or _LOOPBACK_ADDRESS.fullmatch(host) is not None
 
 
 def resolve_broker(layers: Iterable[tuple[str, Mapping[str, object]]]) -> BrokerSettings:
