@@ -15,6 +15,7 @@ from uuid import UUID
 
 from jobwire.journal.checksum import crc32c
 from jobwire.journal.errors import JournalCorrupt, not_found
+from jobwire.journal.segment import list_segments
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import FileSystem
 
@@ -72,11 +73,13 @@ class HeadReader:
     """The published length, read again at each call (about 3 µs)."""
 
     def __init__(self, directory: Path) -> None:
-        """Open. Raises JournalNotFound."""
+        """Open. Raises JournalNotFound, or JournalCorrupt where only the head file is gone."""
         self._directory = directory
         try:
             self._descriptor = os.open(directory / HEAD_NAME, os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if directory.is_dir() and list_segments(directory):
+                raise _unusable(directory, "missing") from error
             raise not_found(directory) from error
 
     def read(self) -> Head:
@@ -85,13 +88,7 @@ class HeadReader:
             head = decode_head(os.pread(self._descriptor, 2 * SLOT_BYTES, 0))
             if head is not None:
                 return head
-        raise JournalCorrupt(
-            f"the journal's head file in {self._directory} is damaged",
-            hint="opening the journal for writing rebuilds it: start `jobwire registry serve`",
-            segment=HEAD_NAME,
-            position=0,
-            reason="no valid slot",
-        )
+        raise _unusable(self._directory, "damaged")
 
     def replaced(self) -> bool:
         """Tell whether the file was removed or replaced since it was opened."""
@@ -102,6 +99,16 @@ class HeadReader:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _unusable(directory: Path, how: str) -> JournalCorrupt:
+    return JournalCorrupt(
+        f"the journal's head file in {directory} is {how}",
+        hint="opening the journal for writing rebuilds it: start `jobwire registry serve`",
+        segment=HEAD_NAME,
+        position=0,
+        reason=f"it is {how}",
+    )
 
 
 def create_head(files: FileSystem, directory: Path, head: Head) -> None:

@@ -114,15 +114,19 @@ def test_verify_names_the_lost_offsets_and_reading_goes_on_behind(memory_path: P
     assert error.value.facts["segment"] == path.name
 
 
-def test_a_lost_head_file_is_rebuilt_with_the_same_identity(memory_path: Path) -> None:
-    """Opening for writing restores the published length from the segments."""
+@pytest.mark.parametrize("lose", [lambda head: head.write_bytes(b"\0" * 1024), lambda head: head.unlink()])
+def test_a_lost_head_file_is_rebuilt_with_the_same_identity(
+    memory_path: Path, lose: Callable[[Path], object]
+) -> None:
+    """A reader says that it is lost and what brings it back: opening for writing makes it anew."""
     directory = memory_path / "journal"
     _write(directory)
     with JournalReader(directory) as reader:
         identity = reader.identity
-    (directory / "head").write_bytes(b"\0" * 1024)
-    with pytest.raises(JournalCorrupt):
+    lose(directory / "head")
+    with pytest.raises(JournalCorrupt, match="head file") as caught:
         JournalReader(directory)
+    assert "registry serve" in caught.value.hint
     with JournalWriter(directory, clock=ManualClock()) as writer:
         assert (writer.identity, writer.next_offset) == (identity, 60)
     assert len(_read(directory)) == 60
