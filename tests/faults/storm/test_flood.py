@@ -27,6 +27,8 @@ _FLOOD = Path(__file__).with_name("flood.py")
 _PER_MINUTE = 50_000
 _SECONDS = 60.0 if os.environ.get("JOBWIRE_FAULTS") == "long" else 8.0
 _APPLIED_SECONDS = 1.0
+# Of the rate: the machine has other things to do as well.
+_FLOODED = 0.8
 # Per reason and minute the log may have some lines, the journal 1 MiB and then 64 KiB.
 _LOG_LINES = 300
 _JOURNAL_BYTES = 20 << 20
@@ -108,10 +110,11 @@ def test_a_flood_hurts_nobody(house: House, tmp_path: Path) -> None:
         sent = Counter(json.loads(flood.stdout.read()))
         flood.stdout.close()
         assert publisher.completed().confirmed
-    assert sent.total() > len(delays), "the sender was too slow to be a flood"
-    # The middle one: a single pause of a busy machine says nothing about the flood.
-    middle = sorted(delays)[len(delays) // 2]
-    assert middle < _APPLIED_SECONDS, f"half of {len(delays)} took over {middle:.2f} s"
+    flooded = sent.total() / (_PER_MINUTE / 60 * _SECONDS)
+    assert flooded > _FLOODED, f"the sender was too slow to be a flood: {flooded:.0%} of its rate"
+    # All but one in twenty: a single pause of a busy machine says nothing about the flood.
+    slow = sorted(delays)[len(delays) * 19 // 20]
+    assert slow < _APPLIED_SECONDS, f"one in twenty of {len(delays)} took over {slow:.2f} s"
     expected = sent.total() + len(delays) + 2
     wait_for(lambda: _counted(house).total() >= expected, deadline_seconds=60, what="the last verdict")
     counted = _counted(house)
