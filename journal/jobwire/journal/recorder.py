@@ -146,7 +146,7 @@ class Recorder:
             self._transport.acknowledge_many(messages)
             self._report([Recorded(first + i, *pair) for i, pair in enumerate(batch)])
         elif not entries:
-            self._writer.roll_if_due()
+            self._roll_if_due()
         return len(messages)
 
     def progress(self) -> Progress:
@@ -246,6 +246,14 @@ class Recorder:
                     _log.warning("the disk has room again; recording goes on")
                     self._stalled_since = None
                 return True
+
+    def _roll_if_due(self) -> None:
+        try:
+            self._writer.roll_if_due()
+        except StorageError as error:
+            # A new segment can wait for room; the next append tries again and tells.
+            if not error.facts.get("disk_full"):
+                raise
 
     def _report(self, batch: list[Recorded]) -> None:
         if batch:

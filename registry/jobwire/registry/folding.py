@@ -137,9 +137,17 @@ class Folder:
         offset = self.offset
         if offset == self._committed or (now is not None and now < self._commit_at):
             return
-        self._consumers.commit(CONSUMER, offset)
-        self._committed = offset
-        self._commit_at = self._clock.monotonic() + _COMMIT_SECONDS
+        try:
+            self._consumers.commit(CONSUMER, offset)
+        except StorageError as error:
+            if not error.facts.get("disk_full"):
+                raise
+            # What is not committed is only read once more at the next start.
+            _log.error("%s; the place is committed when there is room", error.message)
+            self._commit_at = self._clock.monotonic() + _ROOM_SECONDS
+        else:
+            self._committed = offset
+            self._commit_at = self._clock.monotonic() + _COMMIT_SECONDS
 
     def close(self) -> None:
         """Commit, and end the threads."""

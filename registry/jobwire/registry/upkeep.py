@@ -14,6 +14,7 @@ from jobwire.registry.layout import ANNOUNCE
 from jobwire.registry.purge import Purge
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.states import StateQueue, Urgency
+from jobwire.storage.failures import storage_failure
 
 _ANNOUNCE_SECONDS = 0.1
 _REAP_SECONDS = 1.0
@@ -53,10 +54,16 @@ class Announcements:
             raise StorageError(f"cannot create {self._folder}: {error.strerror}") from error
 
     def run(self) -> int:
-        """Queue the states of all jobs that were marked; return their number."""
+        """Queue the states of all jobs that were marked; return their number. Raises StorageError."""
         if self.wanted.is_set():
             self.wanted.clear()
             self._announce_all()
+        try:
+            return self._take_marks()
+        except OSError as error:
+            raise storage_failure("take the marks in", self._folder, error) from error
+
+    def _take_marks(self) -> int:
         count = 0
         for mark in self._folder.iterdir():
             taken = mark.with_suffix(_TAKEN)

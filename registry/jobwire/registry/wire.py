@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from jobwire.core.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.core.canonical import canonical_json
+from jobwire.core.errors import StorageError
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalWriter
@@ -89,7 +90,7 @@ class GapRepair:
         wanted = [seq for seq in missing if seq in known.unjournaled]
         if wanted:
             self.journal(job_id, known, wanted)
-        lost = [seq for seq in missing if not known.is_journaled(seq)]
+        lost = [seq for seq in missing if seq not in wanted and not known.is_journaled(seq)]
         if lost:
             _log.warning(
                 "job %s: %d event(s) from seq %d on did not arrive and are not held here; its worker sends "
@@ -100,17 +101,28 @@ class GapRepair:
             )
 
     def journal(self, job_id: str, known: Known, wanted: Sequence[int]) -> None:
-        """Journal the accepted events with these seqs from the history."""
-        entries: list[Entry] = []
+        """Journal the accepted events with these seqs from the history.
+
+        On a full disk they wait: their outbox sends them again, and so does the next start.
+        """
+        entries: dict[int, Entry] = {}
         now_us = int(self._store.clock.now() * _MICROSECONDS)
         for line in self._store.audit(job_id).lines():
             seq = line.get("seq")
             if line.get("verdict") != ACCEPTED or seq not in wanted or seq not in known.unjournaled:
                 continue
             payload = canonical_json(line["event"])
-            entries.append(Entry(now_us, self._topics.events(job_id), payload, False, ACCEPTED))
+            entries.setdefault(seq, Entry(now_us, self._topics.events(job_id), payload, False, ACCEPTED))
+        if not entries:
+            return
+        try:
+            self._writer.append(list(entries.values()))
+        except StorageError as error:
+            if not error.facts.get("disk_full"):
+                raise
+            _log.error("job %s: %d event(s) wait for room: %s", job_id, len(entries), error.message)
+            return
+        for seq in entries:
             known.journal_local(seq)
-        if entries:
-            self._writer.append(entries)
-            _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
-            self._on_journaled()
+        _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
+        self._on_journaled()

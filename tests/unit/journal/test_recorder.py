@@ -186,6 +186,19 @@ def test_a_full_disk_stops_acknowledgements_and_drops_nothing(
     assert [r.levelno for r in caplog.records].count(logging.ERROR) == 1
 
 
+def test_a_full_disk_ends_no_idle_recorder(bench: Bench) -> None:
+    """A segment that is due while nothing comes waits for room; a disk that is broken ends the recorder."""
+    recorder = bench.recorder()
+    bench.say(1, "started")
+    assert recorder.step(0.0, lambda: True) == 1
+    bench.clock.advance(2 * 3600)
+    bench.files.code = errno.ENOSPC
+    assert recorder.step(0.0, lambda: True) == 0
+    bench.files.code = errno.EIO
+    with pytest.raises(StorageError):
+        recorder.step(0.0, lambda: True)
+
+
 def test_stopping_before_a_full_disk_leaves_everything_at_the_broker(bench: Bench) -> None:
     """A recorder that must end while the disk is full acknowledges nothing, and takes nothing later."""
     recorder = bench.recorder(batch_messages=1)

@@ -20,6 +20,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import WireAdmission
 from jobwire.storage.doubles import Crash, StoppingFiles
+from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
 Say = Callable[..., tuple[Event, bytes]]
@@ -56,7 +57,7 @@ def _bench(store: RecordStore, writer: JournalWriter) -> Bench:
         topics=TOPICS,
         reader=JournalReader(writer.directory),
         durable_offset=lambda: writer.next_offset,
-        consumers=Consumers(writer.directory),
+        consumers=Consumers(writer.directory, files=store.files),
         clock=store.clock,
         on_folded=lambda record, urgent: folded.append((record, urgent)),
     )
@@ -170,6 +171,32 @@ def test_full_disk_is_waited_out(bench: Bench, clock: ManualClock, job: JobRecor
     again.folder.step()
     assert bench.store.get(job.job_id).last_seq == 1
     assert _history(bench.store, job) == [None, 1]
+
+
+def test_place_that_cannot_be_committed_waits(
+    bench: Bench, clock: ManualClock, job: JobRecord, say: Say
+) -> None:
+    """Where only the committed place has no room, folding goes on, and it is committed with room again."""
+
+    class Full(SystemFiles):
+        full = True
+
+        def create(self, path: StrPath, mode: int) -> int:
+            if self.full and "registry.json" in str(path):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().create(path, mode)
+
+    files = Full()
+    folder = bench.again(RecordStore(bench.store.home, clock=clock, files=files)).folder
+    bench.journal(say(job, 1, "started"))
+    folder.step()
+    assert bench.store.get(job.job_id).last_seq == 1
+    committed = Consumers(bench.writer.directory).committed
+    assert committed("registry") == 0
+    files.full = False
+    clock.advance(5)
+    folder.step()
+    assert committed("registry") == 1
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -1,5 +1,6 @@
 """Admission by the registry process: what came by the disk and what comes by the wire are one story."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +15,12 @@ from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.admission import Judged
+from jobwire.journal.head import SLOT_BYTES
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import RecordStore, payload_digest
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
+from jobwire.storage.files import SystemFiles
 from jobwire.testing import ManualClock
 
 Say = Callable[..., tuple[Event, bytes]]
@@ -132,6 +135,35 @@ def test_gap_is_repaired_from_the_history(wire: Wire, store: RecordStore, job: J
     wire.repair(job.job_id, judged.missing)
     assert wire.journaled() == [said[0][1], said[1][1]]
     assert _verdicts(wire, said) == ["duplicate"] * 3
+
+
+def test_gap_on_a_full_disk_is_repaired_later(
+    wire: Wire, store: RecordStore, clock: ManualClock, job: JobRecord, say: Say
+) -> None:
+    """Without room nothing of the gap counts as journaled: its events are taken when they come again."""
+
+    class Full(SystemFiles):
+        full = True
+
+        def write_at(self, descriptor: int, data: bytes, position: int) -> None:
+            if self.full and len(data) != SLOT_BYTES:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().write_at(descriptor, data, position)
+
+    said = [say(job, 1, "started"), say(job, 2, "progress")]
+    for event, payload in said:
+        store.apply(job.job_id, event, payload, source="publisher")
+    assert _verdicts(wire, said[1:]) == ["accepted"]
+    files = Full()
+    files.full = False
+    with JournalWriter(wire.journal.with_name("full"), clock=clock, files=files) as writer:
+        repair = GapRepair(
+            store=store, views=wire.views, topics=Topics(), writer=writer, on_journaled=pytest.fail
+        )
+        files.full = True
+        repair(job.job_id, [1])
+        assert writer.next_offset == 0
+    assert _verdicts(wire, said) == ["accepted", "duplicate"]
 
 
 def test_gap_of_a_remote_worker_is_reported(
