@@ -33,7 +33,7 @@ test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	@scripts/system-packages test
 	$(BIN)/pytest tests $(ARGS)
 
-unit: $(STAMP)  ## the pure rules only, under five seconds
+unit: $(STAMP)  ## the pure rules only, in seconds
 	$(BIN)/pytest tests/unit $(ARGS)
 
 integration: $(STAMP)  ## against real brokers
