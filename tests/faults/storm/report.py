@@ -93,15 +93,24 @@ def _recovery_table(results: Sequence[Result]) -> str:
 
 
 def write_section(path: Path, results: Sequence[Result], command: str, notes: Iterable[str]) -> None:
-    """Put the figures between the marks in the document; raises ValueError where the marks are missing."""
-    text = path.read_text()
+    """Put the figures between the marks in the document; raises as `around_section` does."""
+    before, after = around_section(path)
+    said = "".join(f"{note}\n" for note in notes)
+    body = f"\n`{command}` on {_machine()}.\n{said}\n{table(results)}\n\n"
+    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+
+
+def around_section(path: Path) -> tuple[str, str]:
+    """Return what stands before and after the figures; raises ValueError where there is no place for them."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{path} has no place for the figures")
-    said = "".join(f"{note}\n" for note in notes)
-    body = f"\n`{command}` on {_machine()}.\n{said}\n{table(results)}\n\n"
-    path.write_text(f"{before}{begin}\n{body}{end}{after}")
+    return before, after
 
 
 def _machine() -> str:

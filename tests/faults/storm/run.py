@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.storm import hosts as two_hosts  # noqa: E402 - needs the path above
 from tests.faults.storm.hosts import Hosts  # noqa: E402 - as above
 from tests.faults.storm.plan import Plan, make_plan  # noqa: E402 - as above
-from tests.faults.storm.report import table, to_json, write_section  # noqa: E402 - as above
+from tests.faults.storm.report import around_section, table, to_json, write_section  # noqa: E402 - as above
 from tests.faults.storm.storm import Result, Storm  # noqa: E402 - as above
 
 SEED_VARIABLE = "JOBWIRE_STORM_SEED"
@@ -40,6 +40,11 @@ _ONE_HOST_NOTE = "One host: nothing was cut."
 def main() -> int:
     """Run the storms; return 1 where a promise was broken."""
     args = parser().parse_args()
+    if args.write is not None:
+        try:
+            around_section(Path(args.write))  # known before an hour of storms, not after it
+        except ValueError as error:
+            parser().error(str(error))
     missing = "" if args.one_host else two_hosts.available()
     if not (missing or args.one_host) and _INSIDE not in os.environ:
         return _inside_namespaces()

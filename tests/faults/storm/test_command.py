@@ -1,5 +1,10 @@
 """The command that stands above the figures in the document."""
 
+from pathlib import Path
+
+import pytest
+
+from tests.faults.storm.report import BEGIN, END, around_section
 from tests.faults.storm.run import parser, told_command
 
 
@@ -19,3 +24,15 @@ def test_one_host_is_said() -> None:
     """A storm without namespaces is another one: the command says so."""
     args = parser().parse_args(["--seed", "5", "--one-host"])
     assert told_command(args, 5).endswith("--seed 5 --seeds 1 --one-host")
+
+
+def test_a_document_without_a_place_is_known_before(tmp_path: Path) -> None:
+    """Where the figures cannot go is said before the storms, not after an hour of them."""
+    document = tmp_path / "page.md"
+    with pytest.raises(ValueError, match="cannot be read"):
+        around_section(document)
+    document.write_text("no marks")
+    with pytest.raises(ValueError, match="no place"):
+        around_section(document)
+    document.write_text(f"before {BEGIN} figures {END} after")
+    assert around_section(document) == ("before ", " after")
