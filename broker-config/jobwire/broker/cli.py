@@ -211,6 +211,7 @@ def _add_check(commands: "_Commands") -> None:
     )
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--warn-days", type=float, default=30.0, help="warn so long before an expiry")
+    parser.add_argument("--strict", action="store_true", help="exit 30 for warnings too, as a timer needs it")
     parser.set_defaults(run=run_check)
 
 
@@ -219,7 +220,8 @@ def run_check(args: argparse.Namespace) -> int:
     from jobwire.broker.check import check_deployment  # noqa: PLC0415 - cryptography is heavy
 
     found = check_deployment(Path(args.directory), warn_seconds=args.warn_days * _DAY)
-    failed = any(finding.level is Level.ERROR for finding in found)
+    fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
+    failed = any(finding.level in fatal for finding in found)
     if args.json:
         print(json.dumps({"ok": not failed, "findings": [finding._asdict() for finding in found]}))
     else:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,13 @@ def test_render_and_check(tmp_path: Path) -> None:
     checked = jobwire(tmp_path / "home", "broker", "check", str(out), "--json")
     assert checked.returncode == 0, checked.stdout
     assert json.loads(checked.stdout) == {"ok": True, "findings": []}
+    warned = ("broker", "check", str(out), "--warn-days", "36500")
+    CertificateAuthority(tmp_path / "home" / "certs").renew_server(
+        lifetime_seconds=7_200, backdate_seconds=7_000
+    )
+    shutil.copy(tmp_path / "home" / "certs" / "server.pem", out / "certs" / "server.pem")
+    assert jobwire(tmp_path / "home", *warned).returncode == 0
+    assert jobwire(tmp_path / "home", *warned, "--strict").returncode == 30
     (out / "acl").write_text("topics read x\n")
     unfit = jobwire(tmp_path / "home", "broker", "check", str(out))
     assert unfit.returncode == 30
