@@ -64,6 +64,7 @@ class Identity(enum.Enum):
     JOB_A_AS_B = "job A's certificate, job B's client id"
     EXPIRED = "expired certificate"
     REVOKED = "revoked certificate"
+    SERVER = "certificate of a server"
     FOREIGN_CA = "certificate of a foreign CA"
     SELF_SIGNED = "self-signed certificate"
 
@@ -80,6 +81,7 @@ ALLOWED: dict[Identity, frozenset[Action]] = {
     Identity.JOB_A_AS_B: _CONNECT | _OWN_JOB,
     Identity.EXPIRED: _NOTHING,
     Identity.REVOKED: _NOTHING,
+    Identity.SERVER: _NOTHING,
     Identity.FOREIGN_CA: _NOTHING,
     Identity.SELF_SIGNED: _NOTHING,
 }

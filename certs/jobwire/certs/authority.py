@@ -25,11 +25,12 @@ from jobwire.certs.values import (
     Reason,
 )
 from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_identity, check_job_id
 
 
 class CertificateAuthority:
-    """A private authority in one folder: `ca.pem`, `ca.key`, server, clients, revocation list, index.
+    """A private authority in one folder: `ca.pem`, `ca.key`, servers, clients, revocation list, index.
 
     Methods that write hold the folder's lock (another process: up to 10 s, then ConflictError), block on
     fsync, and leave either everything or nothing changed. Lifetimes and backdating are in seconds; a
@@ -84,7 +85,7 @@ class CertificateAuthority:
         Raises InvalidInputError for unusable names and for those of the form of a job id, ConflictError
         if it exists and not `force`.
         """
-        names.check_client_name(name)
+        names.check_name(name)
         return self._client(name, Kind.ROLE, lifetime_seconds, backdate_seconds, force=force)
 
     def issue_job(
@@ -98,6 +99,35 @@ class CertificateAuthority:
         """Issue the short-lived client certificate of a job: its CN is the job id itself."""
         check_job_id(job_id)
         return self._client(job_id, Kind.JOB, lifetime_seconds, backdate_seconds, force=force)
+
+    def issue_server(
+        self,
+        name: str,
+        server_names: Sequence[str],
+        *,
+        lifetime_seconds: float = SERVER_LIFETIME,
+        force: bool = False,
+        backdate_seconds: float = 0.0,
+    ) -> Issued:
+        """Issue the certificate of a server beside the broker, the page's say, to `servers/<name>.pem`.
+
+        No broker takes it for a client's. Raises InvalidInputError for unusable names and for
+        `server_names` outside the authority's constraints, ConflictError if it exists and not `force`,
+        or if a client has the name.
+        """
+        from jobwire.certs import issuing
+
+        names.check_name(name)
+        with files.locked(self.directory, clock=self._clock):
+            return issuing.further_server(
+                self.places,
+                name,
+                server_names,
+                now=self._clock.now(),
+                lifetime=lifetime_seconds,
+                backdate=backdate_seconds,
+                overwrite=force,
+            )
 
     def _client(self, name: str, kind: Kind, lifetime: float, backdate: float, *, force: bool) -> Issued:
         from jobwire.certs import issuing
@@ -116,7 +146,7 @@ class CertificateAuthority:
         backdate_seconds: float = 0.0,
         new_key: bool = False,
     ) -> Issued:
-        """Replace the server certificate, for the present names unless others are given.
+        """Replace the broker's certificate, for the present names unless others are given.
 
         The key stays unless `new_key`: then one rename changes everything and a reload at any moment
         finds a matching pair. Raises InvalidInputError for names outside the authority's constraints.
@@ -133,18 +163,39 @@ class CertificateAuthority:
                 new_key=new_key,
             )
 
-    def renew(self, name: str, *, lifetime_seconds: float | None = None, new_key: bool = False) -> Issued:
-        """Replace the certificate of a user, role or job; the key stays unless `new_key`.
+    def renew(
+        self,
+        name: str,
+        *,
+        server_names: Sequence[str] | None = None,
+        lifetime_seconds: float | None = None,
+        new_key: bool = False,
+    ) -> Issued:
+        """Replace the certificate of a server, user, role or job; the key stays unless `new_key`.
 
-        The old certificate stays valid until its end: running clients notice nothing. Raises
-        NotFoundError if there is none, ConflictError if it is revoked (issue anew with force then).
+        The old certificate stays valid until its end: running clients notice nothing. `server_names`
+        replace those of a server. Raises NotFoundError if there is none, ConflictError if it is revoked
+        (a server gets a new key then, a client is issued anew with force).
         """
         from jobwire.certs import issuing
 
         check_identity(name)
         with files.locked(self.directory, clock=self._clock):
+            now = self._clock.now()
+            if self.places.is_server(name):
+                return issuing.renew_server(
+                    self.places,
+                    server_names,
+                    name=name,
+                    now=now,
+                    lifetime=SERVER_LIFETIME if lifetime_seconds is None else lifetime_seconds,
+                    backdate=0.0,
+                    new_key=new_key,
+                )
+            if server_names:
+                raise InvalidInputError(f"{name!r} is no server: it has no host names", name=name)
             return issuing.renew_client(
-                self.places, name, now=self._clock.now(), lifetime=lifetime_seconds, new_key=new_key
+                self.places, name, now=now, lifetime=lifetime_seconds, new_key=new_key
             )
 
     def revoke(self, name_or_serial: str | int, *, reason: Reason = Reason.UNSPECIFIED) -> list[int]:
@@ -182,7 +233,7 @@ class CertificateAuthority:
             return housekeeping.prune(self.places, now=self._clock.now())
 
     def show(self) -> list[CertificateFacts]:
-        """Return the facts of the trusted authorities, the server and every client. Takes no lock."""
+        """Return the facts of the trusted authorities, the servers and every client. Takes no lock."""
         from jobwire.certs import inspection
 
         return inspection.show_all(self.places, now=self._clock.now())
@@ -225,7 +276,7 @@ class CertificateAuthority:
             rollover.begin(self.places, permit, now=self._clock.now(), lifetime=lifetime_seconds)
 
     def switch_rollover(self) -> list[str]:
-        """Let the new authority sign; renew server and clients from it and return their names."""
+        """Let the new authority sign; renew servers and clients from it and return their names."""
         from jobwire.certs import rollover
 
         with files.locked(self.directory, clock=self._clock):

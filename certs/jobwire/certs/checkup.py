@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import inspection, pem, profiles, rollover
 from jobwire.certs.index import Index
-from jobwire.certs.layout import Places
+from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError
@@ -18,7 +18,7 @@ from jobwire.storage.private import exposure
 
 _REMEDY = {
     Kind.AUTHORITY: "move to a new authority: jobwire certs rollover begin",
-    Kind.SERVER: "jobwire certs renew server, then reload the broker",
+    Kind.SERVER: "jobwire certs renew {name}",
     Kind.ROLE: "jobwire certs renew {name}",
     Kind.JOB: "jobwire certs renew {name}",
 }
@@ -45,10 +45,11 @@ def _as_finding(error: JobwireError, places: Places) -> Finding:
 
 
 def _exposed(places: Places) -> Iterator[Finding]:
-    for folder in (places.directory, places.clients):
+    folders = (places.directory, places.clients, places.servers)
+    for folder in folders:
         if folder.is_dir() and S_IMODE(folder.stat().st_mode) & 0o077:
             yield Finding(Level.WARNING, folder.name, f"others may look into {folder}", f"chmod 700 {folder}")
-    for path in sorted((*places.directory.glob("*.key"), *places.clients.glob("*.key"))):
+    for path in sorted(path for folder in folders for path in folder.glob("*.key")):
         if error := exposure(path):
             yield Finding(Level.ERROR, path.name, error.message, error.hint)
 
@@ -61,7 +62,7 @@ def _authorities(places: Places, now: float, warn_seconds: float) -> Iterator[Fi
 def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
     authorities = pem.load_certificates(places.bundle)
     revoked = inspection.revoked_serials(places)
-    for path in (places.server, *inspection.client_files(places)):
+    for path in inspection.leaf_files(places):
         try:
             certificate = pem.load_certificate(path)
             item = inspection.facts(path, certificate, now=now, revoked=revoked)
@@ -75,19 +76,34 @@ def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding
 
 def _in_use(item: CertificateFacts, now: float) -> bool:
     """Tell whether anybody is still meant to present it: where it comes from matters only then."""
-    return item.path.name == "server.pem" or not (item.revoked or now > item.not_after)
+    return _is_brokers(item) or not (item.revoked or now > item.not_after)
+
+
+def _is_brokers(item: CertificateFacts) -> bool:
+    return item.path.stem == SERVER_NAME
+
+
+def _subject(item: CertificateFacts) -> str:
+    # What starts with `server` keeps the broker from starting: a further server must not.
+    further = item.kind == Kind.SERVER and not _is_brokers(item)
+    return f"{'further ' if further else ''}{item.kind} {item.name}"
+
+
+def _remedy(item: CertificateFacts) -> str:
+    if item.kind not in set(Kind):
+        return "remove the file, or issue it again"
+    remedy = _REMEDY[Kind(item.kind)].format(name=item.path.stem)
+    return remedy + (", then reload the broker" if _is_brokers(item) else "")
 
 
 def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterator[Finding]:
-    subject = f"{item.kind} {item.name}"
-    remedy = _REMEDY[Kind(item.kind)] if item.kind in set(Kind) else "remove the file, or issue it again"
-    remedy = remedy.format(name=item.name)
+    subject, remedy = _subject(item), _remedy(item)
     if now < item.not_before:
         text = f"not valid before {utc_timestamp(item.not_before)}, the clock says {utc_timestamp(now)}"
         yield Finding(Level.ERROR, subject, text, _CLOCK_HINT)
     elif item.revoked:
-        # A revoked client is refused as intended; a revoked server is refused by all who look.
-        if item.kind == Kind.SERVER:
+        # A revoked client is refused as intended; a revoked broker is refused by all who look.
+        if _is_brokers(item):
             yield Finding(Level.ERROR, subject, "is revoked", "jobwire certs renew server --new-key")
     elif now > item.not_after:
         # A job's certificate is meant to end with its job.
@@ -112,7 +128,7 @@ def _origin(
 ) -> Iterator[Finding]:
     if not any(_signed_by(certificate, authority) for authority in authorities):
         text = f"{item.path.name} is from an authority that ca.pem does not hold ({item.issuer})"
-        yield Finding(Level.ERROR, f"{item.kind} {item.name}", text, "issue it again with --force")
+        yield Finding(Level.ERROR, _subject(item), text, "issue it again with --force")
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ from jobwire.core.commands import add_command
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
-_SERVER = "server"
 _FINISHED = (
     "finished: only the new authority is trusted; hand ca.pem and crl.pem to every broker (restart it) "
     "and client\n"
@@ -52,7 +52,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     certs = subparsers.add_parser(
         "certs",
         help="private certificate authority: issue, show, revoke, renew, check",
-        description="The private authority below <home>/certs: TLS certificates for broker, users and jobs.",
+        description="The private authority below <home>/certs: certificates of broker, page, users and jobs.",
     )
     commands = certs.add_subparsers(dest="certs_command", metavar="COMMAND", required=True)
     _add_issuing(commands)
@@ -99,13 +99,33 @@ def _add_issuing(commands: "_Commands") -> None:
     job.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     job.set_defaults(run=_issue_job)
 
+    server = add_command(
+        commands,
+        "issue-server",
+        "issue the certificate of a server beside the broker, such as the page",
+        "jobwire certs issue-server page --server-name page.example.org",
+    )
+    server.add_argument("name", metavar="NAME", help="what the other commands call it")
+    server.add_argument(
+        "--server-name",
+        action="append",
+        required=True,
+        metavar="HOST",
+        help="DNS name or address that clients use, repeatable; best none that the broker has",
+    )
+    _days_option(server, SERVER_LIFETIME, "lifetime")
+    server.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
+    server.set_defaults(run=_issue_server)
+
     renew = add_command(
         commands,
         "renew",
         "renew a certificate before it expires, keeping its key",
         "jobwire certs renew server",
     )
-    renew.add_argument("name", metavar="NAME", help="`server`, or the name of a user, role or job")
+    renew.add_argument(
+        "name", metavar="NAME", help="`server` (the broker), or the name of a server, user, role or job"
+    )
     renew.add_argument(
         "--server-name", action="append", metavar="NAME", help="new names of the server (default: as before)"
     )
@@ -230,14 +250,29 @@ def _issue_job(args: argparse.Namespace) -> int:
     return _say_issued(args, "issued", issued)
 
 
-def _renew(args: argparse.Namespace) -> int:
+def _issue_server(args: argparse.Namespace) -> int:
     authority = _authority(args)
-    if args.name == _SERVER:
-        lifetime = SERVER_LIFETIME if args.days is None else args.days * DAY
-        issued = authority.renew_server(args.server_name, lifetime_seconds=lifetime, new_key=args.new_key)
-    else:
-        wanted = None if args.days is None else args.days * DAY
-        issued = authority.renew(args.name, lifetime_seconds=wanted, new_key=args.new_key)
+    issued = authority.issue_server(
+        args.name, args.server_name, lifetime_seconds=args.days * DAY, force=args.force
+    )
+    broker = authority.inspect(authority.places.server)
+    # Clients go by the host names alone: a certificate for a name serves whatever runs there.
+    if shared := sorted(set(broker.names) & set(authority.inspect(issued.certfile).names)):
+        print(
+            f"jobwire: warning: {', '.join(shared)} is the broker's, too: whoever takes this key can pose as "
+            "the broker there",
+            file=sys.stderr,
+        )
+    return _say_issued(args, "issued", issued)
+
+
+def _renew(args: argparse.Namespace) -> int:
+    issued = _authority(args).renew(
+        args.name,
+        server_names=args.server_name,
+        lifetime_seconds=None if args.days is None else args.days * DAY,
+        new_key=args.new_key,
+    )
     return _say_issued(args, "renewed", issued)
 
 
@@ -253,8 +288,8 @@ def _show(args: argparse.Namespace) -> int:
 
 def _find(authority: CertificateAuthority, name: str) -> CertificateFacts:
     places = authority.places
-    own = {"ca": places.bundle, _SERVER: places.server}.get(name)
-    for path in (own, None if "/" in name else places.client(name), Path(name)):
+    named = [] if "/" in name else [places.server_of(name), places.client(name)]
+    for path in (places.bundle if name == "ca" else None, *named, Path(name)):
         if path and path.is_file():
             return authority.inspect(path)
     raise NotFoundError(f"no certificate {name!r}", hint="jobwire certs show lists them", name=name)
@@ -264,9 +299,14 @@ def _revoke(args: argparse.Namespace) -> int:
     authority = _authority(args)
     serials = [serial_text(item) for item in authority.revoke(args.which, reason=Reason(args.reason))]
     crl = str(authority.places.crl)
-    text = (
-        f"revoked {args.which}: {', '.join(serials)}\nbrokers refuse it once they have loaded {crl} (restart)"
-    )
+    text = f"revoked {args.which}: {', '.join(serials)}\n"
+    if authority.places.is_server(args.which):
+        text += (
+            f"jobwire's clients do not load {crl}: they believe its key until the certificate ends, or until "
+            "they trust a new authority (jobwire certs rollover begin)"
+        )
+    else:
+        text += f"brokers refuse it once they have loaded {crl} (restart)"
     return _say(args, {"revoked": serials, "crl": crl}, text)
 
 

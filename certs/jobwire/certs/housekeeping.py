@@ -7,7 +7,7 @@ from jobwire.certs.values import Kind
 
 def prune(places: Places, *, now: float) -> list[str]:
     """Remove expired job certificates with their keys; return the job ids. The caller holds the lock."""
-    for folder in (places.directory, places.clients):
+    for folder in (places.directory, places.clients, places.servers):
         files.sweep(folder)
     gone = []
     for path in inspection.client_files(places):

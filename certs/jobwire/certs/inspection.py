@@ -16,17 +16,31 @@ _UNKNOWN = "unknown"
 
 
 def show_all(places: Places, *, now: float) -> list[CertificateFacts]:
-    """Return the facts of the bundle, the server and every client, in this order."""
+    """Return the facts of the bundle, the servers and every client, in this order."""
     revoked = revoked_serials(places)
-    leaves = [path for path in (places.server, *client_files(places)) if path.exists()]
+    leaves = [path for path in leaf_files(places) if path.exists()]
     found = [(places.bundle, item) for item in pem.load_certificates(places.bundle)]
     found += [(path, pem.load_certificate(path)) for path in leaves]
     return [facts(path, certificate, now=now, revoked=revoked) for path, certificate in found]
 
 
+def leaf_files(places: Places) -> list[Path]:
+    """Return the broker's certificate, which may be missing, those of further servers and of clients."""
+    return [places.server, *further_server_files(places), *client_files(places)]
+
+
 def client_files(places: Places) -> list[Path]:
     """Return the client certificates, by name."""
-    return sorted(path for path in places.clients.glob("*.pem") if not path.name.startswith("."))
+    return _certificates_in(places.clients)
+
+
+def further_server_files(places: Places) -> list[Path]:
+    """Return the certificates of the servers beside the broker, by name."""
+    return _certificates_in(places.servers)
+
+
+def _certificates_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.pem") if not path.name.startswith("."))
 
 
 def revoked_serials(places: Places) -> set[int]:

@@ -10,14 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import files, pem, profiles, revocation
 from jobwire.certs.index import Entry, Index
-from jobwire.certs.layout import Places
+from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.names import ServerNames, parse_permitted, parse_server_names
 from jobwire.certs.profiles import Signer
-from jobwire.certs.values import DEFAULT_LIFETIMES, SERVER_LIFETIME, Issued, Kind
+from jobwire.certs.values import BROKER_COMMON_NAME, DEFAULT_LIFETIMES, SERVER_LIFETIME, Issued, Kind
 from jobwire.core.clock import Clock
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
-
-SERVER_NAME = "server"
 
 
 def new_authority(
@@ -83,12 +81,13 @@ def server(
     places: Places,
     server_names: Sequence[str],
     *,
+    name: str = SERVER_NAME,
     now: float,
     lifetime: float,
     backdate: float = 0.0,
     key: ec.EllipticCurvePrivateKey | None = None,
 ) -> Issued:
-    """Write a server certificate; without `key` the present one stays.
+    """Write the certificate of the broker, or of the server `name`; without `key` the present one stays.
 
     Then only the certificate changes, in one rename: certificate and key never disagree, whatever
     crashes. Raises InvalidInputError for names outside the authority's constraints.
@@ -96,15 +95,40 @@ def server(
     names = parse_server_names(server_names)
     signer = pem.load_signer(places)
     check_permitted(signer, names)
-    used = key or pem.load_key(places.server_key)
+    certfile, keyfile = places.server_of(name), places.server_key_of(name)
+    used = key or pem.load_key(keyfile)
     validity = profiles.within(profiles.period(now, lifetime, backdate), signer, now)
-    certificate = profiles.server(used.public_key(), names=names, validity=validity, signer=signer)
-    Index(places.index).add(entry_of(certificate, SERVER_NAME, Kind.SERVER, signer))
-    contents = {places.server: pem.dump([certificate])}
+    common_name = BROKER_COMMON_NAME if name == SERVER_NAME else name
+    certificate = profiles.server(
+        used.public_key(), common_name=common_name, names=names, validity=validity, signer=signer
+    )
+    files.make_directory(certfile.parent)
+    Index(places.index).add(entry_of(certificate, name, Kind.SERVER, signer))
+    contents = {certfile: pem.dump([certificate])}
     if key:
-        contents = {places.server_key: pem.dump_key(key)} | contents
+        contents = {keyfile: pem.dump_key(key)} | contents
     files.write_files(contents, overwrite=True)
-    return issued_of(SERVER_NAME, places.server, places.server_key, certificate)
+    return issued_of(name, certfile, keyfile, certificate)
+
+
+def further_server(
+    places: Places,
+    name: str,
+    server_names: Sequence[str],
+    *,
+    now: float,
+    lifetime: float,
+    backdate: float,
+    overwrite: bool,
+) -> Issued:
+    """Write the first certificate of a server beside the broker, with a new key."""
+    key: ec.EllipticCurvePrivateKey | None = profiles.new_key()
+    refuse_taken(places.client(name))
+    if not overwrite:
+        refuse_existing(places.server_of(name))
+        if places.server_key_of(name).exists():
+            key = None  # a crash came before its certificate: complete the pair
+    return server(places, server_names, name=name, now=now, lifetime=lifetime, backdate=backdate, key=key)
 
 
 def client(
@@ -120,6 +144,7 @@ def client(
 ) -> Issued:
     """Write a client certificate with a new key, or for the given `key` the certificate alone."""
     certfile, keyfile = places.client(name), places.client_key(name)
+    refuse_taken(places.server_of(name))
     signer = pem.load_signer(places)
     files.make_directory(places.clients)
     if not overwrite:
@@ -141,22 +166,23 @@ def renew_server(
     places: Places,
     server_names: Sequence[str] | None,
     *,
+    name: str = SERVER_NAME,
     now: float,
     lifetime: float,
     backdate: float,
     new_key: bool,
 ) -> Issued:
-    """Write a server certificate for the given names or the present ones, keeping the key by default."""
-    present = pem.load_certificate(places.server)
+    """Write a server's next certificate for the given or the present names, keeping the key by default."""
+    present = pem.load_certificate(places.server_of(name))
     names = server_names or list(profiles.names_of(present))
     if not new_key and is_revoked(places, present):
         raise ConflictError(
-            "the server certificate is revoked, its key is not certified again",
-            hint="jobwire certs renew server --new-key",
+            f"the certificate of {name!r} is revoked, its key is not certified again",
+            hint=f"jobwire certs renew {name} --new-key",
             serial=present.serial_number,
         )
     key = profiles.new_key() if new_key else None
-    return server(places, names, now=now, lifetime=lifetime, backdate=backdate, key=key)
+    return server(places, names, name=name, now=now, lifetime=lifetime, backdate=backdate, key=key)
 
 
 def renew_client(places: Places, name: str, *, now: float, lifetime: float | None, new_key: bool) -> Issued:
@@ -206,6 +232,16 @@ def refuse_existing(certfile: Path) -> None:
         raise ConflictError(
             f"{certfile} exists already",
             hint=f"renew it: jobwire certs renew {certfile.stem}; or replace it and its key with --force",
+            path=str(certfile),
+        )
+
+
+def refuse_taken(certfile: Path) -> None:
+    """Raise ConflictError if `certfile` exists: a client and a server of one name could not be told apart."""
+    if certfile.exists():
+        raise ConflictError(
+            f"the name {certfile.stem!r} is taken by {certfile}",
+            hint="choose another name: certificates are renewed and revoked by it",
             path=str(certfile),
         )
 

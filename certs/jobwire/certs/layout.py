@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+# What the commands call the broker's own certificate; further servers have names of their own.
+SERVER_NAME = "server"
+
 
 class Places:
     """Paths below the authority's folder. Which certificate of the bundle signs is decided by `ca_key`."""
@@ -23,6 +26,7 @@ class Places:
         # The serials issued and revoked.
         self.index = directory / "index.ndjson"
         self.clients = directory / "clients"
+        self.servers = directory / "servers"
 
     def client(self, name: str) -> Path:
         """Return the path of the certificate of user, role or job `name`."""
@@ -31,6 +35,18 @@ class Places:
     def client_key(self, name: str) -> Path:
         """Return the path of the private key of user, role or job `name`."""
         return self.clients / f"{name}.key"
+
+    def server_of(self, name: str) -> Path:
+        """Return the path of the certificate of a server: the broker's own is called SERVER_NAME."""
+        return self.server if name == SERVER_NAME else self.servers / f"{name}.pem"
+
+    def server_key_of(self, name: str) -> Path:
+        """Return the path of the private key of a server."""
+        return self.server_key if name == SERVER_NAME else self.servers / f"{name}.key"
+
+    def is_server(self, name: str) -> bool:
+        """Tell whether `name` is the broker's or that of a further server issued here."""
+        return name == SERVER_NAME or self.server_of(name).exists()
 
     def complete(self) -> bool:
         """Tell whether everything that `init` writes is there."""

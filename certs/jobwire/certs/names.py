@@ -49,8 +49,8 @@ class Permitted(NamedTuple):
         return dns + addresses
 
 
-def check_client_name(name: str) -> str:
-    """Return `name` if a user or role may have it; InvalidInputError otherwise.
+def check_name(name: str) -> str:
+    """Return `name` if a user, role or further server may have it; InvalidInputError otherwise.
 
     Eight hex characters are refused in either case: they are the identity of a job's certificate.
     """
@@ -63,7 +63,7 @@ def check_client_name(name: str) -> str:
         )
     if _LOOKS_LIKE_JOB.fullmatch(name):
         raise InvalidInputError(
-            f"{name!r} has the form of a job id, a user or role may not be called so",
+            f"{name!r} has the form of a job id, a user, role or server may not be called so",
             hint="for a job's certificate use: jobwire certs issue-job JOB",
             name=name,
         )

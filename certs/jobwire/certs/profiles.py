@@ -15,7 +15,6 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, InvalidInputError
 
 _ORGANISATION = "jobwire"
-_SERVER_COMMON_NAME = "jobwire broker"
 
 
 class Period(NamedTuple):
@@ -105,13 +104,22 @@ def authority(
 
 
 def server(
-    public_key: ec.EllipticCurvePublicKey, *, names: ServerNames, validity: Period, signer: Signer
+    public_key: ec.EllipticCurvePublicKey,
+    *,
+    common_name: str,
+    names: ServerNames,
+    validity: Period,
+    signer: Signer,
 ) -> x509.Certificate:
-    """Return a server certificate; the host names stand in the SANs, where RFC 9525 has clients look."""
+    """Return a server certificate; the host names stand in the SANs, where RFC 9525 has clients look.
+
+    It is no client's: whoever verifies a client looks for clientAuth (RFC 5280 4.2.1.12) and refuses it,
+    whatever its CN.
+    """
     sans: list[x509.GeneralName] = [x509.DNSName(name) for name in names.dns]
     sans += [x509.IPAddress(address) for address in names.addresses]
     builder = _leaf(
-        _subject(_ORGANISATION, _SERVER_COMMON_NAME),
+        _subject(_ORGANISATION, common_name),
         public_key,
         validity,
         signer,

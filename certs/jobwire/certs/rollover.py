@@ -8,10 +8,11 @@ authority signs is decided by one file, `ca.key`: the switch is one rename.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from jobwire.certs import files, inspection, issuing, pem, profiles, revocation
 from jobwire.certs.index import Entry, Index
-from jobwire.certs.layout import Places
+from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
 from jobwire.certs.values import DEFAULT_LIFETIMES, SERVER_LIFETIME, Kind, Phase
 from jobwire.core.errors import ConflictError
@@ -41,7 +42,7 @@ def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float)
 
 
 def switch(places: Places, *, now: float) -> list[str]:
-    """Let the new authority sign, and renew the server and every valid client here; return their names.
+    """Let the new authority sign, and renew every server and every valid client here; return their names.
 
     Repeating it after a crash continues: what the new authority has signed already is left alone.
     """
@@ -63,14 +64,22 @@ def _renew_all(places: Places, *, now: float) -> list[str]:
         names = list(profiles.names_of(server))
         key = profiles.new_key() if issuing.is_revoked(places, server) else None
         issuing.server(places, names, now=now, lifetime=SERVER_LIFETIME, key=key)
-        renewed.append(issuing.SERVER_NAME)
-    for path in inspection.client_files(places):
+        renewed.append(SERVER_NAME)
+    for path in (*inspection.further_server_files(places), *inspection.client_files(places)):
         entry = entries.get(pem.load_certificate(path).serial_number)
         if entry and _wants_renewal(entry, signer, now):
-            lifetime = DEFAULT_LIFETIMES[Kind.ROLE] if entry.kind is Kind.ROLE else entry.not_after - now
-            issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, new_key=False)
+            _renew(places, path, entry, now=now)
             renewed.append(path.stem)
     return renewed
+
+
+def _renew(places: Places, path: Path, entry: Entry, *, now: float) -> None:
+    lifetime = entry.not_after - now if entry.kind is Kind.JOB else DEFAULT_LIFETIMES[entry.kind]
+    if entry.kind is Kind.SERVER:
+        names = list(profiles.names_of(pem.load_certificate(path)))
+        issuing.server(places, names, name=path.stem, now=now, lifetime=lifetime)
+    else:
+        issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, new_key=False)
 
 
 def _wants_renewal(entry: Entry, signer: Signer, now: float) -> bool:

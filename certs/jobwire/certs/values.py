@@ -19,6 +19,8 @@ MAX_LIFETIME = 36500 * DAY
 SKEW = 5 * MINUTE
 WARN_WITHIN = 30 * DAY
 
+# The CN of the broker's certificate; that of a further server is its name.
+BROKER_COMMON_NAME = "jobwire broker"
 DEFAULT_SERVER_NAMES = ("localhost", "127.0.0.1", "::1")
 
 

@@ -73,6 +73,10 @@ def _issue(authority: CertificateAuthority) -> object:
     return authority.issue("metrics")
 
 
+def _issue_server(authority: CertificateAuthority) -> object:
+    return authority.issue_server("page", ["localhost"])
+
+
 def _renew_server(authority: CertificateAuthority) -> object:
     return authority.renew_server()
 
@@ -105,6 +109,7 @@ def _cancel(authority: CertificateAuthority) -> None:
     ("prepare", "operation", "passing"),
     [
         (_prepare, _issue, ""),
+        (_prepare, _issue_server, ""),
         (_prepare, _renew_server, ""),
         # Two names cannot change in one rename: the check-up says so and `renew` repairs it.
         (_prepare, _new_server_key, "do not belong together"),

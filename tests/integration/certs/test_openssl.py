@@ -69,6 +69,7 @@ def test_authority_cannot_certify_foreign_names(openssl: OpenSsl, tmp_path: Path
     key = profiles.new_key()
     forged = profiles.server(
         key.public_key(),
+        common_name="bank",
         names=names.parse_server_names(["bank.example.org"]),
         validity=profiles.period(victim.show()[0].not_before + HOUR, HOUR),
         signer=signer,

@@ -12,7 +12,19 @@ from jobwire.certs import CertificateAuthority, cli, present
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
-COMMANDS = ["init", "issue", "issue-job", "show", "revoke", "renew", "crl", "check", "prune", "rollover"]
+COMMANDS = [
+    "init",
+    "issue",
+    "issue-job",
+    "issue-server",
+    "show",
+    "revoke",
+    "renew",
+    "crl",
+    "check",
+    "prune",
+    "rollover",
+]
 
 
 @pytest.fixture
@@ -98,6 +110,26 @@ def test_show_details(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert value["state"] == "valid"
     with pytest.raises(NotFoundError):
         run(home, "show", "nobody")
+
+
+def test_a_further_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's certificate is issued, shown, renewed and revoked by its name."""
+    run(home, "init", "--force", "--server-name", "10.0.0.5", "--permit", "lan")
+    issued = run_json(home, capsys, "issue-server", "page", "--server-name", "page.lan", "--days", "10")
+    assert issued["certfile"] == str(home / "certs" / "servers" / "page.pem")
+    assert run_json(home, capsys, "show", "page")["sans"] == ["page.lan"]
+    run_json(home, capsys, "renew", "page", "--server-name", "localhost")
+    assert run_json(home, capsys, "show", "page")["sans"] == ["localhost"]
+    run(home, "revoke", "page")
+    assert "rollover begin" in capsys.readouterr().out
+
+
+def test_a_name_of_the_brokers_is_warned_of(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Clients go by the host name: a server that shares the broker's could pose as it."""
+    assert run(home, "issue-server", "page", "--server-name", "localhost") == ExitCode.OK
+    assert "localhost is the broker's, too" in capsys.readouterr().err
+    run(home, "issue-server", "other", "--server-name", "127.0.0.2")
+    assert capsys.readouterr().err == ""
 
 
 def test_revoke_and_crl(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.certs.names import check_client_name, parse_permitted, parse_server_names
+from jobwire.certs.names import check_name, parse_permitted, parse_server_names
 from jobwire.core.errors import InvalidInputError
 
 
 @pytest.mark.parametrize("name", ["hermes", "claude-worker", "a", "dead-bee", "deadbeef0", "x" * 64])
 def test_usable_client_names(name: str) -> None:
     """Users and roles may be called what topics and files can carry."""
-    assert check_client_name(name) == name
+    assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["deadbeef", "DEADBEEF", "00000000", "12aB34cD"])
 def test_name_like_a_job_is_refused(name: str) -> None:
     """No user or role can have the identity of a job."""
     with pytest.raises(InvalidInputError) as caught:
-        check_client_name(name)
+        check_name(name)
     assert "issue-job" in caught.value.hint
 
 
@@ -29,7 +29,7 @@ def test_name_like_a_job_is_refused(name: str) -> None:
 def test_unusable_client_name_is_refused(name: str) -> None:
     """Wildcards, separators, control characters and the authority's own words become no identity."""
     with pytest.raises(InvalidInputError):
-        check_client_name(name)
+        check_name(name)
 
 
 def test_server_names_are_sorted_by_what_they_are() -> None:
@@ -76,7 +76,7 @@ def test_constraints_allow_loopback_the_names_and_what_was_permitted() -> None:
 @given(st.text(max_size=70))
 def test_any_text_is_a_name_or_refused(text: str) -> None:
     """Arbitrary text gives a name or InvalidInputError, nothing else."""
-    for parse in (check_client_name, lambda item: parse_server_names([item])):
+    for parse in (check_name, lambda item: parse_server_names([item])):
         try:
             parse(text)
         except InvalidInputError:
