@@ -10,6 +10,7 @@ import pytest
 
 from jobwire.broker.configuration import Listening
 from jobwire.broker.render import Deployment, render_deployment
+from jobwire.certs import CertificateAuthority
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port
 
@@ -64,6 +65,7 @@ def deployment(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
         iterations=1_000,
     )
     render_deployment(home / "home", home / "broker", rendering)
+    CertificateAuthority(home / "home" / "certs").issue_server("page", ["localhost"])
     settings = home / "home" / "jobwire.toml"
     text = settings.read_text().replace("port = 8883", f"port = {port}")
     settings.write_text(text.replace("port = 8884", f"port = {mtls_port}"))

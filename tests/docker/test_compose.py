@@ -117,7 +117,7 @@ def test_a_worker_outside_reports_to_the_registry_inside(
         what="the end in the record",
     )
     token = (deployment / "passwords" / "page").read_text().strip()
-    page = f"https://127.0.0.1:{os.environ['JOBWIRE_DASHBOARD_PORT']}/metrics"
+    page = f"https://localhost:{os.environ['JOBWIRE_DASHBOARD_PORT']}/metrics"
     trust = ssl.create_default_context(cafile=str(deployment / "certs" / "ca.pem"))
     request = urllib.request.Request(page, headers={"Authorization": f"Bearer {token}"})
     wait_for(

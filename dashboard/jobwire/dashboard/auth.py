@@ -54,8 +54,8 @@ def check_bind(bind: Bind) -> Secret | None:
         if not bind.tls:
             raise ConfigError(
                 f"{bind.host} can be reached by others: the page is served there with TLS only",
-                hint="give --certfile and --keyfile (`jobwire certs init` makes them), "
-                "or listen on 127.0.0.1 and use an SSH tunnel",
+                hint="give --certfile and --keyfile (make them: jobwire certs issue-server page "
+                "--server-name NAME), or listen on 127.0.0.1 and use an SSH tunnel",
             )
         if bind.token_file is None:
             raise ConfigError(

@@ -32,7 +32,11 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes any free one"
     )
-    parser.add_argument("--certfile", metavar="FILE", help="TLS certificate; needed beyond loopback")
+    parser.add_argument(
+        "--certfile",
+        metavar="FILE",
+        help="TLS certificate (see jobwire certs issue-server); needed beyond loopback",
+    )
     parser.add_argument("--keyfile", metavar="FILE", help="its private key")
     parser.add_argument(
         "--token-file", metavar="FILE", help="a token or password, mode 0600; needed beyond loopback"

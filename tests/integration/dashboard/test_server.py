@@ -239,15 +239,16 @@ def test_closed_pages_are_forgotten(server: DashboardProcess) -> None:
 def secured(writer: FleetWriter, tmp_path: Path) -> Iterator[DashboardProcess]:
     """Give a server on all addresses, with TLS and a password."""
     authority = CertificateAuthority(tmp_path / "certs")
-    authority.init(("localhost", "127.0.0.1"))
+    authority.init()
+    page = authority.issue_server("page", ["localhost", "127.0.0.1"])
     token = tmp_path / "token"
     token.write_text("correct horse battery\n")
     token.chmod(0o600)
     files = (
         "--certfile",
-        str(tmp_path / "certs" / "server.pem"),
+        str(page.certfile),
         "--keyfile",
-        str(tmp_path / "certs" / "server.key"),
+        str(page.keyfile),
     )
     with DashboardProcess(writer.home, "--host", "0.0.0.0", *files, "--token-file", str(token)) as made:  # noqa: S104 - what is tested
         yield made
