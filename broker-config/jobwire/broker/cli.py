@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobwire.broker.address import client_address, examine_certificate, reaches, require_own_address
 from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
 from jobwire.broker.embedded import require_loopback
 from jobwire.broker.home import (
     BrokerPaths,
     mtls_port,
+    named_broker,
     prepare_home,
     require_usable_certificates,
     settings_mismatch,
@@ -63,7 +65,11 @@ def _add_up(commands: "_Commands") -> None:
         "jobwire broker up --port 8883",
     )
     _add_listening(parser)
-    parser.add_argument("--host", default=_LOOPBACK, help="address to bind (default: loopback)")
+    parser.add_argument(
+        "--host",
+        default=_LOOPBACK,
+        help="address to listen on (default: loopback); a fresh home is made for it",
+    )
     parser.add_argument(
         "--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker"
     )
@@ -83,8 +89,10 @@ def run_up(args: argparse.Namespace) -> int:
         _require_mosquitto(Listening(args.host, args.port, certificates))
     else:
         require_loopback(args.host, beyond_loopback=args.beyond_loopback)
+    require_own_address(args.host)
     prepare_home(
         home,
+        host=client_address(args.host),
         port=args.port,
         topic_root=args.topic_root,
         protocol="5" if args.mosquitto else "3.1.1",
@@ -92,7 +100,13 @@ def run_up(args: argparse.Namespace) -> int:
     )
     require_usable_certificates(home)
     spoken = ("5", "auto", "3.1.1") if args.mosquitto else ("3.1.1",)
-    _warn_of_settings(home, args, certificates or args.port, {("broker", "protocol"): spoken})
+    addresses = _addresses(home, args.host)
+    more: dict[tuple[str, str], tuple[object, ...]] = {
+        ("broker", "protocol"): spoken,
+        ("broker", "broker"): addresses,
+    }
+    _warn_of_settings(home, args, certificates or args.port, more)
+    _warn_of_certificate(home, args.host)
     if certificates is not None:
         return _up_mosquitto(args, home, Listening(args.host, args.port, certificates))
     return _up_embedded(args, home)
@@ -115,6 +129,19 @@ def _warn_of_settings(
     }
     for difference in settings_mismatch(home, expected | more):
         print(f"jobwire: warning: {difference}", file=sys.stderr)
+
+
+def _addresses(home: Path, host: str) -> tuple[str, ...]:
+    """Return what the settings may call a broker on `host`, its own address first."""
+    named = named_broker(home)
+    return (client_address(host), *([named] if named is not None and reaches(named, host) else []))
+
+
+def _warn_of_certificate(home: Path, host: str) -> None:
+    if remark := examine_certificate(home, host):
+        if remark.message:
+            print(f"jobwire: warning: {remark.message}", file=sys.stderr)
+        print(f"jobwire: hint: {remark.hint}", file=sys.stderr)
 
 
 def _other_port(home: Path, port: int) -> int:

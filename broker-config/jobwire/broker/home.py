@@ -14,6 +14,8 @@ from jobwire.broker.files import (
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.broker.template import render_template
 from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
+from jobwire.certs.values import DEFAULT_SERVER_NAMES
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import PROTOCOLS
@@ -64,22 +66,24 @@ def prepare_home(
 ) -> None:
     """Create what a broker needs under `home`: certificates, acl, passwd, a password per role, settings.
 
-    Idempotent: what exists is kept. `host` is what clients connect to (an address by default: nothing to
-    resolve on the path of a cold publish). `mtls_port` is where client certificates are accepted (default:
-    `port`, as the embedded broker does). Blocks on the disk; raises ConfigError, InvalidInputError or
-    StorageError.
+    Idempotent: what exists is kept. `host` is what clients connect to, and a new certificate names it (an
+    address by default: nothing to resolve on the path of a cold publish). `mtls_port` is where client
+    certificates are accepted (default: `port`, as the embedded broker does). Blocks on the disk; raises
+    ConfigError, InvalidInputError or StorageError.
     """
     if not 0 < port <= _MAX_PORT:
         raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
     if protocol not in PROTOCOLS:
         raise InvalidInputError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")
     root = Topics(topic_root).root
+    parse_permitted(parse_server_names([host]), ())
     paths = BrokerPaths(home)
     for directory in (home, paths.broker, paths.passwords, paths.data):
         make_private_directory(directory)
     authority = CertificateAuthority(paths.certs)
     if not authority.exists():
-        authority.init()
+        more = () if holds_for(DEFAULT_SERVER_NAMES, host) else (host,)
+        authority.init((*DEFAULT_SERVER_NAMES, *more))
     write_access_list(paths.acl, root)
     _prepare_passwords(paths, iterations)
     if not paths.settings.exists():
@@ -117,15 +121,27 @@ def read_password(path: Path) -> str:
 
 def mtls_port(home: Path) -> int | None:
     """Return the port that accepts client certificates, from `[mtls]` in jobwire.toml; None if not named."""
+    port = _setting(home, "mtls", "port")
+    return port if isinstance(port, int) else None
+
+
+def named_broker(home: Path) -> str | None:
+    """Return what clients connect to, from `[broker]` in jobwire.toml; None if not named."""
+    host = _setting(home, "broker", "broker")
+    return host if isinstance(host, str) else None
+
+
+def _setting(home: Path, table: str, key: str) -> object:
     path = BrokerPaths(home).settings
-    if not path.exists():
-        return None
+    values = _tables(path).get(table, {}) if path.exists() else {}
+    return values.get(key) if isinstance(values, dict) else None
+
+
+def _tables(path: Path) -> dict[str, object]:
     try:
-        table = tomllib.loads(read_text(path, "settings file")).get("mtls", {})
+        return tomllib.loads(read_text(path, "settings file"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
-    port = table.get("port") if isinstance(table, dict) else None
-    return port if isinstance(port, int) else None
 
 
 def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
@@ -183,10 +199,7 @@ def settings_mismatch(home: Path, expected: Mapping[tuple[str, str], tuple[objec
     `expected` maps a table and key of the file to the values that fit the broker, the first being its own.
     """
     path = BrokerPaths(home).settings
-    try:
-        tables = tomllib.loads(read_text(path, "settings file"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
+    tables = _tables(path)
     found = []
     for (table, key), fitting in expected.items():
         values = tables.get(table, {})

@@ -72,6 +72,13 @@ class CertificateAuthority:
         )
         return issuing.create(self.places, signer, server_names, clock=self._clock, now=now, force=force)
 
+    def refuses(self, server_names: Sequence[str]) -> list[str]:
+        """Return those of `server_names` that this authority may not certify; InvalidInputError for none."""
+        from jobwire.certs import pem, profiles
+
+        permitted = profiles.permitted_by(pem.load_signer(self.places).certificate)
+        return permitted.refuses(names.parse_server_names(server_names))
+
     def issue(
         self,
         name: str,

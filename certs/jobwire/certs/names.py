@@ -88,6 +88,28 @@ def parse_server_names(names: Iterable[str]) -> ServerNames:
     return ServerNames(tuple(dns), tuple(addresses))
 
 
+def holds_for(certified: Iterable[str], host: str) -> bool:
+    """Tell whether clients take a certificate with the names `certified` for that of `host`.
+
+    Addresses have to be equal, and `*.` stands for one label (RFC 9525 section 6.3).
+    """
+    address, name = _address(host), host.lower()
+    tree = name.partition(".")[2]
+    for item in certified:
+        if address is None and item.lower() in {name, f"*.{tree}"}:
+            return True
+        if address is not None and _address(item) == address:
+            return True
+    return False
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
 def parse_permitted(names: ServerNames, permit: Sequence[str]) -> Permitted:
     """Return constraints that allow loopback, `names`, and the subtrees and CIDR ranges in `permit`."""
     allowed = _subtrees((*_LOOPBACK, *permit))

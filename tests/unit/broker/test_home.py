@@ -9,12 +9,14 @@ from jobwire.broker.home import (
     ROLES,
     BrokerPaths,
     mtls_port,
+    named_broker,
     prepare_home,
     read_password,
     settings_mismatch,
     write_access_list,
 )
 from jobwire.broker.passwd import PasswordFile
+from jobwire.certs import CertificateAuthority
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.topics import DEFAULT_ROOT
 
@@ -42,6 +44,22 @@ def test_everything_is_made_and_private(tmp_path: Path) -> None:
     assert settings["broker"]["port"] == 8883
     assert set(settings["roles"]) == set(ROLES)
     assert mtls_port(home) == 8883
+
+
+def test_another_address_is_named_by_settings_and_certificate(tmp_path: Path) -> None:
+    """Clients are sent to the address that was asked for, and the certificate holds there and on loopback."""
+    prepare_home(tmp_path, port=8883, topic_root=DEFAULT_ROOT, iterations=1, host="10.0.0.5")
+    assert named_broker(tmp_path) == "10.0.0.5"
+    authority = CertificateAuthority(tmp_path / "certs")
+    assert authority.inspect(authority.places.server).names == ("localhost", "127.0.0.1", "::1", "10.0.0.5")
+
+
+@pytest.mark.parametrize("host", ["", "a b", "10.0.0.300"])
+def test_an_address_that_no_certificate_can_name_is_refused(tmp_path: Path, host: str) -> None:
+    """What clients could not verify is refused before anything is written."""
+    with pytest.raises(InvalidInputError):
+        prepare_home(tmp_path / "home", port=8883, topic_root=DEFAULT_ROOT, iterations=1, host=host)
+    assert not (tmp_path / "home").exists()
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:

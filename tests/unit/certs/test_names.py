@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.certs.names import check_name, parse_permitted, parse_server_names
+from jobwire.certs.names import check_name, holds_for, parse_permitted, parse_server_names
 from jobwire.core.errors import InvalidInputError
 
 
@@ -52,6 +52,25 @@ def test_no_server_name_is_refused() -> None:
     """A server certificate without names would match no host."""
     with pytest.raises(InvalidInputError):
         parse_server_names([])
+
+
+@pytest.mark.parametrize(
+    ("host", "held"),
+    [
+        ("Localhost", True),
+        ("::1", True),
+        ("0:0:0:0:0:0:0:1", True),
+        ("a.example.org", True),
+        ("a.b.example.org", False),
+        ("example.org", False),
+        ("127.0.0.1", False),
+        ("org", False),
+    ],
+)
+def test_a_certificate_holds_for_its_names(host: str, *, held: bool) -> None:
+    """Addresses are compared as addresses, and a wildcard stands for one label."""
+    assert holds_for(["localhost", "::1", "*.example.org"], host) is held
+    assert not holds_for([], host)
 
 
 def test_constraints_allow_loopback_the_names_and_what_was_permitted() -> None:
