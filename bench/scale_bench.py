@@ -112,8 +112,8 @@ class Senders:
             for number, job_id in enumerate(self._tokens):
                 # Spread over the second, as a thousand workers are.
                 due = begun + turn + number / len(self._tokens)
-                if number % _BURST == 0 and due > time.monotonic():
-                    time.sleep(due - time.monotonic())
+                if number % _BURST == 0:
+                    time.sleep(max(0.0, due - time.monotonic()))
                 self._send(job_id, turn + 1)
                 if number % _BURST == _BURST - 1:
                     self._client.send(PINGREQ)

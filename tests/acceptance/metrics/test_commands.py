@@ -75,23 +75,20 @@ def test_run_follows_and_ends_on_sigterm(home: Any) -> None:
 
 
 def _damage(checkpoint: Path, how: str, offset: int) -> None:
-    """Empty the last file of a kind, or put back an old copy of a checkpoint that stands at `offset`."""
-    if how == "behind":
-        for folder in ("offsets", "commits"):
-            for path in (checkpoint / folder).iterdir():
-                path.write_text(path.read_text().replace(f'"offset": {offset}', f'"offset": {offset - 50}'))
+    """Empty the last file of `offsets`, or put back an old copy of a checkpoint that stands at `offset`."""
+    if how == "offsets":
+        max((checkpoint / how).iterdir(), key=lambda path: int(path.name)).write_bytes(b"")
         return
-    target = checkpoint / how
-    if target.is_dir():
-        target = max(target.iterdir(), key=lambda path: int(path.name))
-    target.write_bytes(b"")
+    for folder in ("offsets", "commits"):
+        for path in (checkpoint / folder).iterdir():
+            path.write_text(path.read_text().replace(f'"offset": {offset}', f'"offset": {offset - 50}'))
 
 
 def test_a_damaged_checkpoint_is_set_aside(home: Any) -> None:
-    """An empty last file, or an old copy, costs a message and nothing else."""
+    """An empty last file, or an old copy, costs a message and nothing else (others: test_checkpoint)."""
     home.record(ENTRIES[:200])
     assert home.run("once", "--history", "").returncode == 0
-    for number, how in enumerate(("offsets", "commits", "metadata", "behind")):
+    for number, how in enumerate(("offsets", "behind")):
         offset = 200 + 100 * number
         _damage(home.path / "metrics" / "checkpoint", how, offset)
         home.record(ENTRIES[offset : offset + 100])

@@ -39,8 +39,8 @@ from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 
-# A round starts Spark three times: half a minute on two quiet cores.
-_USUAL = "20" if os.environ.get("JOBWIRE_FAULTS") == "long" else "2"
+# A round starts Spark three times: a minute or more on two cores.
+_USUAL = "20" if os.environ.get("JOBWIRE_FAULTS") == "long" else "1"
 ROUNDS = int(os.environ.get("JOBWIRE_FAULT_ROUNDS", _USUAL))
 SEED = int(os.environ.get("JOBWIRE_FAULT_SEED", "1"))
 # An executor is a process of its own only on a cluster; this is one inside the driver's JVM.
