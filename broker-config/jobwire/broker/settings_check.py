@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jobwire.certs import Finding, Level
 
 SUBJECT = "mosquitto.conf"
-_LISTENERS = 2
+LISTENERS = 2
 _GENERAL = {"allow_anonymous": "false", "set_tcp_nodelay": "true", "persistence": "true"}
 _OF_EACH_LISTENER = {"tls_version": "tlsv1.3"}
 _OF_CERTIFICATES = {
@@ -87,9 +87,9 @@ def examine_settings(text: str) -> Iterator[Finding]:
 
 
 def _listeners(found: Configuration) -> Iterator[Finding]:
-    if len(found.listeners) != _LISTENERS:
+    if len(found.listeners) != LISTENERS:
         yield _error(
-            f"it has {len(found.listeners)} listeners, not {_LISTENERS}",
+            f"it has {len(found.listeners)} listeners, not {LISTENERS}",
             "one for passwords, one for certificates: jobwire broker render --force",
         )
     certificates = found.for_certificates()

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from jobwire.broker.configuration import Files
 from jobwire.broker.files import read_text
-from jobwire.broker.settings_check import read_configuration
+from jobwire.broker.settings_check import LISTENERS, read_configuration
 
 _HOST = "127.0.0.1"
-_LISTENERS = 2
 
 
 class Trial(NamedTuple):
@@ -26,7 +25,7 @@ def trial_configuration(files: Files, folder: Path, *, user: str) -> Trial:
     The files may be meant for another place on another host: they are taken from the folder that is checked.
     The configuration has been examined: it has its two listeners.
     """
-    ports = [_free_port() for _ in range(_LISTENERS)]
+    ports = [_free_port() for _ in range(LISTENERS)]
     replaced = {
         "password_file": files.passwd,
         "acl_file": files.acl,
