@@ -17,11 +17,10 @@ STAMP = "2026-01-02T03:04:05Z"
 
 NODE_SIGNER = """
 const crypto = require("crypto");
-const [token, text] = process.argv.slice(1);
+const {token, event} = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const canonical = (v) => v === null || typeof v !== "object" ? JSON.stringify(v)
   : Array.isArray(v) ? "[" + v.map(canonical).join(",") + "]"
   : "{" + Object.keys(v).sort().map((k) => JSON.stringify(k) + ":" + canonical(v[k])).join(",") + "}";
-const event = JSON.parse(text);
 const sign = crypto.createHmac("sha256", token).update(canonical(event), "utf8").digest("hex");
 event.data.hmac_sig = sign;
 process.stdout.write(JSON.stringify(event, null, 2));
@@ -51,10 +50,13 @@ def signed_by_hand(body: dict[str, object], token: str) -> bytes:
 
 
 def signed_by_node(body: dict[str, object], token: str) -> bytes:
-    """Sign in JavaScript, whose numbers RFC 8785 is made of."""
-    node = require("node")
-    command = [node, "-e", NODE_SIGNER, token, json.dumps(body)]
-    return subprocess.run(command, capture_output=True, check=True, timeout=30).stdout
+    """Sign in JavaScript, whose numbers RFC 8785 is made of.
+
+    The token goes through standard input: it may begin with a hyphen, which node would take for an option.
+    """
+    asked = json.dumps({"token": token, "event": body}).encode()
+    command = [require("node"), "-e", NODE_SIGNER]
+    return subprocess.run(command, input=asked, capture_output=True, check=True, timeout=30).stdout
 
 
 def mosquitto_pub(
