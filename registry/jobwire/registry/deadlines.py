@@ -28,23 +28,27 @@ def next_due(record: JobRecord) -> float | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def overdue(record: JobRecord, now: float, *, new_token: Callable[[], str]) -> tuple[JobRecord, str] | None:
-    """Return the record after the limit it has reached, and the cause in words; None while it is in time.
+def overdue(
+    record: JobRecord, now: float, *, until: float, new_token: Callable[[], str]
+) -> tuple[JobRecord, str] | None:
+    """Return the record after the limit it had reached by `until`, and the cause in words; None if in time.
+
+    `now` is stamped on the change. Both are epoch seconds.
 
     Pending too long: cancelled. Running past its wall limit: error. Lease ran out: pending again as
     the next attempt under a new token, or error after the last one allowed.
     """
     if record.status is Status.PENDING and _reached(
-        pending_since(record), record.timeouts.pending_seconds, now
+        pending_since(record), record.timeouts.pending_seconds, until
     ):
         cause = f"nobody picked it within {record.timeouts.pending_seconds:g} s (pending timeout)"
         return fold.cancel(record, now, cause), cause
     if record.status is not Status.RUNNING:
         return None
-    if _reached(record.started_at, record.timeouts.wall_seconds, now):
+    if _reached(record.started_at, record.timeouts.wall_seconds, until):
         cause = f"not finished within {record.timeouts.wall_seconds:g} s (wall timeout)"
         return fold.fail(record, now, cause), cause
-    if record.lease is not None and _reached(record.lease.expires_at, 0.0, now):
+    if record.lease is not None and _reached(record.lease.expires_at, 0.0, until):
         cause = f"the lease of {record.lease.owner} ran out"
         after = fold.next_attempt(record, new_token(), now, cause)
         return after, after.detail
@@ -65,6 +69,6 @@ def _after(stamp: str | None, seconds: float | None) -> float | None:
         return None
 
 
-def _reached(stamp: str | None, seconds: float | None, now: float) -> bool:
+def _reached(stamp: str | None, seconds: float | None, until: float) -> bool:
     end = _after(stamp, seconds)
-    return end is not None and end <= now
+    return end is not None and end <= until

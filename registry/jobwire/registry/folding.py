@@ -5,10 +5,8 @@ directory. A kill at any moment repeats a batch, which changes nothing (`journal
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import NamedTuple
 
 from jobwire.core.admission import ACCEPTED, Parsed, parse
@@ -21,6 +19,7 @@ from jobwire.journal import JournalReader, Stored
 from jobwire.journal.consumers import Consumers
 from jobwire.registry import locks
 from jobwire.registry.audit import AuditLog, Line, identity_of
+from jobwire.registry.backlog import Backlog, Share, Turn
 from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.store import RecordStore, Revision
@@ -30,11 +29,8 @@ CONSUMER = "registry"
 # Rows read at once; jobs whose locks are held and whose records are flushed together.
 _ROWS = 4000
 _CHUNK = 64
-# What waits for a busy or lazy record, before reading stops.
+# Entries that wait for their turn or for a record's lock, before reading stops.
 _MOST_WAITING = 50_000
-# How long a progress event that is in its record already may wait for its confirmation: the next one of
-# the job is then confirmed by the same write.
-LAZY_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
 _ROOM_SECONDS = 1.0
 _WORKERS = 3
@@ -43,7 +39,7 @@ _MICROSECONDS = 1_000_000
 _log = logging.getLogger("jobwire.registry")
 
 OnFolded = Callable[[JobRecord, bool], None]
-_Chunk = Sequence[tuple[str, Sequence[Journaled]]]
+_Chunk = Sequence[Share]
 
 
 class _Outcome(NamedTuple):
@@ -53,17 +49,6 @@ class _Outcome(NamedTuple):
     put_off: list[str]
     revisions: list[Revision]
     disk_full: bool = False
-
-
-class _Waiting:
-    """One job's entries that are read and not folded yet; `due_at` is monotonic seconds."""
-
-    __slots__ = ("due_at", "entries", "urgent")
-
-    def __init__(self, due_at: float) -> None:
-        self.entries: list[Journaled] = []
-        self.due_at = due_at
-        self.urgent = False
 
 
 class Folder:
@@ -93,11 +78,12 @@ class Folder:
         self._consumers = consumers
         self._clock = clock
         self._on_folded = on_folded
-        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
-        self._count = 0
+        self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
-        # Everything below it is in the records.
+        self._read_until = float("-inf")
+        # Everything below the offset, and all that came before that time, is in the records.
         self.offset = self._next
+        self._complete_until = float("-inf")
         # Up to here a line may be in the history and its record not: the process died in between.
         self._careful_below = durable_offset()
         self._commit_at = 0.0
@@ -108,27 +94,24 @@ class Folder:
         """Tell whether all that is journaled is folded; from any thread."""
         return self.offset >= self._durable_offset()
 
+    def complete_until(self) -> float:
+        """Return the epoch second up to which all that was received is in the records; from any thread."""
+        now = self._clock.now()
+        return now if self.caught_up() else min(now, self._complete_until)
+
     def step(self, *, hurry: bool = False) -> bool:
-        """Read and fold what is due; `hurry` folds what could wait. Tell whether there was anything."""
-        rows = self._reader.read(self._next, max_rows=_ROWS) if self._count < _MOST_WAITING else []
+        """Read, and fold what is due; `hurry` folds what could wait. Tell whether there was anything."""
         now = self._clock.monotonic()
-        for row in rows:
-            self._take(row, now)
-        if rows:
-            self._next = rows[-1].offset + 1
-        due = [job for job, item in self._waiting.items() if hurry or item.due_at <= now]
-        # Ends and beginnings first: somebody waits for them.
-        due.sort(key=lambda job: not self._waiting[job].urgent)
-        jobs = iter(due)
-        chunks = []
-        while chunk := [(job, self._waiting[job].entries) for job in islice(jobs, _CHUNK)]:
-            chunks.append(chunk)
+        rows = self._read(now)
+        due = self._backlog.take(now, everything=hurry)
+        chunks = [due[first : first + _CHUNK] for first in range(0, len(due), _CHUNK)]
         # The disk works for several chunks at once; most of the time is spent waiting for it.
         fold_all = self._workers.map if len(chunks) > 1 else map
         for outcome in fold_all(self._fold, chunks):
             self._settle(outcome)
-        firsts = (item.entries[0].offset for item in self._waiting.values())
-        self.offset = min(firsts, default=self._next)
+        first = self._backlog.first()
+        self._complete_until = first.received_at if first is not None else self._read_until
+        self.offset = first.offset if first is not None else self._next
         self.commit(now)
         return bool(rows or due)
 
@@ -154,6 +137,20 @@ class Folder:
         self._workers.shutdown()
         self.commit()
 
+    def _read(self, now: float) -> int:
+        """Read what is journaled, as far as there is room in the backlog; return the number of rows."""
+        count = 0
+        while len(self._backlog) < _MOST_WAITING:
+            rows = self._reader.read(self._next, max_rows=_ROWS)
+            if not rows:
+                break
+            for row in rows:
+                self._take(row, now)
+            count += len(rows)
+            self._next = rows[-1].offset + 1
+            self._read_until = rows[-1].received_at_us / _MICROSECONDS
+        return count
+
     def _take(self, row: Stored, now: float) -> None:
         address = self._topics.parse(row.topic)
         if address is None or address.kind != "events":
@@ -166,22 +163,15 @@ class Folder:
             row.payload,
             parsed if isinstance(parsed, Parsed) else None,
         )
-        waiting = self._waiting.get(address.job_id)
-        if waiting is None:
-            waiting = self._waiting[address.job_id] = _Waiting(now + LAZY_SECONDS)
-        waiting.entries.append(entry)
-        self._count += 1
-        if not self._lazy(address.job_id, entry):
-            waiting.due_at = now
-            waiting.urgent = waiting.urgent or _urgent(entry)
+        self._backlog.add(address.job_id, entry, self._turn(address.job_id, entry), now)
 
-    def _lazy(self, job_id: str, entry: Journaled) -> bool:
-        return (
-            entry.verdict == ACCEPTED
-            and entry.parsed is not None
-            and entry.parsed.event.event not in TERMINAL_EVENTS
-            and self._views.is_local(job_id, entry.parsed.event.seq)
-        )
+    def _turn(self, job_id: str, entry: Journaled) -> Turn:
+        event = entry.parsed.event if entry.parsed is not None else None
+        if event is None or entry.verdict != ACCEPTED:
+            return Turn.CALM
+        if event.event not in TERMINAL_EVENTS and self._views.is_local(job_id, event.seq):
+            return Turn.LAZY
+        return Turn.CALM if event.event == "progress" else Turn.NOW
 
     def _fold(self, chunk: _Chunk) -> _Outcome:
         """Fold these jobs' entries under their locks; in any thread, each job in one."""
@@ -235,19 +225,13 @@ class Folder:
             self._careful_below = max(self._careful_below, self._next)
         later = self._clock.monotonic() + (_ROOM_SECONDS if outcome.disk_full else _RETRY_SECONDS)
         for job_id in outcome.put_off:
-            self._waiting[job_id].due_at = later
+            self._backlog.put_off(job_id, later)
         for job_id in outcome.done:
-            entries = self._waiting.pop(job_id).entries
-            self._count -= len(entries)
-            self.folded += len(entries)
+            self.folded += self._backlog.done(job_id)
         for one in outcome.revisions:
             if one.after != one.before:
                 urgent = one.after.terminal or _state(one.after) != _state(one.before)
                 self._on_folded(one.after, urgent)
-
-
-def _urgent(entry: Journaled) -> bool:
-    return entry.parsed is not None and entry.parsed.event.event != "progress"
 
 
 def _state(record: JobRecord) -> tuple[object, ...]:

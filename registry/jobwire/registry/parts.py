@@ -98,7 +98,7 @@ class Parts:
         )
         self.announcements = Announcements(queue=self.queue, states=self.states)
         self.reaper = Reaper(
-            queue=self.queue, caught_up=self.folder.caught_up, clock=clock, grace_seconds=_GRACE_SECONDS
+            queue=self.queue, complete_until=self._complete_until, clock=clock, grace_seconds=_GRACE_SECONDS
         )
         self.flush = OutboxFlush(
             store=store, topics=topics, sender=self.sender, expiry_seconds=RETAINED_SECONDS
@@ -149,6 +149,10 @@ class Parts:
         self.transport.close()
         self.reader.close()
         self.queue.close()
+
+    def _complete_until(self) -> float | None:
+        stalled = self.recorder.progress().stalled_since is not None
+        return None if stalled else self.folder.complete_until()
 
     def _on_session(self, event: SessionStarted | SessionLost) -> None:
         if isinstance(event, SessionLost):

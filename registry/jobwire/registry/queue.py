@@ -166,10 +166,10 @@ class JobQueue:
                 after = self._moved(after, status, now, reason or f"set to {status} by update")
             return locked.replace(after, cause=reason or "update")
 
-    def reap(self) -> list[Reaped]:
-        """Move on every job whose lease or timeout ran out, and return them."""
+    def reap(self, *, until: float | None = None) -> list[Reaped]:
+        """Move on and return every job whose lease or timeout ran out by `until`: epoch seconds, else now."""
         with self._queue() as index:
-            return reap_due(self.store, index, new_token=self._new_token, warn=self._warn)
+            return reap_due(self.store, index, new_token=self._new_token, warn=self._warn, until=until)
 
     def list(
         self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50

@@ -29,23 +29,26 @@ def reap_due(
     *,
     new_token: Callable[[], str],
     warn: Warn,
+    until: float | None = None,
     limit: int | None = None,
 ) -> list[Reaped]:
-    """Move on every job (up to `limit` of them looked at) whose lease or timeout ran out by now.
+    """Move on every job (up to `limit` of them looked at) whose lease or timeout ran out by `until`.
+
+    `until` is epoch seconds, now where it is left out: what was said later need not be in the records.
 
     The caller holds the queue's lock and refreshed `index`. Its rows are lower bounds: a job that shows
     a sign of life gets its new one instead.
     """
-    now = store.clock.now()
+    until = store.clock.now() if until is None else until
     reaped: list[Reaped] = []
     looked_at = 0
     while limit is None or looked_at < limit:
-        page = index.due(now, _PAGE if limit is None else min(_PAGE, limit - looked_at))
+        page = index.due(until, _PAGE if limit is None else min(_PAGE, limit - looked_at))
         if not page:
             break
         looked_at += len(page)
         for job_id in page:
-            done = _reap_one(store, index, job_id, now, new_token=new_token, warn=warn)
+            done = _reap_one(store, index, job_id, until, new_token=new_token, warn=warn)
             if done is not None:
                 reaped.append(done)
     return reaped
@@ -55,7 +58,7 @@ def _reap_one(
     store: RecordStore,
     index: PendingIndex,
     job_id: str,
-    now: float,
+    until: float,
     *,
     new_token: Callable[[], str],
     warn: Warn,
@@ -63,7 +66,7 @@ def _reap_one(
     try:
         with store.locked(job_id, deadline_seconds=_LOCK_SECONDS) as locked:
             before = locked.record
-            moved = overdue(before, now, new_token=new_token)
+            moved = overdue(before, store.clock.now(), until=until, new_token=new_token)
             if moved is not None:
                 locked.replace(moved[0], cause=moved[1], source="reaper")
     except NotFoundError:
@@ -72,7 +75,7 @@ def _reap_one(
     except JobwireError as error:
         # One unreadable or locked job must not keep the others waiting.
         warn(str(error))
-        index.postpone(job_id, now + _AGAIN_SECONDS)
+        index.postpone(job_id, store.clock.now() + _AGAIN_SECONDS)
         return None
     index.put(locked.record)
     return Reaped(locked.record, before.status, moved[1]) if moved is not None else None

@@ -89,18 +89,24 @@ class Announcements:
 class Reaper:
     """Reaps, but only on what is known to be complete.
 
-    A lease says that no sign of life came: so reaping waits until the journal is folded, while the
-    broker is away, and after anything that may have kept signs of life from us: for one lease's length
-    after the wall clock jumped ahead (a set clock, a suspended machine), for `grace_seconds` after the
-    connection came back or this process stood still (SIGSTOP). Used from two threads: `run` from one,
-    the other tells of the broker.
+    A lease says that no sign of life came. So it has run out only when all that was received by its end is
+    in the records (`complete_until`, epoch seconds; None while nothing can be journaled), and nothing
+    is reaped while the broker is away, nor after what may have kept signs of life from us: for one
+    lease's length after the wall clock jumped ahead (a set clock, a suspended machine), for
+    `grace_seconds` after the connection or the disk came back or this process stood still (SIGSTOP). Used
+    from two threads: `run` from one, the other tells of the broker.
     """
 
     def __init__(
-        self, *, queue: JobQueue, caught_up: Callable[[], bool], clock: Clock, grace_seconds: float
+        self,
+        *,
+        queue: JobQueue,
+        complete_until: Callable[[], float | None],
+        clock: Clock,
+        grace_seconds: float,
     ) -> None:
         self._queue = queue
-        self._caught_up = caught_up
+        self._complete_until = complete_until
         self._clock = clock
         self._grace_seconds = grace_seconds
         self._offset = clock.now() - clock.monotonic()
@@ -131,10 +137,13 @@ class Reaper:
             )
             self._hold(DEFAULT_LEASE_SECONDS)
         self._note_standstill()
-        if not self._heard or self._clock.monotonic() < self._not_before or not self._caught_up():
+        until = self._complete_until()
+        if until is None:
+            self._hold(self._grace_seconds)
+        if until is None or not self._heard or self._clock.monotonic() < self._not_before:
             return 0
         self._stood_still = False
-        reaped = self._queue.reap()
+        reaped = self._queue.reap(until=until)
         for item in reaped:
             _log.info("job %s: %s -> %s: %s", item.record.job_id, item.before, item.record.status, item.cause)
         self.reaped += len(reaped)

@@ -101,6 +101,24 @@ def test_lease_that_runs_out(site: "Site", monkeypatch: pytest.MonkeyPatch) -> N
     assert site.store.get(job.job_id).status is Status.PENDING
 
 
+def test_lease_runs_out_beside_busy_jobs(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is reaped also where another speaks without a pause, so that something always waits."""
+    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    site.register()
+    silent = site.queue.pick(LeaseGrant("me", 0.1))
+    talker = site.register()
+    with site.serving(), site.worker() as publish:
+
+        def reaped_meanwhile() -> bool:
+            seq = site.store.get(talker.job_id).last_seq + 1
+            event, payload = site.say(talker, seq, "progress" if seq > 1 else "started")
+            site.store.apply(talker.job_id, event, payload, source="publisher")
+            publish((event, payload))
+            return bool(site.store.get(silent.job_id).attempt == 2)
+
+        wait_for(reaped_meanwhile, deadline_seconds=20, what="the next attempt")
+
+
 def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that wait or run too long are ended with the reason."""
     monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)

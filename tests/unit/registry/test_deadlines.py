@@ -18,7 +18,7 @@ def _job(**limits: float) -> JobRecord:
 
 
 def _after(record: JobRecord, seconds: float) -> tuple[JobRecord, str] | None:
-    return overdue(record, NOW + seconds, new_token=lambda: TOKEN)
+    return overdue(record, NOW + seconds, until=NOW + seconds, new_token=lambda: TOKEN)
 
 
 def test_epoch_reads_our_stamps() -> None:

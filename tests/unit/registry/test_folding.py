@@ -15,7 +15,8 @@ from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.registry import locks
-from jobwire.registry.folding import LAZY_SECONDS, Folder
+from jobwire.registry.backlog import LAZY_SECONDS
+from jobwire.registry.folding import Folder
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import WireAdmission
@@ -133,6 +134,25 @@ def test_busy_record_holds_up_nobody_else(bench: Bench, clock: ManualClock, job:
     bench.folder.step()
     assert bench.store.get(job.job_id).last_seq == 1
     assert bench.folder.offset == 2
+
+
+def test_tells_until_when_the_records_are_complete(
+    bench: Bench, clock: ManualClock, job: JobRecord, say: Say
+) -> None:
+    """What waits keeps the time back at which it was received, and nothing later; else it is now."""
+    folder, received_at = bench.folder, _RECEIVED_US / 1e6
+    clock.set_wall(received_at + 100)
+    assert folder.complete_until() == clock.now()
+    bench.journal(say(job, 1, "started"))
+    assert folder.complete_until() == float("-inf")
+    with locks.held(bench.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
+        folder.step()
+        assert folder.complete_until() == received_at
+    clock.advance(1)
+    folder.step()
+    assert folder.complete_until() == clock.now()
+    bench.journal(say(job, 2, "progress"))
+    assert folder.complete_until() == received_at
 
 
 def test_foreign_and_unknown_entries_are_passed(bench: Bench, job: JobRecord, say: Say) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, StorageError, UnreachableError
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
@@ -28,8 +29,10 @@ def _leased(queue: JobQueue) -> str:
     return queue.pick(LeaseGrant("me", 60)).job_id
 
 
-def _reaper(queue: JobQueue, clock: ManualClock, *, caught_up: Callable[[], bool] = lambda: True) -> Reaper:
-    reaper = Reaper(queue=queue, caught_up=caught_up, clock=clock, grace_seconds=10)
+def _reaper(
+    queue: JobQueue, clock: ManualClock, *, complete_until: Callable[[], float | None] | None = None
+) -> Reaper:
+    reaper = Reaper(queue=queue, complete_until=complete_until or clock.now, clock=clock, grace_seconds=10)
     reaper.broker_found()
     _run_for(reaper, clock, 10)
     return reaper
@@ -45,14 +48,30 @@ def _run_for(reaper: Reaper, clock: ManualClock, seconds: int) -> int:
 
 
 def test_reaper_waits_for_the_fold(queue: JobQueue, clock: ManualClock) -> None:
-    """While journaled events are not folded, a lease is not believed to have run out."""
-    caught_up = [False]
-    reaper = _reaper(queue, clock, caught_up=lambda: caught_up[0])
+    """A lease ran out when all that was received by its end is folded, whatever came since."""
+    until = [clock.now()]
+    reaper = _reaper(queue, clock, complete_until=lambda: until[0])
     job_id = _leased(queue)
+    end = clock.now() + 60
     assert _run_for(reaper, clock, 100) == 0
-    caught_up[0] = True
+    until[0] = end - 0.001
+    assert reaper.run() == 0
+    until[0] = end
     assert reaper.run() == 1
-    assert queue.store.get(job_id).status is Status.PENDING
+    record = queue.store.get(job_id)
+    assert record.status is Status.PENDING
+    assert record.updated_at == utc_timestamp(clock.now())
+
+
+def test_reaper_waits_for_the_disk(queue: JobQueue, clock: ManualClock) -> None:
+    """While nothing can be journaled, and just after that, no lease runs out."""
+    stalled = [True]
+    reaper = _reaper(queue, clock, complete_until=lambda: None if stalled[0] else clock.now())
+    _leased(queue)
+    assert _run_for(reaper, clock, 100) == 0
+    stalled[0] = False
+    assert _run_for(reaper, clock, 9) == 0
+    assert _run_for(reaper, clock, 1) == 1
 
 
 def test_reaper_distrusts_a_jumping_clock(
@@ -70,7 +89,7 @@ def test_reaper_distrusts_a_jumping_clock(
 
 def test_reaper_holds_while_the_broker_is_away(queue: JobQueue, clock: ManualClock) -> None:
     """No lease runs out before signs of life can arrive: not before the first connection, nor between two."""
-    reaper = Reaper(queue=queue, caught_up=lambda: True, clock=clock, grace_seconds=10)
+    reaper = Reaper(queue=queue, complete_until=clock.now, clock=clock, grace_seconds=10)
     _leased(queue)
     assert _run_for(reaper, clock, 100) == 0
     reaper.broker_found()
