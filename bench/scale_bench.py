@@ -64,7 +64,7 @@ class Second(NamedTuple):
 
 
 def fill(store: RecordStore, sizes: Sizes) -> dict[str, str]:
-    """Write the records, unflushed and without histories; return the tokens of the running jobs."""
+    """Write the records, without histories; return the tokens of the running jobs."""
     store.make_layout()
     now = utc_timestamp(time.time())
     tokens = {f"{_RUNNING + n:08x}": new_token() for n in range(sizes.running)}
@@ -83,6 +83,8 @@ def fill(store: RecordStore, sizes: Sizes) -> dict[str, str]:
             path = Path(store.record_path(job_id))
             path.touch(mode=0o600)
             path.write_bytes(encode_record(record))
+    # All at once; else the disk would still be writing them when the load begins.
+    os.sync()
     return tokens
 
 

@@ -168,7 +168,7 @@ def _fold(home: Path, files: FileSystem) -> None:
         durable_offset=lambda: 3,
         consumers=Consumers(home / "journal", clock=CLOCK, files=files),
         clock=CLOCK,
-        on_folded=lambda _record, _urgent: None,
+        on_folded=lambda *_: None,
     )
     folder.step(hurry=True)
     folder.close()

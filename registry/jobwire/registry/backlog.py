@@ -14,7 +14,7 @@ from jobwire.registry.journaled import Journaled
 
 # Records a second that mere progress may write, and as many at once after a quiet second. A job that
 # waits longer than CALM_SECONDS, as long as a subscriber of its state does (states.py), is folded anyway.
-CALM_RECORDS_PER_SECOND = 200.0
+CALM_RECORDS_PER_SECOND = 200
 CALM_SECONDS = 5.0
 # How many share a flush of the directory, where not all can go.
 _CALM_BATCH = 64
@@ -54,7 +54,7 @@ class Backlog:
         self._queues: dict[Turn, OrderedDict[str, None]] = {turn: OrderedDict() for turn in Turn}
         self._put_off: dict[str, float] = {}
         self._entries = 0
-        self._allowance = CALM_RECORDS_PER_SECOND
+        self._allowance = float(CALM_RECORDS_PER_SECOND)
         self._earned_at = now
 
     def __len__(self) -> int:
@@ -107,7 +107,10 @@ class Backlog:
         self._put_off[job_id] = until
 
     def _calm_turns(self, now: float) -> int:
-        """Return how many calm jobs may go, and count them as gone."""
+        """Return how many calm jobs may go, and count them as gone.
+
+        Never so many that an end which comes meanwhile would wait for them.
+        """
         earned = max(0.0, now - self._earned_at) * CALM_RECORDS_PER_SECOND
         self._earned_at = now
         self._allowance = min(CALM_RECORDS_PER_SECOND, self._allowance + earned)
@@ -115,7 +118,8 @@ class Backlog:
         allowed = min(int(self._allowance), waiting)
         if allowed < min(waiting, _CALM_BATCH):
             allowed = 0
-        count = max(allowed, self._older(Turn.CALM, now - CALM_SECONDS))
+        late = self._older(Turn.CALM, now - CALM_SECONDS)
+        count = min(CALM_RECORDS_PER_SECOND, max(allowed, late))
         self._allowance = max(0.0, self._allowance - count)
         return count
 

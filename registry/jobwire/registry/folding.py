@@ -38,7 +38,7 @@ _COMMIT_SECONDS = 0.5
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger("jobwire.registry")
 
-OnFolded = Callable[[JobRecord, bool], None]
+OnFolded = Callable[[str, JobRecord | None, bool], None]
 _Chunk = Sequence[Share]
 
 
@@ -54,8 +54,9 @@ class _Outcome(NamedTuple):
 class Folder:
     """Follows the journal from the committed offset on; used from one thread (it has helpers of its own).
 
-    `on_folded(record, urgent)` is told of each record that changed; urgent where more than its
-    confirmation did. Raises StorageError other than a full disk, which it waits out.
+    `on_folded(job_id, record, urgent)` is told of each record that changed; urgent where more than its
+    progress did, with None where it may have changed and is to be read. Raises StorageError other than
+    a full disk, which it waits out.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Folder:
                 held.append(descriptor)
                 outcome.done.append(job_id)
                 outcome.revisions.extend(self._revise(job_id, entries))
-            self._store.write(outcome.revisions)
+            self._store.write(outcome.revisions, announce=False)
             for one in outcome.revisions:
                 self._views.folded(one.after)
         except StorageError as error:
@@ -221,8 +222,10 @@ class Folder:
     def _settle(self, outcome: _Outcome) -> None:
         """Take note of what a chunk's folding did."""
         if outcome.disk_full:
-            # Lines may have been written already.
+            # Lines may have been written already, and records: then folding again will change nothing.
             self._careful_below = max(self._careful_below, self._next)
+            for job_id in outcome.put_off:
+                self._on_folded(job_id, None, True)
         later = self._clock.monotonic() + (_ROOM_SECONDS if outcome.disk_full else _RETRY_SECONDS)
         for job_id in outcome.put_off:
             self._backlog.put_off(job_id, later)
@@ -231,7 +234,7 @@ class Folder:
         for one in outcome.revisions:
             if one.after != one.before:
                 urgent = one.after.terminal or _state(one.after) != _state(one.before)
-                self._on_folded(one.after, urgent)
+                self._on_folded(one.after.job_id, one.after, urgent)
 
 
 def _state(record: JobRecord) -> tuple[object, ...]:

@@ -114,8 +114,8 @@ class HomeLayout:
         except OSError as error:
             raise storage_failure("flush", self.jobs_path(), error) from error
 
-    def touch(self, job_id: str) -> None:
-        """Tell the index (pending.py), and the registry process where there is one, of a change.
+    def touch(self, job_id: str, *, announce: bool = True) -> None:
+        """Tell the index (pending.py) of a change and, to `announce` it, the registry process.
 
         Called before and after the change: a reader in between would use up the first mark.
         """
@@ -127,9 +127,10 @@ class HomeLayout:
             _create_empty(marker)
         except OSError as error:
             raise storage_failure("mark", marker, error) from error
-        # The registry process makes the folder: without one there is nobody to tell.
-        with contextlib.suppress(OSError):
-            _create_empty(self.queue_path(ANNOUNCE, job_id))
+        if announce:
+            # The registry process makes the folder: without one there is nobody to tell.
+            with contextlib.suppress(OSError):
+                _create_empty(self.queue_path(ANNOUNCE, job_id))
 
     def sweep(self, job_id: str) -> None:
         """Remove the temporary file that a crash left of this record; a writer at work is left alone."""

@@ -79,8 +79,8 @@ class Parts:
             durable_offset=lambda: writer.next_offset,
             consumers=Consumers(writer.directory, clock=clock),
             clock=clock,
-            on_folded=lambda record, urgent: self.states.offer(
-                record.job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS
+            on_folded=lambda job_id, record, urgent: self.states.offer(
+                job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS
             ),
         )
         self.repair = GapRepair(

@@ -108,11 +108,12 @@ class RecordStore(HomeLayout):
             )
             self._copy_status([record])
 
-    def write(self, revisions: Sequence[Revision]) -> None:
+    def write(self, revisions: Sequence[Revision], *, announce: bool = True) -> None:
         """Write changed records and their history; everything is on the disk on return.
 
         All lines are flushed before the first record is replaced, each record is replaced whole or not
-        at all. The caller holds every record's lock. Raises StorageError: then the lines may be there
+        at all. The caller holds every record's lock. Only the registry process, which is whom it would tell,
+        does not `announce` its changes. Raises StorageError: then the lines may be there
         and an unknown part of the records is replaced.
         """
         append = [
@@ -120,7 +121,7 @@ class RecordStore(HomeLayout):
         ]
         changed = [one for one in revisions if one.after != one.before]
         marked = [one.after.job_id for one in changed if _index_differs(one)]
-        self._put([one.after for one in changed], marked=marked, append=append)
+        self._put([one.after for one in changed], marked=marked, append=append, announce=announce)
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
         self._copy_status(moved)
 
@@ -158,14 +159,15 @@ class RecordStore(HomeLayout):
         marked: Sequence[str],
         append: Sequence[tuple[str, bytes]],
         before: Sequence[tuple[str, bytes]] = (),
+        announce: bool = True,
     ) -> None:
         """Append lines and replace records, durably; the index is told of the jobs that are `marked`."""
         for job_id in marked:
-            self.touch(job_id)
+            self.touch(job_id, announce=announce)
         replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
         change_durably(append=append, before=before, replace=replace, files=self.files)
         for job_id in marked:
-            self.touch(job_id)
+            self.touch(job_id, announce=announce)
 
     def _copy_status(self, records: Sequence[JobRecord]) -> None:
         """Write status.json of each; not flushed, because it repeats the record.

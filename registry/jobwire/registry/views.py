@@ -26,7 +26,7 @@ MAX_JOBS = 4096
 # Digests kept a job. Redeliveries come from the broker's in-flight window; of an older event only the
 # reason differs (`replayed` instead of `duplicate`).
 _RECENT = 64
-_COMPACT_AT = 256
+_COMPACT_AT = 128
 _TAIL_LINES = 128
 # The verdicts of events that the history has taken in.
 _HELD = frozenset({ACCEPTED, str(Reason.LATE)})
