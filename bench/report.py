@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# Numbers in one cell.
+_LONG = 12
 TARGET = ROOT / "docs" / "performance.md"
 HEAD = """\
 <!-- Made by `make bench` from bench/results/*.json; do not edit. -->
@@ -49,7 +51,8 @@ def table(value: dict[str, Any] | list[Any]) -> Iterator[str]:
     nested = [(key, flat(row)) for key, row in rows if isinstance(row, dict)]
     if len(nested) < len(rows):
         yield "| | |\n|---|---:|"
-        yield from (f"| {label(str(key))} | {cell(row)} |" for key, row in rows)
+        plain = flat({str(key): row for key, row in rows})
+        yield from (f"| {label(key)} | {cell(row)} |" for key, row in plain.items())
         return
     columns = list(dict.fromkeys(column for _, row in nested for column in row))
     yield "| | " + " | ".join(label(column) for column in columns) + " |"
@@ -75,12 +78,16 @@ def label(key: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a value as people read it."""
+    """Return a value as people read it; of a long list its quarters."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
-    return ", ".join(cell(item) for item in value) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        last = len(value) - 1
+        few = value if last < _LONG else [value[last * part // 4] for part in range(5)]
+        return ", ".join(cell(item) for item in few) + (" (over time)" if last >= _LONG else "")
+    return str(value)
 
 
 if __name__ == "__main__":

@@ -304,7 +304,7 @@ def main() -> int:
     parser.add_argument("--finished", type=int, default=100_000)
     parser.add_argument("--pending", type=int, default=10_000)
     parser.add_argument("--running", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=120.0)
     args = parser.parse_args()
     sizes = Sizes(args.finished, args.pending, args.running, args.seconds)
     with MosquittoServer() as server:

@@ -93,7 +93,7 @@ def _prepare_authority(paths: BrokerPaths, server_names: Sequence[str]) -> None:
     server = authority.inspect(paths.server_certificate)
     if not set(server_names) <= set(server.names):
         # Refused by the authority, with its reason, if it may not speak for these names.
-        authority.renew_server(server_names)
+        authority.renew("server", server_names=server_names)
 
 
 def _write_passwords(paths: BrokerPaths, target: Path, iterations: int) -> None:

@@ -145,44 +145,22 @@ class CertificateAuthority:
                 self.places, name, kind, now=now, lifetime=lifetime, backdate=backdate, overwrite=force
             )
 
-    def renew_server(
-        self,
-        server_names: Sequence[str] | None = None,
-        *,
-        lifetime_seconds: float = SERVER_LIFETIME,
-        backdate_seconds: float = 0.0,
-        new_key: bool = False,
-    ) -> Issued:
-        """Replace the broker's certificate, for the present names unless others are given.
-
-        The key stays unless `new_key`: then one rename changes everything and a reload at any moment
-        finds a matching pair. Raises InvalidInputError for names outside the authority's constraints.
-        """
-        from jobwire.certs import issuing
-
-        with files.locked(self.directory, clock=self._clock):
-            return issuing.renew_server(
-                self.places,
-                server_names,
-                now=self._clock.now(),
-                lifetime=lifetime_seconds,
-                backdate=backdate_seconds,
-                new_key=new_key,
-            )
-
     def renew(
         self,
         name: str,
         *,
         server_names: Sequence[str] | None = None,
         lifetime_seconds: float | None = None,
+        backdate_seconds: float = 0.0,
         new_key: bool = False,
     ) -> Issued:
         """Replace the certificate of a server, user, role or job; the key stays unless `new_key`.
 
-        The old certificate stays valid until its end: running clients notice nothing. `server_names`
-        replace those of a server. Raises NotFoundError if there is none, ConflictError if it is revoked
-        (a server gets a new key then, a client is issued anew with force).
+        The old certificate stays valid until its end: running clients notice nothing. While the key stays,
+        one rename changes everything and a reload at any moment finds a matching pair. `server_names`
+        replace those of a server. Raises InvalidInputError for names outside the authority's
+        constraints, NotFoundError if there is none, ConflictError if it is revoked (a server gets a new
+        key then, a client is issued anew with force).
         """
         from jobwire.certs import issuing
 
@@ -196,13 +174,18 @@ class CertificateAuthority:
                     name=name,
                     now=now,
                     lifetime=SERVER_LIFETIME if lifetime_seconds is None else lifetime_seconds,
-                    backdate=0.0,
+                    backdate=backdate_seconds,
                     new_key=new_key,
                 )
             if server_names:
                 raise InvalidInputError(f"{name!r} is no server: it has no host names", name=name)
             return issuing.renew_client(
-                self.places, name, now=now, lifetime=lifetime_seconds, new_key=new_key
+                self.places,
+                name,
+                now=now,
+                lifetime=lifetime_seconds,
+                backdate=backdate_seconds,
+                new_key=new_key,
             )
 
     def revoke(self, name_or_serial: str | int, *, reason: Reason = Reason.UNSPECIFIED) -> list[int]:

@@ -166,7 +166,7 @@ def renew_server(
     places: Places,
     server_names: Sequence[str] | None,
     *,
-    name: str = SERVER_NAME,
+    name: str,
     now: float,
     lifetime: float,
     backdate: float,
@@ -185,7 +185,9 @@ def renew_server(
     return server(places, names, name=name, now=now, lifetime=lifetime, backdate=backdate, key=key)
 
 
-def renew_client(places: Places, name: str, *, now: float, lifetime: float | None, new_key: bool) -> Issued:
+def renew_client(
+    places: Places, name: str, *, now: float, lifetime: float | None, backdate: float, new_key: bool
+) -> Issued:
     """Write the next certificate of an existing client, of the same kind, keeping the key by default."""
     serial = pem.load_certificate(places.client(name)).serial_number
     entry = Index(places.index).entries().get(serial)
@@ -206,7 +208,7 @@ def renew_client(places: Places, name: str, *, now: float, lifetime: float | Non
         entry.kind,
         now=now,
         lifetime=lifetime or DEFAULT_LIFETIMES[entry.kind],
-        backdate=0.0,
+        backdate=backdate,
         overwrite=True,
         key=None if new_key else pem.load_key(places.client_key(name)),
     )

@@ -79,7 +79,7 @@ def _renew(places: Places, path: Path, entry: Entry, *, now: float) -> None:
         names = list(profiles.names_of(pem.load_certificate(path)))
         issuing.server(places, names, name=path.stem, now=now, lifetime=lifetime)
     else:
-        issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, new_key=False)
+        issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, backdate=0.0, new_key=False)
 
 
 def _wants_renewal(entry: Entry, signer: Signer, now: float) -> bool:

@@ -130,8 +130,8 @@ def test_a_foreign_ca_is_named(fresh_embedded_broker: EmbeddedServer, tmp_path: 
 
 def test_an_expired_certificate_is_named(fresh_mosquitto: MosquittoServer) -> None:
     """A server certificate past its end is told apart from a wrong CA."""
-    CertificateAuthority(fresh_mosquitto.home / "certs").renew_server(
-        lifetime_seconds=60, backdate_seconds=7_200
+    CertificateAuthority(fresh_mosquitto.home / "certs").renew(
+        "server", lifetime_seconds=60, backdate_seconds=7_200
     )
     fresh_mosquitto.restart()
     assert "expired" in ill(examine(fresh_mosquitto.home))["TLS"]
@@ -139,7 +139,7 @@ def test_an_expired_certificate_is_named(fresh_mosquitto: MosquittoServer) -> No
 
 def test_a_name_that_is_not_in_the_certificate(fresh_embedded_broker: EmbeddedServer) -> None:
     """A certificate for another name is refused, with the commands that mend it."""
-    CertificateAuthority(fresh_embedded_broker.home / "certs").renew_server(["localhost"])
+    CertificateAuthority(fresh_embedded_broker.home / "certs").renew("server", server_names=["localhost"])
     fresh_embedded_broker.restart()
     reports = examine(fresh_embedded_broker.home)
     assert set(ill(reports)) == {"TLS"}

@@ -180,7 +180,7 @@ def test_a_renewed_server_certificate_is_used_on_reload(start_broker: StartBroke
     """New handshakes get the new server certificate; open connections go on."""
     broker = start_broker(home=own_home)
     before = broker.client("hermes")
-    CertificateAuthority(own_home / "certs").renew_server(new_key=True)
+    CertificateAuthority(own_home / "certs").renew("server", new_key=True)
     broker.call(broker.broker.reload)
     after = broker.client("hermes")
     assert before.settle() == []

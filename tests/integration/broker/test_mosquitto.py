@@ -82,7 +82,7 @@ def test_a_renewed_server_certificate_disturbs_nobody(fresh_mosquitto: Mosquitto
     """After SIGHUP new handshakes see the new certificate, and running subscribers go on."""
     with client(fresh_mosquitto, "hermes") as running:
         running.subscribe(EVENTS)
-        CertificateAuthority(fresh_mosquitto.home / "certs").renew_server(new_key=True)
+        CertificateAuthority(fresh_mosquitto.home / "certs").renew("server", new_key=True)
         fresh_mosquitto.reload()
 
         def renewed() -> bool:
@@ -278,7 +278,7 @@ def test_check_warns_before_an_expiry(rendered: Path, tmp_path: Path) -> None:
         (3 * DAY, 2.5 * DAY, Level.WARNING),
         (60.0, 7_200.0, Level.ERROR),
     ):
-        authority.renew_server(lifetime_seconds=lifetime, backdate_seconds=backdate)
+        authority.renew("server", lifetime_seconds=lifetime, backdate_seconds=backdate)
         shutil.copy(tmp_path / "home" / "certs" / "server.pem", rendered / "certs" / "server.pem")
         assert (level, "server jobwire broker") in problems(rendered)
 

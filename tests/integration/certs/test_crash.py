@@ -78,11 +78,11 @@ def _issue_server(authority: CertificateAuthority) -> object:
 
 
 def _renew_server(authority: CertificateAuthority) -> object:
-    return authority.renew_server()
+    return authority.renew("server")
 
 
 def _new_server_key(authority: CertificateAuthority) -> object:
-    return authority.renew_server(new_key=True)
+    return authority.renew("server", new_key=True)
 
 
 def _revoke(authority: CertificateAuthority) -> object:

@@ -166,7 +166,7 @@ def test_renewal_keeps_subscribers_connected(authority: CertificateAuthority, br
     command = [_program("mosquitto_sub"), *_tls(broker, bundle, issued), "-C", "1", "-W", "30"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as subscriber:
         wait_for(lambda: "Sending SUBACK" in broker.log_file.read_text(), what="subscription")
-        renewed = authority.renew_server()
+        renewed = authority.renew("server")
         broker.reload()
         served = _served_serial(broker, bundle, issued)
         assert publishes(broker, bundle, issued)

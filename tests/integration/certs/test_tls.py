@@ -90,7 +90,7 @@ def test_wrong_host_name_is_refused(authority: CertificateAuthority) -> None:
 
 def test_expired_server_is_refused(authority: CertificateAuthority) -> None:
     """A client refuses a server certificate past its end."""
-    authority.renew_server(lifetime_seconds=60, backdate_seconds=HOUR)
+    authority.renew("server", lifetime_seconds=60, backdate_seconds=HOUR)
     client = client_context(authority.places.bundle, authority.issue("hermes"))
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         connect(server_context(authority.places), client)
@@ -198,7 +198,7 @@ def test_renewal_reloads_in_place(authority: CertificateAuthority) -> None:
     client = client_context(authority.places.bundle, issued)
     server = server_context(authority.places)
     assert connect(server, client)
-    authority.renew_server()
+    authority.renew("server")
     authority.renew("hermes")
     assert connect(server, client)  # nothing reloaded yet
     server.load_cert_chain(authority.places.server, authority.places.server_key)

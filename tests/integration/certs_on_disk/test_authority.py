@@ -206,7 +206,7 @@ def test_renewal_keeps_the_key(authority: CertificateAuthority, clock: ManualClo
     changed = {path for path, data in snapshot(authority.directory).items() if before.get(path) != data}
     assert changed == {issued.certfile, authority.places.index}
     assert renewed.not_after == issued.not_after + DAY
-    assert authority.renew_server().not_after > clock.now() + 300 * DAY
+    assert authority.renew("server").not_after > clock.now() + 300 * DAY
     assert authority.check() == []
 
 
@@ -216,7 +216,7 @@ def test_renewal_with_a_new_key(authority: CertificateAuthority) -> None:
     old = issued.keyfile.read_bytes()
     authority.renew("hermes", new_key=True)
     server_key = authority.places.server_key.read_bytes()
-    authority.renew_server(new_key=True)
+    authority.renew("server", new_key=True)
     assert issued.keyfile.read_bytes() != old
     assert authority.places.server_key.read_bytes() != server_key
     assert authority.check() == []
@@ -231,11 +231,11 @@ def test_renewed_job_certificate_stays_short(authority: CertificateAuthority, cl
 
 def test_server_names_change_within_the_constraints(authority: CertificateAuthority) -> None:
     """New server names are taken if the authority may certify them, otherwise nothing changes."""
-    authority.renew_server(["localhost", "127.0.0.2"])
+    authority.renew("server", server_names=["localhost", "127.0.0.2"])
     assert authority.inspect(authority.places.server).names == ("localhost", "127.0.0.2")
     before = snapshot(authority.directory)
     with pytest.raises(InvalidInputError) as caught:
-        authority.renew_server(["broker.example.org"])
+        authority.renew("server", server_names=["broker.example.org"])
     assert caught.value.facts["refused"] == ["broker.example.org"]
     assert snapshot(authority.directory) == before
 
@@ -244,7 +244,7 @@ def test_permitted_subtree_can_be_certified_later(tmp_path: Path, clock: ManualC
     """What `init` permits, `renew` can use."""
     authority = CertificateAuthority(tmp_path / "certs", clock=clock)
     authority.init(permit=["example.org", "10.0.0.0/8"])
-    authority.renew_server(["broker.example.org", "10.1.2.3"])
+    authority.renew("server", server_names=["broker.example.org", "10.1.2.3"])
     assert authority.check() == []
 
 
@@ -297,9 +297,9 @@ def test_revoked_key_is_not_certified_again(authority: CertificateAuthority) -> 
     assert issued.serial not in revoked_in_list(authority)
     authority.revoke("server")
     with pytest.raises(ConflictError) as caught:
-        authority.renew_server()
+        authority.renew("server")
     assert "--new-key" in caught.value.hint
-    authority.renew_server(new_key=True)
+    authority.renew("server", new_key=True)
     assert authority.check() == []
 
 
@@ -359,7 +359,7 @@ def test_show_lists_everything(authority: CertificateAuthority) -> None:
 def test_exposed_authority_key_stops_everything(authority: CertificateAuthority) -> None:
     """No certificate is signed with a key that others may read."""
     authority.places.ca_key.chmod(0o644)
-    for action in (lambda: authority.issue("x"), authority.renew_server, authority.refresh_crl):
+    for action in (lambda: authority.issue("x"), lambda: authority.renew("server"), authority.refresh_crl):
         with pytest.raises(ConfigError, match="readable by others"):
             action()
 

@@ -40,7 +40,7 @@ def test_server_certificate_running_out(authority: CertificateAuthority, clock: 
     finding = only(authority.check())
     assert finding.level is Level.ERROR
     assert "renew server" in finding.hint
-    authority.renew_server()
+    authority.renew("server")
     assert authority.check() == []
 
 
@@ -63,7 +63,7 @@ def test_expired_job_certificate_is_only_a_note(authority: CertificateAuthority,
 def test_authority_running_out(authority: CertificateAuthority, clock: ManualClock) -> None:
     """Before the authority ends, it and its list are warnings that lead to the rollover."""
     clock.advance(CA_LIFETIME - 10 * DAY)
-    authority.renew_server()
+    authority.renew("server")
     found = {finding.subject: finding for finding in authority.check()}
     assert any("rollover begin" in finding.hint for finding in found.values())
     assert found["crl.pem"].level is Level.WARNING

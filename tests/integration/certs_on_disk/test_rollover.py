@@ -92,7 +92,7 @@ def test_new_authority_may_certify_more(authority: CertificateAuthority) -> None
     """The constraints go over to the new authority, with what is permitted now."""
     authority.begin_rollover(permit=["example.org"])
     authority.switch_rollover()
-    authority.renew_server(["localhost", "broker.example.org"])
+    authority.renew("server", server_names=["localhost", "broker.example.org"])
     authority.finish_rollover()
     assert authority.check() == []
 

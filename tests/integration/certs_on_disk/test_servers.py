@@ -102,7 +102,7 @@ def test_the_check_up_names_it_and_lets_the_broker_start(
 ) -> None:
     """An end is warned of with the command that helps; past it, an open key: no broker stays away for it."""
     clock.advance(SERVER_LIFETIME - 10 * DAY)
-    authority.renew_server()
+    authority.renew("server")
     (finding,) = authority.check()
     assert (finding.level, finding.subject) == (Level.WARNING, "further server page")
     assert finding.hint == "jobwire certs renew page"

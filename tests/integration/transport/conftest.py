@@ -59,7 +59,9 @@ class Pki:
         self, *names: str, lifetime_days: float = 30, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
     ) -> ssl.SSLContext:
         """Return a context with a new server certificate, valid from three days ago."""
-        issued = self.authority.renew_server(list(names) or None, lifetime_seconds=lifetime_days * _DAY)
+        issued = self.authority.renew(
+            "server", server_names=list(names) or None, lifetime_seconds=lifetime_days * _DAY
+        )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.maximum_version = newest
         context.load_cert_chain(issued.certfile, issued.keyfile)
