@@ -1,5 +1,6 @@
 """Each configured role at the broker: authenticated, and what it may read and write, tried with messages."""
 
+import secrets
 import socket
 import ssl
 from collections.abc import Iterator
@@ -20,9 +21,6 @@ from jobwire.core.settings import BrokerSettings, Secret
 from jobwire.core.topics import Topics
 
 SECONDS = 5.0
-CLIENT_ID = "jobwire-doctor"
-# Not a job id: consumers ignore what is published there.
-_NOBODY = "jobwire-doctor"
 _REFUSED = 0x80
 # CONNACK: the version is not spoken (MQTT 3.1.1, 3.2.2.3, and MQTT 5, 3.2.2.2).
 _VERSION_REFUSED = {1, 0x84}
@@ -170,9 +168,10 @@ def _examine_rights(
         if expected.reads:
             yield _judged(f"{role} reads events", happened=reads, wanted=True)
         if observer is not None:
+            name = _name_of_ours()
             for what, topic, wanted in (
-                ("events", topics.events(_NOBODY), expected.writes_events),
-                ("states", topics.state(_NOBODY), expected.writes_state),
+                ("events", topics.events(name), expected.writes_events),
+                ("states", topics.state(name), expected.writes_state),
             ):
                 happened = _arrives(client, observer, topic)
                 yield _judged(f"{role} writes {what}", happened=happened, wanted=wanted)
@@ -180,6 +179,11 @@ def _examine_rights(
         yield ill(
             role, f"the connection ended meanwhile: {error}", "check the broker's log", ExitCode.REFUSED
         )
+
+
+def _name_of_ours() -> str:
+    """Return a name for topic and session that no other doctor uses; no job id, so consumers ignore it."""
+    return f"doctor-{secrets.token_hex(4)}"
 
 
 def _arrives(client: RawClient, observer: BrokerSettings, topic: str) -> bool:
@@ -199,16 +203,17 @@ def _judged(subject: str, *, happened: bool, wanted: bool) -> Report:
 
 def examine_queueing(reader: BrokerSettings, writer: BrokerSettings) -> Report:
     """Return whether the broker keeps messages for an absent subscriber."""
-    topic = Topics(reader.topic_root).events(_NOBODY)
+    name = _name_of_ours()
+    topic = Topics(reader.topic_root).events(name)
     try:
-        with connect(reader, client_id=CLIENT_ID, clean=False) as subscriber:
+        with connect(reader, client_id=name, clean=False) as subscriber:
             subscriber.subscribe(topic)
             subscriber.disconnect()
         with connect(writer) as publisher:
             publisher.publish(topic, _PAYLOAD)
-        with connect(reader, client_id=CLIENT_ID, clean=False) as again:
+        with connect(reader, client_id=name, clean=False) as again:
             kept = again.session_present and any(message.topic == topic for message in again.settle())
-        connect(reader, client_id=CLIENT_ID, clean=True).disconnect()
+        connect(reader, client_id=name, clean=True).disconnect()
     except _FAILURES as error:
         return ill("queueing", f"could not be tried: {error}", "check the broker's log", ExitCode.REFUSED)
     if not kept:
