@@ -11,15 +11,12 @@ from typing import IO, Any
 
 import pytest
 
-from jobwire.core.admission import Accepted, JobView, Rejected, admit
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.ports import Message, SessionStarted
 from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
-from jobwire.core.topics import Topics
 from jobwire.registry.store import RecordStore
-from jobwire.testing import BrokerProcess, wait_for
-from jobwire.transport import PahoTransport
+from jobwire.testing import BrokerProcess
+from jobwire.testing.event_reader import EventReader
 
 PROGRAM = str(Path(sys.executable).with_name("publish_event"))
 
@@ -114,57 +111,6 @@ class Command:
         return [json.loads(line)["seq"] for line in lines]
 
 
-class Reader:
-    """Reads one job's events as the role `hermes`, and judges them like every consumer."""
-
-    def __init__(self, server: BrokerProcess, record: JobRecord, *, late: bool = False) -> None:
-        settings = server.settings("hermes")
-        self._topics = Topics(settings.topic_root)
-        self._view = JobView(token=record.auth_token, joined_late=late)
-        self.topic = self._topics.events(record.job_id)
-        self.messages: list[Message] = []
-        self.rejected: list[Rejected] = []
-        self.accepted: list[Accepted] = []
-        self.sessions = 0
-        self._transport = PahoTransport(
-            settings, client_id=f"read-{record.job_id}-{late}", clean_session=False
-        )
-        self._transport.subscribe([self.topic])
-        self._transport.connect(10)
-
-    def seqs(self) -> list[int]:
-        """Return the seqs of the accepted events so far, in order of arrival."""
-        for item in self._transport.receive_many(100, 0.05):
-            if isinstance(item, Message):
-                self._take(item)
-            elif isinstance(item, SessionStarted):
-                self.sessions += 1
-        return [item.event.seq for item in self.accepted]
-
-    def _take(self, message: Message) -> None:
-        self.messages.append(message)
-        self._transport.acknowledge(message)
-        verdict = admit(self._topics, message.topic, message.payload, retained=message.retain, job=self._view)
-        if isinstance(verdict, Accepted):
-            self._view.accept(verdict)
-            self.accepted.append(verdict)
-        else:
-            self.rejected.append(verdict)
-
-    def wait_for_seq(self, seq: int) -> list[int]:
-        """Return the accepted seqs once `seq` is among them."""
-        wait_for(lambda: seq in self.seqs(), deadline_seconds=40, what=f"event {seq}")
-        return self.seqs()
-
-    def wait_for_sessions(self, count: int) -> None:
-        """Return once the connection was established `count` times."""
-        wait_for(lambda: [self.seqs(), self.sessions >= count][1], deadline_seconds=40, what="a reconnect")
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._transport.close()
-
-
 def new_command(home: Path) -> Command:
     """Register one pending job under a fresh id and return its command."""
     now = utc_timestamp(time.time())
@@ -180,12 +126,12 @@ def make_command() -> Callable[[Path], Command]:
 
 
 @pytest.fixture
-def read() -> Iterator[Callable[..., Reader]]:
+def read() -> Iterator[Callable[..., EventReader]]:
     """Give readers that are closed afterwards."""
-    readers: list[Reader] = []
+    readers: list[EventReader] = []
 
-    def make(server: BrokerProcess, command: Command, *, late: bool = False) -> Reader:
-        readers.append(Reader(server, command.record(), late=late))
+    def make(server: BrokerProcess, command: Command, *, late: bool = False) -> EventReader:
+        readers.append(EventReader(server, command.record(), late=late))
         return readers[-1]
 
     yield make

@@ -3,34 +3,21 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from jobwire.core import fold
 from jobwire.core.errors import ConflictError, InvalidInputError, RefusedError, StoppedError
-from jobwire.core.event import Event
-from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.publisher import Publisher
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
+from jobwire.testing.event_reader import EventReader
 
 MakeJob = Callable[[Path], JobRecord]
+Read = Callable[..., EventReader]
 NO_ENVIRONMENT: dict[str, str] = {}
-
-
-class Reader(Protocol):
-    """What the fixture `read` gives."""
-
-    messages: list[Message]
-    events: list[Event]
-    wait_for_seq: Callable[[int], list[int]]
-    wait_for_sessions: Callable[[int], None]
-
-
-Read = Callable[..., Reader]
 
 
 def _outbox(home: Path, job_id: str) -> Outbox:
@@ -47,14 +34,14 @@ def test_a_job_is_told_from_start_to_end(broker: BrokerProcess, make_job: MakeJo
         assert worker.permission_required("push?").delivered
         assert worker.completed("fünf Dateien 𝄞", files=5).seq == 4
     assert reader.wait_for_seq(4) == [1, 2, 3, 4]
-    assert [event.event for event in reader.events] == [
+    assert [item.event.event for item in reader.accepted] == [
         "started",
         "progress",
         "permission_required",
         "completed",
     ]
-    assert reader.events[1].data == {"percent": 5, "rate": 0.5}
-    assert reader.events[3].detail == "fünf Dateien 𝄞"
+    assert reader.accepted[1].event.data == {"percent": 5, "rate": 0.5}
+    assert reader.accepted[3].event.detail == "fünf Dateien 𝄞"
     assert _outbox(broker.home, job.job_id).entries() == []
     late = read(broker, job, late=True)
     assert late.wait_for_seq(4) == [4]
@@ -123,8 +110,8 @@ def test_an_exception_becomes_an_error_event(broker: BrokerProcess, make_job: Ma
     with pytest.raises(ZeroDivisionError):
         work()
     assert reader.wait_for_seq(2) == [1, 2]
-    assert reader.events[1].event == "error"
-    assert reader.events[1].detail == "ended by ZeroDivisionError"
+    assert reader.accepted[1].event.event == "error"
+    assert reader.accepted[1].event.detail == "ended by ZeroDivisionError"
 
 
 def test_a_worker_is_stopped(broker: BrokerProcess, make_job: MakeJob) -> None:

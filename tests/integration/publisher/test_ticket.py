@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -20,16 +19,10 @@ from jobwire.core.ticket import encode_ticket, ticket_for
 from jobwire.core.topics import Topics
 from jobwire.publisher import Publisher
 from jobwire.testing import BrokerProcess
+from jobwire.testing.event_reader import EventReader
 from jobwire.transport import PahoTransport
 
-
-class Reader(Protocol):
-    """What the fixture `read` gives."""
-
-    wait_for_seq: Callable[[int], list[int]]
-
-
-Read = Callable[..., Reader]
+Read = Callable[..., EventReader]
 
 
 def _record() -> JobRecord:
