@@ -82,7 +82,7 @@ class Folder:
         self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
         self._read_until = float("-inf")
-        # Everything below the offset, and all that came before that time, is in the records.
+        # Everything below the offset is in the records, and all that was received until then (epoch seconds).
         self.offset = self._next
         self._complete_until = float("-inf")
         # Up to here a line may be in the history and its record not: the process died in between.
