@@ -8,7 +8,7 @@ all it said meanwhile. The disk is left to those for whom somebody waits.
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import IntEnum
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from jobwire.registry.journaled import Journaled
 
@@ -107,10 +107,7 @@ class Backlog:
         self._put_off[job_id] = until
 
     def _calm_turns(self, now: float) -> int:
-        """Return how many calm jobs may go, and count them as gone.
-
-        Never so many that an end which comes meanwhile would wait for them.
-        """
+        """Return how many calm jobs may go, and count them as gone."""
         earned = max(0.0, now - self._earned_at) * CALM_RECORDS_PER_SECOND
         self._earned_at = now
         self._allowance = min(CALM_RECORDS_PER_SECOND, self._allowance + earned)
@@ -118,12 +115,15 @@ class Backlog:
         allowed = min(int(self._allowance), waiting)
         if allowed < min(waiting, _CALM_BATCH):
             allowed = 0
-        late = self._older(Turn.CALM, now - CALM_SECONDS)
-        count = min(CALM_RECORDS_PER_SECOND, max(allowed, late))
+        count = max(allowed, self._older(Turn.CALM, now - CALM_SECONDS))
         self._allowance = max(0.0, self._allowance - count)
         return count
 
     def _older(self, turn: Turn, since: float) -> int:
-        """Return how many jobs have waited for this turn since then or longer."""
-        ages = (self._jobs[job_id].since for job_id in self._queues[turn])
+        """Return how many jobs have waited for this turn since then or longer.
+
+        Never more than go in a second: an end that comes meanwhile should not wait for them all.
+        """
+        oldest = islice(self._queues[turn], CALM_RECORDS_PER_SECOND)
+        ages = (self._jobs[job_id].since for job_id in oldest)
         return sum(1 for _ in takewhile(lambda age: age <= since, ages))

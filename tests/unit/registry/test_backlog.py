@@ -64,12 +64,12 @@ def test_several_events_become_one_share() -> None:
 def test_nobody_waits_longer_than_the_limit() -> None:
     """However many jobs speak, each is due CALM_SECONDS after it spoke; an end comes between them."""
     backlog = Backlog(0.0)
-    _say(backlog, 50 * _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, 10 * _AT_ONCE, Turn.CALM, 0.0)
     assert len(_fold(backlog, 0.0)) == _AT_ONCE
-    for _ in range(48):
+    for _ in range(8):
         assert len(_fold(backlog, CALM_SECONDS)) == _AT_ONCE
-    _say(backlog, 1, Turn.NOW, CALM_SECONDS, first=50 * _AT_ONCE)
-    assert _fold(backlog, CALM_SECONDS)[0] == f"{50 * _AT_ONCE:08x}"
+    _say(backlog, 1, Turn.NOW, CALM_SECONDS, first=10 * _AT_ONCE)
+    assert _fold(backlog, CALM_SECONDS)[0] == f"{10 * _AT_ONCE:08x}"
     assert backlog.first() is None
 
 
