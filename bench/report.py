@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Numbers in one cell.
-_LONG = 12
 TARGET = ROOT / "docs" / "performance.md"
+# A list that is longer than this is a series: its quarters are shown.
+_LONG = 12
 HEAD = """\
 <!-- Made by `make bench` from bench/results/*.json; do not edit. -->
 # Performance
@@ -84,9 +84,10 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
     if isinstance(value, list):
-        last = len(value) - 1
-        few = value if last < _LONG else [value[last * part // 4] for part in range(5)]
-        return ", ".join(cell(item) for item in few) + (" (over time)" if last >= _LONG else "")
+        if len(value) > _LONG:
+            last = len(value) - 1
+            return cell([value[last * part // 4] for part in range(5)]) + " (over time)"
+        return ", ".join(cell(item) for item in value)
     return str(value)
 
 

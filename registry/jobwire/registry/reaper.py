@@ -35,7 +35,6 @@ def reap_due(
     """Move on every job (up to `limit` of them looked at) whose lease or timeout ran out by `until`.
 
     `until` is epoch seconds, now where it is left out: what was said later need not be in the records.
-
     The caller holds the queue's lock and refreshed `index`. Its rows are lower bounds: a job that shows
     a sign of life gets its new one instead.
     """

@@ -112,9 +112,9 @@ class RecordStore(HomeLayout):
         """Write changed records and their history; everything is on the disk on return.
 
         All lines are flushed before the first record is replaced, each record is replaced whole or not
-        at all. The caller holds every record's lock. Only the registry process, which is whom it would tell,
-        does not `announce` its changes. Raises StorageError: then the lines may be there
-        and an unknown part of the records is replaced.
+        at all. The caller holds every record's lock. Without `announce` the registry process is not told:
+        for its own changes. Raises StorageError: then the lines may be there and an unknown part of the
+        records is replaced.
         """
         append = [
             (self.audit(one.after.job_id).events_path, b"".join(one.lines)) for one in revisions if one.lines

@@ -140,7 +140,8 @@ class Reaper:
         until = self._complete_until()
         if until is None:
             self._hold(self._grace_seconds)
-        if until is None or not self._heard or self._clock.monotonic() < self._not_before:
+            return 0
+        if not self._heard or self._clock.monotonic() < self._not_before:
             return 0
         self._stood_still = False
         reaped = self._queue.reap(until=until)
