@@ -3,10 +3,11 @@
 import contextlib
 import os
 import secrets
+import shlex
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.core.fold import LeaseGrant, cancel, claim, fail
 from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.redaction import redact
+from jobwire.core.redaction import MASK, redact
 from jobwire.core.signature import new_token
 from jobwire.registry.store import RecordStore
 
@@ -112,7 +113,7 @@ class Delegation:
         """Write the record as running already: nobody else may pick it between two steps."""
         now = self._store.clock.now()
         stamp = utc_timestamp(now)
-        title = self._plan.title or redact(" ".join(self._plan.command), os.environ)[:_MAX_TITLE]
+        title = self._plan.title or default_title(self._plan.command, os.environ)
         while True:
             record = JobRecord(
                 job_id=secrets.token_hex(4),
@@ -147,3 +148,11 @@ class Delegation:
                 cause = "the worker died without a last word"
                 locked.replace(fail(locked.record, self._store.clock.now(), cause), cause=cause)
                 print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)
+
+
+def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the command as one would type it, without what must not be said, in at most 120 characters."""
+    # Each word by itself first: quoting may change a secret beyond recognition.
+    words = shlex.join(redact(word, environ) for word in command)
+    title = redact(words, environ).replace(f"'{MASK}'", MASK)
+    return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 1]}…"

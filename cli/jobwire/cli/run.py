@@ -16,6 +16,7 @@ from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
+from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
@@ -91,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
             on_line=(lambda _: None) if args.quiet else printer,
         )
         printer.finish()
+        if args.quiet:
+            _name_failures(verdicts)
         return _finish(job, verdicts, say)
 
 
@@ -111,6 +114,13 @@ def job_identity(home: Path, job_id: str) -> dict[str, str]:
         "MQTT_KEYFILE": str(issued.keyfile.resolve()),
         **({"MQTT_PORT": str(port)} if port else {}),
     }
+
+
+def _name_failures(verdicts: Verdicts) -> None:
+    """Say why the exit code is not 0, where no line about events did."""
+    for verdict in verdicts.by_job.values():
+        if verdict.exit_code:
+            print(f"jobwire: {safe(verdict.sentence)}", file=sys.stderr)
 
 
 def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> int:

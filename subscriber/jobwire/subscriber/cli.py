@@ -30,6 +30,7 @@ from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.session import Session
 from jobwire.subscriber.subscriber import open_session, settings_for
+from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
 
 
@@ -198,6 +199,4 @@ def _report(verdicts: Verdicts) -> None:
         return  # the verdict stands right above
     for verdict in verdicts.by_job.values():
         if verdict.exit_code:
-            words = str(verdict.outcome).replace("_", " ")
-            reason = verdict.reason.removeprefix(f"{words}: ")
-            print(f"{PROG}: job {verdict.job_id}: {words}{f': {reason}' if reason else ''}", file=sys.stderr)
+            print(f"{PROG}: {safe(verdict.sentence)}", file=sys.stderr)

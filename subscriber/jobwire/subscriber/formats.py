@@ -117,10 +117,8 @@ class LineFormat:
         return f"{cells[0] * full}{cells[1] * (_BAR_CELLS - full)} {percent:3.0f}%"
 
     def _verdict(self, verdict: Verdict) -> str:
-        words = str(verdict.outcome).replace("_", " ")
-        head = f"{self._clock_text()} {verdict.job_id} => {words} after {duration(verdict.seconds)}"
-        # A timeout's reason names the timer already.
-        reason = safe(verdict.reason.removeprefix(f"{words}: "))
+        head = f"{self._clock_text()} {verdict.job_id} => {verdict.words} after {duration(verdict.seconds)}"
+        reason = safe(verdict.cause)
         colour = _OUTCOME_COLOURS.get(verdict.outcome, _YELLOW)
         return self._paint(head, f"{_BOLD};{colour}") + (
             f": {self._cut(reason, width(head) + 2)}" if reason else ""
@@ -144,7 +142,7 @@ def summary(verdicts: Verdicts, titles: dict[str, str], style: Style) -> list[st
             (
                 job_id,
                 *([fit(safe(titles.get(job_id, "")), _MAX_TITLE)] if titled else []),
-                str(verdict.outcome).replace("_", " "),
+                verdict.words,
                 str(int(verdict.exit_code)),
                 str(verdict.events),
                 duration(verdict.seconds),

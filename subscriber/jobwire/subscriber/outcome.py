@@ -77,6 +77,21 @@ class Verdict(NamedTuple):
         """Return the exit code that belongs to the outcome."""
         return self.outcome.exit_code
 
+    @property
+    def words(self) -> str:
+        """Return the outcome as people read it."""
+        return str(self.outcome).replace("_", " ")
+
+    @property
+    def cause(self) -> str:
+        """Return the reason without the words that it may begin with: a timeout's names the timer."""
+        return self.reason.removeprefix(f"{self.words}: ")
+
+    @property
+    def sentence(self) -> str:
+        """Return job, outcome and cause, for whoever sees nothing but this."""
+        return f"job {self.job_id}: {self.words}{f': {self.cause}' if self.cause else ''}"
+
 
 Line = EventLine | Note | Refusal | Verdict
 

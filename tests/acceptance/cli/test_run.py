@@ -136,6 +136,24 @@ def test_a_wall_timeout_ends_the_job(embedded_broker: EmbeddedServer) -> None:
     assert newest(embedded_broker.home).status is Status.CANCELLED
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (["--idle-timeout", "1", "--", "sleep", "300"], 2, "idle timeout: no event for 1 s"),
+        (["--", "sh", "-c", "exit 7"], 1, "error: exit status 7"),
+        (["--", "echo", "hi"], 0, ""),
+    ],
+)
+def test_quiet_names_the_reason_where_it_fails(
+    embedded_broker: EmbeddedServer, words: list[str], code: int, reason: str
+) -> None:
+    """--quiet says nothing of a success; of everything else stderr has one line that says which and why."""
+    answer = run(embedded_broker.home, "--quiet", *words)
+    assert answer.returncode == code, answer.stderr
+    said = f"jobwire: job {newest(embedded_broker.home).job_id}: {reason}\n" if reason else ""
+    assert answer.stderr == said
+
+
 def test_without_a_broker_the_job_still_runs(tmp_path: Path) -> None:
     """No broker: the command runs, the record gives the verdict, the events wait in the outbox."""
     home = tmp_path / "home"
