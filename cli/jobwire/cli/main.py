@@ -29,6 +29,9 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
     "publish": Command("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
     "watch": Command("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
+    "list": Command("jobwire.registry.top_level", "the jobs, newest first"),
+    "cancel": Command("jobwire.registry.top_level", "cancel a job"),
+    "dismiss": Command("jobwire.registry.top_level", "take failed jobs out of the failures that are counted"),
     "registry": Command(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),

@@ -86,6 +86,17 @@ class JobRecord(NamedTuple):
         return f"JobRecord({self.job_id}, {self.status}, attempt={self.attempt}, last_seq={self.last_seq})"
 
 
+# A field beside the model's own: when a person dismissed a failure (RFC 3339 UTC). It survives as an unknown
+# one, so that every version keeps it.
+DISMISSED = "dismissed_at"
+
+
+def dismissed_at(record: JobRecord) -> str | None:
+    """Return when the failed job was dismissed: from then on it counts among the failures nowhere."""
+    value = record.extra.get(DISMISSED)
+    return value if isinstance(value, str) else None
+
+
 # Never shown to people, pages or programs.
 SECRET_FIELDS = frozenset({"auth_token", "previous_tokens"})
 

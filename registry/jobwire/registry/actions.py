@@ -129,6 +129,25 @@ def cancel(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def dismiss(args: argparse.Namespace) -> int:
+    """Dismiss the named failures, or all; again is no error."""
+    queue = build(args)
+    if args.failed:
+        done = [(record, True) for record in queue.dismiss_failed()]
+    else:
+        done = [queue.dismiss(job_id) for job_id in dict.fromkeys(args.jobs)]
+    if args.json:
+        for record, changed in done:
+            say(args, {**public_record(record), "changed": changed}, "")
+        return ExitCode.OK
+    texts = [
+        f"dismissed {record.job_id}" if changed else f"job {record.job_id} was dismissed before"
+        for record, changed in done
+    ]
+    say(args, None, "\n".join(texts) or "no failed jobs")
+    return ExitCode.OK
+
+
 def update(args: argparse.Namespace) -> int:
     """Compare and set; a refusal carries the present state, also as JSON on stdout."""
     expect = Expectation(

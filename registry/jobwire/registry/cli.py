@@ -14,6 +14,7 @@ from jobwire.registry import actions
 
 # argparse offers no public name for what add_subparsers returns.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
+_PREFIX = "jobwire registry"
 _PRIORITIES = [str(name) for name in Priority]
 # Longer than a claim by pick: somebody has to carry the ticket to another host first.
 _TICKET_LEASE_SECONDS = 3600.0
@@ -120,11 +121,16 @@ def _add_reading(commands: Subparsers) -> None:
     parser.add_argument(
         "--history", type=count, default=0, metavar="N", help="with its last N events and changes"
     )
+    add_list(commands)
+
+
+def add_list(commands: Subparsers, prefix: str = _PREFIX) -> None:
+    """Add `list`; `prefix` is what stands before it on the command line."""
     parser = add_command(
         commands,
         "list",
         "list jobs, newest first (--json: one line a job)",
-        "jobwire registry list --status running --status pending --limit 20",
+        f"{prefix} list --status running --status pending --limit 20",
         run=actions.list_jobs,
     )
     parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
@@ -132,16 +138,36 @@ def _add_reading(commands: Subparsers) -> None:
     parser.add_argument("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
 
 
-def _add_changing(commands: Subparsers) -> None:
+def add_cancel(commands: Subparsers, prefix: str = _PREFIX) -> None:
+    """Add `cancel`."""
     parser = add_command(
         commands,
         "cancel",
         "cancel a job; its worker learns of it when it speaks",
-        "jobwire registry cancel 1a2b3c4d --reason 'not needed any more'",
+        f"{prefix} cancel 1a2b3c4d --reason 'not needed any more'",
         run=actions.cancel,
     )
     _add_job(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
+
+
+def add_dismiss(commands: Subparsers, prefix: str = _PREFIX) -> None:
+    """Add `dismiss`."""
+    parser = add_command(
+        commands,
+        "dismiss",
+        "take failed jobs out of the failures that status bar, top and page count",
+        f"{prefix} dismiss 1a2b3c4d",
+        run=actions.dismiss,
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("jobs", metavar="JOB", nargs="*", default=[], help="8 lower-case hex characters")
+    which.add_argument("--failed", action="store_true", help="every job that failed until now")
+
+
+def _add_changing(commands: Subparsers) -> None:
+    add_cancel(commands)
+    add_dismiss(commands)
     parser = add_command(
         commands,
         "update",

@@ -20,14 +20,14 @@ from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.lifecycle import TERMINAL_STATUSES
-from jobwire.core.record import JobRecord, Priority
+from jobwire.core.record import DISMISSED, JobRecord, Priority, dismissed_at
 from jobwire.registry.deadlines import epoch, next_due
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.store import RecordStore
 from jobwire.storage.failures import storage_failure
 
 FILE = "pending.sqlite"
-_VERSION = "2"
+_VERSION = "3"
 _SEEN = ".seen"
 # No such table or column, not a database, malformed. The low byte of an extended code is its kind.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
@@ -156,6 +156,14 @@ class PendingIndex:
             "AND job_id > ? AND finished_at < ? AND cleared <= ? ORDER BY job_id LIMIT ?"
         )
         return [row[0] for row in self._rows(query, (after, stamp, int(cleared), limit))]
+
+    def failures(self, *, after: str, limit: int) -> list[str]:
+        """Return up to `limit` jobs above the id `after`, in order, that failed and are not dismissed."""
+        query = (
+            "SELECT job_id FROM jobs WHERE status = 'error' AND dismissed = 0 AND job_id > ? "
+            "ORDER BY job_id LIMIT ?"
+        )
+        return [row[0] for row in self._rows(query, (after, limit))]
 
     def unfinished(self) -> list[str]:
         """Return all pending and running jobs."""
@@ -307,7 +315,7 @@ class PendingIndex:
             mark.unlink(missing_ok=True)
 
 
-_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:
@@ -321,6 +329,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
         next_due(record),
         record.finished_at,
         int(record.extra.get(CLEARED) is True),
+        int(dismissed_at(record) is not None),
     )
 
 
@@ -343,6 +352,7 @@ def _row_of_file(path: str, job_id: str) -> tuple[object, ...] | None:
             None,
             body["finished_at"],
             int(body.get(CLEARED) is True),
+            int(isinstance(body.get(DISMISSED), str)),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -12,7 +12,9 @@ CREATE TABLE jobs (
     due REAL,
     finished_at TEXT,
     -- 1 when the job's retained messages were cleared at the broker
-    cleared INTEGER NOT NULL
+    cleared INTEGER NOT NULL,
+    -- 1 when a person dismissed the failure: it counts no more
+    dismissed INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- indexes

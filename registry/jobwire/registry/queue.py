@@ -1,11 +1,11 @@
-"""The queue: register, pick, renew, release, cancel, update, list.
+"""The queue: register, pick, renew, release, cancel, dismiss, update, list.
 
 Every operation that chooses among jobs holds the queue's lock, every change the record's as well (in
 that order). Nothing here needs a running process.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jobwire.core import fold
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
+    ConflictError,
     JobwireError,
     NotFoundError,
     NoWorkError,
@@ -21,7 +22,7 @@ from jobwire.core.errors import (
 )
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
+from jobwire.core.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.core.signature import new_token
 from jobwire.registry import locks
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
@@ -37,6 +38,7 @@ from jobwire.registry.store import RecordStore
 QUEUE_DEADLINE_SECONDS = 30.0
 # Overdue jobs looked at by one pick: enough that no registry process is needed, few enough to stay quick.
 _REAPED_BY_PICK = 20
+_DISMISS_PAGE = 200
 _POLL_SECONDS = 0.05
 _LOOK_AGAIN_SECONDS = 1.0
 
@@ -141,6 +143,39 @@ class JobQueue:
             after = fold.cancel(before, self.store.clock.now(), cause)
             return locked.replace(after, cause=cause), after is not before
 
+    def dismiss(self, job_id: str) -> tuple[JobRecord, bool]:
+        """Mark a failed job as seen by a person, durably; return the record and whether this call did it.
+
+        It counts among the failures nowhere any more (`core.record.dismissed_at`). Raises ConflictError for
+        a job that did not end in error.
+        """
+        with self.store.locked(job_id) as locked:
+            before = locked.record
+            if before.status is not Status.ERROR:
+                raise ConflictError(
+                    f"job {job_id} is {before.status}: only a job that ended in error can be dismissed",
+                    status=str(before.status),
+                )
+            if dismissed_at(before) is not None:
+                return before, False
+            extra = {**before.extra, DISMISSED: utc_timestamp(self.store.clock.now())}
+            return locked.replace(before._replace(extra=extra), cause="dismissed"), True
+
+    def dismiss_failed(self) -> list[JobRecord]:
+        """Dismiss every failed job that is not dismissed, and return those; unreadable ones are reported."""
+        dismissed: list[JobRecord] = []
+        page = self._failures("")
+        while page:
+            for job_id in page:
+                try:
+                    record, changed = self.dismiss(job_id)
+                except (NotFoundError, QuarantinedRecordError) as error:
+                    self._warn(str(error))
+                    continue
+                dismissed += [record] if changed else []
+            page = self._failures(page[-1])
+        return dismissed
+
     def update(
         self,
         job_id: str,
@@ -242,6 +277,12 @@ class JobQueue:
         while self._changes() == seen and (left := until - clock.monotonic()) > 0:
             clock.sleep(min(_POLL_SECONDS, left))
         return True
+
+    def _failures(self, after: str) -> Sequence[str]:
+        if not self.store.has_jobs():
+            return []
+        with self._queue() as index:
+            return index.failures(after=after, limit=_DISMISS_PAGE)
 
     def _existing(self, spec: JobSpec, index: PendingIndex) -> JobRecord | None:
         if spec.idempotency_key is not None:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, NotFoundError, StorageError
 from jobwire.core.fold import apply_event
-from jobwire.core.record import JobRecord, RecordFormatError, decode_record, encode_record
+from jobwire.core.record import (
+    JobRecord,
+    RecordFormatError,
+    decode_record,
+    dismissed_at,
+    encode_record,
+)
 from jobwire.core.topics import check_job_id
 from jobwire.registry import locks, quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
@@ -289,4 +295,4 @@ def _index_differs(one: Revision) -> bool:
 
 def _indexed(record: JobRecord) -> tuple[object, ...]:
     """Return what the pending index holds of a record, but for the time of its next limit."""
-    return (*_state(record), record.agent_session, record.priority, record.timeouts)
+    return (*_state(record), record.agent_session, record.priority, record.timeouts, dismissed_at(record))

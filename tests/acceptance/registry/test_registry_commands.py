@@ -95,6 +95,26 @@ def test_update_refusal_as_json(run: Run) -> None:
     assert _json(run("update", job, "--title", "new", "--expect-seq", "0", "--json"))["updated"] is True
 
 
+def test_the_usual_commands_need_no_registry_before_them(run: Run, tmp_path: Path) -> None:
+    """`jobwire list`, `cancel` and `dismiss` are the registry's commands, word for word."""
+    environ = {**os.environ, "JOBWIRE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
+
+    def direct(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([JOBWIRE, *words], env=environ, capture_output=True, text=True, check=False)
+
+    failed, other = (str(_json(run("register", "--json"))["job_id"]) for _ in range(2))
+    run("pick", "--owner", "me")
+    run("update", failed, "--status", "error")
+    assert direct("list").stdout == run("list").stdout
+    assert direct("dismiss", failed).stdout == f"dismissed {failed}\n"
+    assert run("dismiss", failed).stdout == f"job {failed} was dismissed before\n"
+    assert direct("dismiss", "--failed").stdout == "no failed jobs\n"
+    assert direct("dismiss").returncode == 30
+    assert direct("dismiss", other).returncode == 20
+    assert direct("cancel", other).stdout == f"cancelled {other}\n"
+    assert run("cancel", other).stdout == f"job {other} was cancelled before\n"
+
+
 def test_list_for_people_and_programs(run: Run) -> None:
     """The table fits 80 columns; --json prints one line a job."""
     run("register", "--title", "x" * 150, "--priority", "high")

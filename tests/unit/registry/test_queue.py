@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -15,7 +16,8 @@ from jobwire.core.errors import (
 )
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Priority, Timeouts
+from jobwire.core.record import JobRecord, Priority, Timeouts, dismissed_at
+from jobwire.registry import queue as queue_module
 from jobwire.registry import reaper
 from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
@@ -204,6 +206,57 @@ def test_cancel_of_a_finished_job(queue: JobQueue) -> None:
     queue.update(job_id, Change(), status=Status.ERROR)
     with pytest.raises(ConflictError, match="error"):
         queue.cancel(job_id)
+
+
+def _failed(queue: JobQueue) -> str:
+    job_id = _add(queue, priority=Priority.HIGH).job_id
+    queue.pick(ME)
+    queue.update(job_id, Change(), status=Status.ERROR)
+    return job_id
+
+
+def test_dismiss_is_durable_and_idempotent(queue: JobQueue, store: RecordStore, clock: ManualClock) -> None:
+    """A dismissed failure says when it was dismissed, changes in nothing else, and keeps the first time."""
+    job_id = _failed(queue)
+    before = store.get(job_id)
+    record, changed = queue.dismiss(job_id)
+    assert changed
+    assert dismissed_at(record) == utc_timestamp(clock.now())
+    assert dismissed_at(before) is None
+    assert record._replace(extra=before.extra) == before
+    clock.advance(5)
+    assert queue.dismiss(job_id) == (record, False)
+    assert store.get(job_id) == record
+
+
+@pytest.mark.parametrize("end", ["pending", "cancelled"])
+def test_only_failures_are_dismissed(queue: JobQueue, end: str) -> None:
+    """A job that did not fail has nothing to dismiss, and the refusal says what it is."""
+    job_id = _add(queue).job_id
+    if end == "cancelled":
+        queue.cancel(job_id)
+    with pytest.raises(ConflictError, match=end):
+        queue.dismiss(job_id)
+
+
+def test_dismiss_all_failures(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All failures that count are dismissed at once, over several pages, and a second time there are none."""
+    monkeypatch.setattr(queue_module, "_DISMISS_PAGE", 2)
+    failed = {_failed(queue) for _ in range(5)}
+    _add(queue)
+    queue.dismiss(failed.pop())
+    assert {record.job_id for record in queue.dismiss_failed()} == failed
+    assert queue.dismiss_failed() == []
+
+
+def test_the_index_knows_who_is_dismissed(queue: JobQueue) -> None:
+    """A dismissal is in the index at once, and in an index that is made again."""
+    dismissed, failed = _failed(queue), _failed(queue)
+    queue.dismiss(dismissed)
+    for _ in range(2):
+        with queue.index() as index:
+            assert index.failures(after="", limit=9) == [failed]
+        queue.reindex()
 
 
 def test_update_fields(queue: JobQueue) -> None:
