@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from jobwire.dashboard.fleet import Limits
+
 DEFAULT_PORT = 8470
 _EXTRA = "dashboard"
+_LONGEST_SECONDS = 1e9
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -104,6 +107,25 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="waiting after which a job that nobody picked counts as late (600)",
     )
+    parser.add_argument(
+        "--failed-for",
+        type=float,
+        default=86_400.0,
+        metavar="SECONDS",
+        help="how long a failure counts as a problem (86400)",
+    )
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    """Return the limits that were given. Raises InvalidInputError for what is no length of time."""
+    from jobwire.core.errors import InvalidInputError  # noqa: PLC0415 - not for `status --line`
+    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415 - as above
+
+    limits = Limits(args.stuck_after, args.late_after, args.failed_for)
+    for name, seconds in zip(("--stuck-after", "--late-after", "--failed-for"), limits, strict=True):
+        if not 0 < seconds <= _LONGEST_SECONDS:
+            raise InvalidInputError(f"{name} {seconds:g} is no length of time", hint="give seconds above 0")
+    return limits
 
 
 def run_dashboard(args: argparse.Namespace) -> int:
@@ -115,7 +137,6 @@ def run_dashboard(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise _missing(error) from error
     from jobwire.dashboard.auth import Bind  # noqa: PLC0415
-    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415
 
     bind = Bind(
         host=args.host,
@@ -128,7 +149,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     settings = serve.Settings(
         home=Path(args.home),
         bind=bind,
-        limits=Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after),
+        limits=_limits(args),
         allow_actions=args.allow_actions,
         poll=args.poll,
         metrics_database=args.metrics_db,
@@ -148,7 +169,7 @@ def run_top(args: argparse.Namespace) -> int:
 
     from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
 
-    limits = fleet.Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after)
+    limits = _limits(args)
     query = fleet.Query(session=args.session, text=args.text)
     model = top_once.open_model(Path(args.home), limits=limits, poll=args.poll)
     if args.json or args.once or not sys.stdout.isatty():
@@ -173,8 +194,7 @@ def run_status(args: argparse.Namespace) -> int:
 
     from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
 
-    limits = fleet.Limits(idle_seconds=args.stuck_after, pending_seconds=args.late_after)
-    model = top_once.open_model(Path(args.home), limits=limits, poll=True)
+    model = top_once.open_model(Path(args.home), limits=_limits(args), poll=True)
     model.start()
     print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
     model.close()

@@ -1,4 +1,4 @@
-"""The fleet as people look at it: from records, events and the clock to rows, problems first. Pure.
+"""The fleet as people look at it: from records, events and the clock to rows, what can be helped first. Pure.
 
 The page, `jobwire top`, `jobwire status` and the Prometheus endpoint all answer from these rules.
 Times are epoch seconds.
@@ -26,7 +26,7 @@ _HIDDEN = "[redacted]"
 
 
 class Group(StrEnum):
-    """What a job needs, in the order in which a person should look."""
+    """What a job needs. The glossary has the words: `waiting` is "waits for you"."""
 
     WAITING = "waiting"
     STUCK = "stuck"
@@ -38,7 +38,18 @@ class Group(StrEnum):
 
 
 PROBLEMS = (Group.WAITING, Group.STUCK, Group.FAILED, Group.LATE)
-RANK = {group: rank for rank, group in enumerate(Group)}
+# What can still be helped comes first: a failure has ended, and many of them would hide the jobs that run.
+_ORDER = (
+    Group.WAITING,
+    Group.STUCK,
+    Group.LATE,
+    Group.RUNNING,
+    Group.FAILED,
+    Group.PENDING,
+    Group.DONE,
+)
+RANK = {group: rank for rank, group in enumerate(_ORDER)}
+_DISMISSED = "dismissed_at"
 
 
 class Limits(NamedTuple):
@@ -161,7 +172,7 @@ def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
         if due <= now:
             return Judgement(Group.LATE, f"nobody picked it within {words(limit)}", NEVER)
         return Judgement(Group.PENDING, "", due)
-    if record.status is Status.ERROR:
+    if record.status is Status.ERROR and _DISMISSED not in record.extra:
         until = _time(record.finished_at) + limits.failed_seconds
         return Judgement(Group.FAILED, "", until) if now < until else Judgement(Group.DONE, "", NEVER)
     return Judgement(Group.DONE, "", NEVER)
@@ -251,7 +262,7 @@ def matches(row: Row, query: Query) -> bool:
 
 
 def arrange(rows: Iterable[Row], query: Query = Query()) -> list[Row]:  # noqa: B008 - immutable
-    """Return the rows that are asked for, problems first."""
+    """Return the rows that are asked for, what can be helped first."""
     return sorted((row for row in rows if matches(row, query)), key=lambda row: row.order)
 
 

@@ -76,11 +76,11 @@ def render_json(line: Line) -> str:
 
 def render_table(rows: list[Row], now: float) -> str:
     """Return what needs a person, one line a job, and how many jobs there are besides."""
-    from jobwire.dashboard.fleet import RANK, Group, tally, words  # noqa: PLC0415 - not for --line
+    from jobwire.dashboard.fleet import PROBLEMS, tally, words  # noqa: PLC0415 - not for --line
     from jobwire.dashboard.plain import one_line  # noqa: PLC0415 - as above
 
     counts = tally(rows)
-    shown = [row for row in rows if row.rank < RANK[Group.RUNNING]][:_SHOWN]
+    shown = [row for row in rows if row.group in PROBLEMS][:_SHOWN]
     lines = [
         f"{row.id}  {row.group:<8} {words(now - (row.last or row.created)):>8}  "
         f"{one_line(row.session, 14):<14} {one_line(row.title or row.detail, 40)}".rstrip()

@@ -79,8 +79,8 @@ def test_top_once_as_text_and_json(writer: FleetWriter) -> None:
     text = run(writer.home, "top").stdout
     assert [line.split()[1] for line in text.splitlines()[1:]] == [
         "waiting",
-        "failed",
         "running",
+        "failed",
         "pending",
         "done",
     ]
@@ -149,7 +149,7 @@ def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> Non
     screen = terminal.wait_for("waiting docs")
     lines = screen.splitlines()
     assert lines[0].startswith("1 waiting  0 stuck  1 failed  0 late  1 running  1 pending  1 done")
-    assert [line.split()[1] for line in lines[2:7]] == ["waiting", "failed", "running", "pending", "done"]
+    assert [line.split()[1] for line in lines[2:7]] == ["waiting", "running", "failed", "pending", "done"]
     assert "Quit" in terminal.wait_for("Quit").splitlines()[23]
     writer.start("Newcomer")
     terminal.wait_for("Newcomer")

@@ -68,6 +68,11 @@ GROUPS = [
     ({"status": Status.PENDING, "started_at": None, "last_seq": 0}, 600, Group.LATE),
     ({"status": Status.ERROR, "finished_at": utc_timestamp(T0)}, 86_399, Group.FAILED),
     ({"status": Status.ERROR, "finished_at": utc_timestamp(T0)}, 86_400, Group.DONE),
+    (
+        {"status": Status.ERROR, "finished_at": utc_timestamp(T0), "extra": {"dismissed_at": "now"}},
+        1,
+        Group.DONE,
+    ),
     ({"status": Status.COMPLETED, "finished_at": utc_timestamp(T0)}, 1, Group.DONE),
     ({"status": Status.CANCELLED, "finished_at": utc_timestamp(T0)}, 1, Group.DONE),
 ]
@@ -89,8 +94,8 @@ def test_until_is_when_the_group_changes(fields: dict[str, object], age: float, 
         assert judge(facts(**fields), judgement.until, LIMITS).group is not group
 
 
-def test_problems_come_first() -> None:
-    """The order is: waiting for permission, stuck, failed, late, running, pending, done."""
+def test_what_can_be_helped_comes_first() -> None:
+    """What can be helped first: waits for you, stuck, late, running; then failed, pending, done."""
     done = utc_timestamp(T0)
     rows = [
         row(job_id="00000001", status=Status.COMPLETED, finished_at=done),
@@ -101,7 +106,7 @@ def test_problems_come_first() -> None:
         row(job_id="00000006", now=T0 + 301),
         row(job_id="00000007", attention=True),
     ]
-    assert [found.id[-1] for found in arrange(rows)] == ["7", "6", "5", "4", "3", "2", "1"]
+    assert [found.id[-1] for found in arrange(rows)] == ["7", "6", "4", "3", "5", "2", "1"]
 
 
 def test_longest_wait_is_on_top() -> None:

@@ -8,10 +8,10 @@ const RANGES = [[900, "15 min"], [3600, "1 hour"], [21600, "6 hours"], [86400, "
 const percent = (value) => `${Math.round(value * 100)}%`;
 const CARDS = [
   { key: "events", title: "Events per second, by type", unit: short, stacked: true, pick: (data) => data.events, none: "No events in this range." },
-  { key: "jobs", title: "Running and waiting jobs", unit: short, pick: (data) => data.jobs, none: "No jobs in this range." },
+  { key: "jobs", title: "Jobs that run, and that wait for you", unit: short, pick: (data) => (data.jobs.running ? { running: data.jobs.running, "wait for you": data.jobs.waiting } : {}), none: "No jobs in this range." },
   { key: "durations", title: "Duration of finished jobs", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.durations, none: "No job finished in this range." },
   { key: "error_rate", title: "Share of finished jobs that failed", unit: percent, top: () => 1, jobs: true, pick: (data) => (data.error_rate.length ? { "error rate": data.error_rate } : {}), none: "No job finished in this range." },
-  { key: "waiting", title: "Time a job waited for permission", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.waiting, none: "No job waited for a permission." },
+  { key: "waiting", title: "How long a job waited for you", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.waiting, none: "No job waited for you." },
   { key: "rejections", title: "Refused messages per second, by reason", unit: short, stacked: true, pick: (data) => data.rejections, none: "Nothing was refused." },
   { key: "delay", title: "Worker to journal (worst window of a step)", unit: brief, top: timeCeiling, pick: (data) => data.delay, none: "No events in this range." },
 ];
@@ -104,8 +104,8 @@ export class ChartsView {
     const tile = (title, value, note = "") => h("div", {}, h("dt", {}, title), h("dd", {}, value, note ? h("small", {}, note) : null));
     const lengths = data.durations_total;
     this.tiles.replaceChildren(
-      tile("Running now", String(data.present.running), "with those that wait or are stuck"),
-      tile("Waiting for you now", String(data.present.waiting)),
+      tile("Running now", String(data.present.running), "with those that wait for you or are stuck"),
+      tile("Wait for you now", String(data.present.waiting)),
       tile("Finished", String(ended), data.finished.error ? `${data.finished.error} failed` : ""),
       tile("Typical duration", lengths.p50 === null ? "–" : brief(lengths.p50), lengths.p99 === null ? "" : `p95 ${brief(lengths.p95)} · p99 ${brief(lengths.p99)}`),
       tile("Typical wait for you", data.waiting_total.p50 === null ? "–" : brief(data.waiting_total.p50), data.waiting_total.p95 === null ? "" : `p95 ${brief(data.waiting_total.p95)}`));
@@ -157,7 +157,7 @@ export class ChartsView {
 }
 
 // What means the same has the same colour on every chart, and the colour of its state on the fleet's page.
-const COLOURS = { progress: 0, completed: 1, permission_required: 2, started: 3, error: 4, running: 0, waiting: 2, "error rate": 4, p50: 0, p95: 3, p99: 2 };
+const COLOURS = { progress: 0, completed: 1, permission_required: 2, started: 3, error: 4, running: 0, "wait for you": 2, "error rate": 4, p50: 0, p95: 3, p99: 2 };
 
 function colour(name, number) {
   return `s${COLOURS[name] ?? number % 8}`;

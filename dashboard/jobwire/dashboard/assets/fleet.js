@@ -1,4 +1,4 @@
-// The fleet: one row a job, problems first.
+// The fleet: one row a job, what can be helped first.
 
 import { h, jobwire, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
@@ -9,7 +9,7 @@ export const NAMES = {
   waiting: "waits for you", stuck: "stuck", failed: "failed", late: "late",
   running: "running", pending: "pending", done: "done",
 };
-const CHIP = { waiting: "Waiting for you", stuck: "Stuck", failed: "Failed", late: "Late", running: "Running", pending: "Pending", done: "Done" };
+const CHIP = { waiting: "Waits for you", stuck: "Stuck", failed: "Failed", late: "Late", running: "Running", pending: "Pending", done: "Done" };
 // Drawn, because a font without the sign shows a box; 16 by 16, one stroke.
 const ICON = {
   waiting: "M8 1.8 15 14H1Z M8 6v3.6 M8 11.8v.1", stuck: "M5.5 3v10 M10.5 3v10", failed: "M3.5 3.5l9 9 M12.5 3.5l-9 9",
@@ -142,7 +142,7 @@ export class FleetView {
     const key = JSON.stringify(parts);
     if (key === this.headlineKey) return;
     this.headlineKey = key;
-    this.headline.replaceChildren(...parts.flatMap(([group, text], number) => [number ? " · " : "", h("span", { data: { group } }, text)]));
+    this.headline.replaceChildren(...parts.flatMap(([group, text], number) => [number ? " · " : "", group ? h("a", { href: `/?state=${group}`, "data-nav": true, data: { group } }, text) : text]));
   }
 
   // -- filter, kept in the address ---------------------------------------------------------------
