@@ -23,6 +23,7 @@ _TOTAL_SESSIONS = 12
 # batch takes seconds.
 STOPPED_SECONDS = 30.0
 BEHIND_SECONDS = 10.0
+NO_METRICS = "No metrics yet: `jobwire metrics run` computes them."
 
 
 class Database(Protocol):
@@ -86,7 +87,7 @@ def freshness(database: Database, now: float, journal: JournalEnd, *, running: b
         row[0]: row[1:] for row in database.ask("SELECT journal, next_offset, updated_at FROM progress")
     }
     if not progress and not health:
-        return Freshness("none", "The streaming query has not run here.")
+        return Freshness("none", NO_METRICS)
     folded_at = max((row[1] for row in progress.values()), default=0.0)
     updated, backlog, batch_ms, watermark = health[0] if health else (folded_at, None, None, None)
     updated = max(updated, folded_at)

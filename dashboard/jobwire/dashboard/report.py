@@ -109,7 +109,7 @@ def safe_report(find: Callable[[], Database | None], live: Live, *, seconds: int
     try:
         database = find()
         if database is None:
-            return no_report("The streaming query has not run here.", live, seconds=seconds, now=now)
+            return no_report(figures.NO_METRICS, live, seconds=seconds, now=now)
         return report(database, live, seconds=seconds, now=now)
     except JobwireError as error:
         return no_report(error.message, live, seconds=seconds, now=now)

@@ -167,7 +167,7 @@ def _show(args: argparse.Namespace) -> int:
     from jobwire.metrics.show import print_tables, tables  # noqa: PLC0415 - this command's only
 
     settings = settings_of(args, dict(os.environ))
-    found = tables(settings.sink, now=SystemClock().now(), minutes=args.minutes)
+    found = tables(settings.sink, now=SystemClock().now(), minutes=args.minutes, home=settings.home)
     if args.json:
         print(json.dumps(found))
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.metrics.errors import SinkError
 
 POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
@@ -76,6 +76,19 @@ def open_database(url: str, *, durable: bool = True, read_only: bool = False) ->
         )
     path = Path(url.removeprefix("sqlite://"))
     return SqliteDatabase(path, durable=durable, read_only=read_only)
+
+
+def open_tables(url: str) -> Database:
+    """Connect to read the metric tables; raises NotFoundError before the first run has made them."""
+    if "://" in url or Path(url).exists():
+        database = open_database(url, read_only=True)
+        if "progress" in database.tables():
+            return database
+        database.close()
+    raise NotFoundError(
+        f"no metrics yet in {public_url(url)}",
+        hint="`jobwire metrics once` computes them from the journal, `jobwire metrics run` keeps on",
+    )
 
 
 class SqliteDatabase:

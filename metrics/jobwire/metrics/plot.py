@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import ConfigError
-from jobwire.metrics.database import Row, open_database
+from jobwire.metrics.database import Row, open_tables
 from jobwire.metrics.statements import queries
 
 _SUFFIXES = frozenset({".png", ".svg", ".pdf"})
@@ -22,11 +22,12 @@ _BINS = 30
 def plot(sink: str, out: Path, *, now: float, minutes: float) -> Path:
     """Draw the last `minutes` before `now` (epoch seconds) into `out` and return it.
 
-    Raises ConfigError for another suffix than .png, .svg or .pdf, SinkError for missing tables.
+    Raises ConfigError for another suffix than .png, .svg or .pdf, NotFoundError before the first run,
+    and SinkError.
     """
     if out.suffix not in _SUFFIXES:
         raise ConfigError(f"cannot draw a {out.suffix or 'nameless'} file", hint="use .png, .svg or .pdf")
-    database, sql = open_database(sink, read_only=True), queries()
+    database, sql = open_tables(sink), queries()
     try:
         since = int(now - minutes * 60)
         width = 10 if minutes <= 30 else 60  # noqa: PLR2004 - some 180 bars at most

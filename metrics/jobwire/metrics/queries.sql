@@ -131,6 +131,9 @@ WHERE width_seconds = 60 GROUP BY reason ORDER BY reason
 SELECT job_id, session, started_at, finished_at, duration_s, waiting_s, events, attempts, outcome FROM jobs
 ORDER BY started_at DESC, job_id LIMIT 100
 
+-- name: counted_jobs
+SELECT job_id FROM job_totals
+
 -- name: total_rows
 SELECT CAST(SUM(next_offset - first_offset) AS BIGINT) FROM progress
 

@@ -5,15 +5,16 @@ from typing import Any
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.record import RecordFormatError, decode_record
-from jobwire.metrics.database import Database, open_database
+from jobwire.metrics.database import Database, open_tables
 from jobwire.metrics.statements import queries
+from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
 
 _UNKNOWN = "-"
 
 
-def tables(sink: str, *, now: float, minutes: float) -> dict[str, Any]:
-    """Return the latest figures as plain values; `now` is epoch seconds. Raises SinkError."""
-    database = open_database(sink, read_only=True)
+def tables(sink: str, *, now: float, minutes: float, home: Path) -> dict[str, Any]:
+    """Return the latest figures as plain values; `now` is epoch seconds. Raises NotFoundError, SinkError."""
+    database = open_tables(sink)
     try:
         since = int(now - minutes * 60)
         return {
@@ -26,8 +27,10 @@ def tables(sink: str, *, now: float, minutes: float) -> dict[str, Any]:
             "outcomes": _select(database, "outcomes", since),
             "slowest": _select(database, "slowest", since),
             "open_jobs": [
-                row | {"silent_s": now - row["last_event_at"]} for row in _select(database, "open_jobs")
+                row | {"silent_s": _length(now - row["last_event_at"])}
+                for row in _select(database, "open_jobs")
             ],
+            "unjournaled_jobs": unjournaled_jobs(home, counted_jobs(database)),
         }
     finally:
         database.close()
@@ -36,7 +39,15 @@ def tables(sink: str, *, now: float, minutes: float) -> dict[str, Any]:
 def _select(database: Database, name: str, *values: object) -> list[dict[str, Any]]:
     columns = _COLUMNS[name].split()
     found = database.rows(queries()[f"show_{name}"], values)
-    return [dict(zip(columns, row, strict=True)) for row in found]
+    return [
+        {column: _length(value) if column.endswith("_s") else value for column, value in pairs}
+        for pairs in (zip(columns, row, strict=True) for row in found)
+    ]
+
+
+def _length(seconds: float | None) -> float | None:
+    """Return a length of time: clocks that differ, or that were set back, make none negative."""
+    return None if seconds is None else max(0.0, seconds)
 
 
 # The columns of each query of queries.sql, in its order.
@@ -57,6 +68,8 @@ def print_tables(found: dict[str, Any], *, home: Path) -> None:
 
     console = Console()
     console.print(f"since {utc_timestamp(found['since'])[:19]}Z")
+    if found["unjournaled_jobs"]:
+        console.print(missing_sentence(found["unjournaled_jobs"]), highlight=False)
     for row in found["open_jobs"]:
         row["registry"] = _registry_says(home, row["job_id"])
     _table(console, "Events", found["windows"], "event_type events")

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.clock import Clock, utc_timestamp
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.database import Database, open_database, public_url
+from jobwire.metrics.database import Database, open_tables, public_url
 from jobwire.metrics.errors import MetricsLockedError
 from jobwire.metrics.home_lock import LOCK_NAME, held_lock
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.statements import queries
+from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
 
 _MICROSECONDS = 1_000_000
 
@@ -34,12 +35,15 @@ def status(settings: MetricsSettings, *, clock: Clock) -> dict[str, Any]:
         "checkpoint": str(settings.checkpoint) if settings.checkpoint.exists() else None,
         "log": str(settings.log_file),
     }
+    counted: set[str] = set()
     progress: dict[str, tuple[int, int, int]] = {}
     database = _tables(settings.sink)
     if database is not None:
         with contextlib.closing(database):
             progress = {row[0]: (row[1], row[2], row[3]) for row in database.rows(queries()["all_progress"])}
             found |= _batches(database)
+            counted = counted_jobs(database)
+    found["unjournaled_jobs"] = unjournaled_jobs(settings.home, counted)
     found["journals"] = [_journal(settings, directory, progress) for directory in settings.journals]
     if progress:
         found["watermark_at"] = min(place[2] for place in progress.values()) / _MICROSECONDS
@@ -67,6 +71,8 @@ def render(found: dict[str, Any]) -> str:
         )
     if found["watermark_at"] is not None:
         lines.append(f"watermark {utc_timestamp(found['watermark_at'])[:19]}Z")
+    if found["unjournaled_jobs"]:
+        lines.append(missing_sentence(found["unjournaled_jobs"]))
     lines += [f"tables {found['tables']}", f"log {found['log']}"]
     return "\n".join(lines)
 
@@ -83,13 +89,10 @@ def _holder(settings: MetricsSettings, clock: Clock) -> tuple[int | None, bool]:
 
 
 def _tables(sink: str) -> Database | None:
-    if "://" not in sink and not Path(sink).exists():
+    try:
+        return open_tables(sink)
+    except NotFoundError:
         return None
-    database = open_database(sink, read_only=True)
-    if "progress" in database.tables():
-        return database
-    database.close()
-    return None
 
 
 def _batches(database: Database) -> dict[str, Any]:

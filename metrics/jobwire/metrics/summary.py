@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from jobwire.metrics.database import open_database
+from jobwire.core.errors import NotFoundError
+from jobwire.metrics.database import open_tables
 from jobwire.metrics.errors import SinkError
 from jobwire.metrics.settings import load_metrics_settings
 from jobwire.metrics.statements import queries
@@ -22,8 +23,8 @@ _JOB_COLUMNS = [
 
 
 def summary(sink: str) -> dict[str, Any]:
-    """Return totals by event type and reason, and the latest hundred jobs. Raises SinkError."""
-    database, sql = open_database(sink, read_only=True), queries()
+    """Return totals by event type and reason, and the latest hundred jobs; raises as `open_tables`."""
+    database, sql = open_tables(sink), queries()
     try:
         events = database.rows(sql["total_events"])
         rejected = database.rows(sql["total_rejections"])
@@ -43,5 +44,5 @@ def summary_of(home: Path) -> dict[str, Any] | None:
     """Return the summary for a home directory, or None before Spark has made its tables."""
     try:
         return summary(load_metrics_settings(home, {}, {}).sink)
-    except SinkError:
+    except (NotFoundError, SinkError):
         return None

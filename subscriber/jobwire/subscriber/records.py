@@ -37,6 +37,7 @@ class LocalJobs:
         self._warn = warn
         self._marks: dict[str, Mark] = {}
         self._known: set[str] = set()
+        self._unreadable: set[str] = set()
         self._written = -1
         self._next_look = float("-inf")
 
@@ -55,10 +56,6 @@ class LocalJobs:
         if mark is not None and mark == self._marks.get(job_id):
             return None
         return self.read(job_id)
-
-    def has(self, job_id: str) -> bool:
-        """Tell whether the job has a record here."""
-        return self._store.exists(job_id)
 
     def is_known(self, job_id: str) -> bool:
         """Tell whether the job was there when the watch began, or is under watch."""
@@ -93,9 +90,12 @@ class LocalJobs:
         self._written = written if settled else -1
         new = [job_id for job_id in self._store.job_ids() if job_id not in self._known]
         self._next_look = began + (clock.monotonic() - began) / _SHARE
-        return [record for job_id in sorted(new) if (record := self._try_read(job_id)) is not None]
+        return [record for job_id in sorted(new) if (record := self.find(job_id)) is not None]
 
-    def _try_read(self, job_id: str) -> JobRecord | None:
+    def find(self, job_id: str) -> JobRecord | None:
+        """Return the record, or None where there is none none that can be read, which is said once."""
+        if job_id in self._unreadable or not self._store.exists(job_id):
+            return None
         try:
             return self.read(job_id)
         except NotFoundError:
@@ -103,6 +103,7 @@ class LocalJobs:
         except JobwireError as error:
             # One bad record among many must not end the watch over the others.
             self._known.add(job_id)
+            self._unreadable.add(job_id)
             self._warn(str(error))
             return None
 

@@ -241,7 +241,7 @@ class Session:
         if address is None:
             address = self._topics.parse(topic)
             if address is None:
-                self._judge(message, None)
+                self._judge_unwatched(message, None)
                 return
             self._addresses[topic] = address
         watch = self._fleet.get(address.job_id)
@@ -249,28 +249,38 @@ class Session:
             watch = self._unknown(address.job_id)
         if not message.payload:
             return  # a retained message was cleared (MQTT 3.1.1, 3.3.1.3): nothing is said
-        if address.kind == "state":
-            if watch is not None:
-                self._state(message, watch)
-            return
-        self._judge(message, watch)
+        if watch is None:
+            if address.kind != "state":
+                self._judge_unwatched(message, address)
+        elif address.kind == "state":
+            self._state(message, watch)
+        else:
+            self._judge(message, watch)
 
     def _unknown(self, job_id: str) -> JobWatch | None:
         """Find a job that was registered a moment ago, before the next look at the directory."""
-        if not self._all_jobs or self._records is None or not self._records.has(job_id):
+        if not self._all_jobs or self._records is None or self._records.is_known(job_id):
             return None
-        if self._records.is_known(job_id):
-            return None  # it had ended before the watch began
-        return self._watch_record(self._records.read(job_id), from_start=True)
+        record = self._records.find(job_id)
+        return None if record is None else self._watch_record(record, from_start=True)
 
-    def _judge(self, message: Message, watch: JobWatch | None) -> None:
-        topic, payload, retain = message.topic, message.payload, message.retain
-        view = None if watch is None else watch.view
-        verdict = admit(self._topics, topic, payload, retained=retain, job=view)
-        if watch is None:
-            if isinstance(verdict, Rejected):
-                self._lines.append(Refusal("", verdict.reason, verdict.why))
+    def _judge_unwatched(self, message: Message, address: TopicAddress | None) -> None:
+        """Refuse a message of a job that is not watched, but for old ones of jobs that ended before."""
+        record = None
+        if address is not None and self._records is not None and self._records.is_known(address.job_id):
+            record = self._records.find(address.job_id)
+        view = None if record is None else _view_of(record)
+        verdict = admit(self._topics, message.topic, message.payload, retained=message.retain, job=view)
+        if isinstance(verdict, Accepted) or verdict.reason is Reason.LATE:
             return
+        if message.retain and verdict.reason is Reason.UNKNOWN_JOB:
+            return  # what a broker keeps of jobs that were removed here, or are another home's
+        self._lines.append(Refusal("" if record is None else record.job_id, verdict.reason, verdict.why))
+
+    def _judge(self, message: Message, watch: JobWatch) -> None:
+        topic, payload, retain = message.topic, message.payload, message.retain
+        view = watch.view
+        verdict = admit(self._topics, topic, payload, retained=retain, job=view)
         if (
             isinstance(verdict, Rejected)
             and verdict.reason is Reason.BAD_SIGNATURE
@@ -279,6 +289,8 @@ class Session:
         ):
             # The key may have changed a moment ago: the new worker's first event is faster than our poll.
             verdict = admit(self._topics, topic, payload, retained=retain, job=view)
+        if retain and isinstance(verdict, Rejected) and verdict.reason is Reason.DUPLICATE:
+            return  # a broker sends what it retains again to every new session
         lines = watch.judged(verdict, self._clock.monotonic())
         self._lines += lines
         if isinstance(verdict, Accepted) and watch.verdict is not None:
@@ -314,6 +326,18 @@ class Session:
     def _flush(self) -> list[Line]:
         lines, self._lines = self._lines, []
         return lines
+
+
+def _view_of(record: JobRecord) -> JobView:
+    """Return what can be known of a job that ended before the watch began."""
+    return JobView(
+        token=record.auth_token,
+        status=record.status,
+        attempt=record.attempt,
+        last_seq=record.last_seq,
+        attempt_seq=record.attempt_seq,
+        joined_late=True,
+    )
 
 
 def run(session: Session, on_line: Callable[[Line], None]) -> Verdicts:

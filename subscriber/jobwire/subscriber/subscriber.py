@@ -3,8 +3,8 @@
 import os
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -165,28 +165,36 @@ class Subscriber:
         )
         self._on_line = on_line
         self._batches = self._session.batches()
-        self._first: list[Line] = []
+        self._lines: deque[Line] = deque()
         self.verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Event]:
-        """Yield each event once."""
-        for batch in chain([self._first], self._batches):
-            for line in batch:
-                self._on_line(line)
-                if isinstance(line, EventLine):
-                    yield line.event
-                elif isinstance(line, Verdict):
-                    self.verdict = line
+        """Yield each event once; a loop that is begun again goes on where the last one was left."""
+        while self._lines or self._more():
+            line = self._lines.popleft()
+            self._on_line(line)
+            if isinstance(line, EventLine):
+                yield line.event
+            elif isinstance(line, Verdict):
+                self.verdict = line
 
     def __enter__(self) -> Self:
         """Read the record: the job's events count from here on."""
-        self._first = next(self._batches)
+        self._lines.extend(next(self._batches))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _more(self) -> bool:
+        """Wait for lines; tell whether any came before the watch was over."""
+        for batch in self._batches:
+            if batch:
+                self._lines.extend(batch)
+                return True
+        return False
 
     def close(self) -> None:
         """Disconnect and clear the broker's session; idempotent."""

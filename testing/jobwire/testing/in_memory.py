@@ -80,12 +80,14 @@ class InMemoryBroker:
             for transport in lost:
                 self._attach(transport)
 
-    def disconnect(self, client_id: str) -> None:
-        """Break the connection of `client_id`, which reconnects at once."""
+    def disconnect(self, client_id: str, *, forget: bool = False) -> None:
+        """Break the connection of `client_id`, which reconnects at once; `forget` loses its session too."""
         with self._guard:
             session = self._sessions[client_id]
             transport = session.connection
             self._cut(session, "disconnected by the test")
+            if forget:
+                del self._sessions[client_id]
             if transport is not None and self._running:
                 self._attach(transport)
 

@@ -295,6 +295,63 @@ def test_all_jobs_that_appear(wire: Wire) -> None:
     assert watching.session.titles[wire.job] == "new"
 
 
+def finish_before(wire: Wire) -> str:
+    """End the wire's job, leave its last event at the broker, take a new job; return the old one."""
+    old = wire.job
+    for seq, kind in ((1, "started"), (2, "completed")):
+        wire.record_only(seq, kind)
+        wire.send(seq, kind, retain=kind == "completed")
+    wire.state(encode_snapshot(wire.house.record(old), confirmed_seq=2))
+    wire.job = wire.house.register(title="new")
+    wire.token = wire.house.record(wire.job).auth_token
+    return old
+
+
+@pytest.mark.parametrize("purged", [False, True])
+def test_all_is_silent_about_what_ended_before(wire: Wire, purged: bool) -> None:
+    """What the broker keeps of a job that ended before, or was removed since, is no news and no offence."""
+    old = finish_before(wire)
+    if purged:
+        Path(wire.house.store.record_path(old)).unlink()
+    watching = wire.watch(jobs=[], all_jobs=True).connected()
+    wire.send(1, "started")
+    wire.send(2, "completed")
+    (verdict,) = watching.end()
+    assert verdict.job_id == wire.job
+    assert watching.reasons() == []
+
+
+def test_all_judges_a_finished_job_by_its_record(wire: Wire) -> None:
+    """Of a job that ended before, an old event that comes again is nothing, a forged and a new one are."""
+    old = finish_before(wire)
+    watching = wire.watch(jobs=[], all_jobs=True).connected()
+    new, wire.job = wire.job, old
+    genuine = wire.house.record(old).auth_token
+    wire.send(2, "completed", token=genuine)
+    wire.send(3, "progress", token=new_token())
+    wire.send(3, "progress", token=genuine)
+    wait_for(lambda: watching.reasons() == ["bad_signature", "after_terminal"], what="the refusals")
+    assert {line.job_id for line in watching.lines if isinstance(line, Refusal)} == {old}
+    wire.house.queue.cancel(new)
+    watching.end()
+
+
+def test_a_last_event_that_the_broker_repeats(wire: Wire) -> None:
+    """After a reconnect a broker sends what it retains again: of a job that has ended, that is no offence."""
+    other = wire.house.register()
+    watching = wire.watch(jobs=[wire.job, other]).connected()
+    wire.record_only(1, "started")
+    wire.send(1, "started")
+    wire.record_only(2, "completed")
+    wire.send(2, "completed", retain=True)
+    wait_for(lambda: any(isinstance(line, Verdict) for line in watching.lines), what="the verdict")
+    wire.broker.disconnect(CLIENT, forget=True)
+    wait_for(lambda: wire.broker.unacknowledged(CLIENT) == [], what="the acknowledgement")
+    wire.house.queue.cancel(other)
+    watching.end()
+    assert watching.reasons() == []
+
+
 def test_stopped_from_outside(wire: Wire) -> None:
     """Setting `stop` ends the watch as interrupted, without a verdict."""
     stop = threading.Event()
@@ -391,6 +448,18 @@ def test_the_class_for_python_users(broker: BrokerProcess) -> None:
     assert seen == ["started", "progress", "completed"]
     assert events.verdict is not None
     assert events.verdict.outcome is Outcome.COMPLETED
+
+
+def test_iterating_again(wire: Wire) -> None:
+    """Each event is given once, however often a loop is left and begun again, and the verdict is not lost."""
+    for seq, kind in ((1, "started"), (2, "progress"), (3, "completed")):
+        wire.record_only(seq, kind)
+    with Subscriber(wire.job, home=wire.house.home, settings=BrokerSettings()) as events:
+        first = next(iter(events))
+        assert (first.event, events.verdict) == ("completed", None)
+        assert list(events) == []
+        assert list(events) == []
+    assert events.verdict is not None
 
 
 def test_leaving_early(broker: BrokerProcess) -> None:
