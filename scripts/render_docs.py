@@ -41,7 +41,13 @@ def render_lifecycle() -> str:
         "What is not in the table is refused, with both states in the message.\n\n"
         f"| state | event | state after it |\n|---|---|---|\n{events}\n\n"
         "`started` opens every attempt and comes once in it. `permission_required` sets the record's\n"
-        "`attention`; the next event clears it.\n"
+        "`attention`; the next event clears it.\n\n"
+        "Every running job has a lease: what `pick` granted, or an hour (the job's idle limit where that is\n"
+        "longer) for a worker that started by its first event. Each event, and each `renew`, extends it by\n"
+        "the seconds that were granted. The registry process enforces leases and the job's own limits; a\n"
+        "renewal is no event for the idle limit. While a job asks for permission it is not idle, and its\n"
+        "lease is believed for a day longer. A watcher's own limits end the watch, not the job; both are\n"
+        "exit code 2.\n"
     )
 
 

@@ -29,7 +29,9 @@ examples:
   jobwire run --tmux work -- claude -p "fix the tests"
 
 the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, and lines
-`::progress TEXT` and `::permission TEXT`, become events. Ctrl-C cancels the job (SIGTERM, then SIGKILL)."""
+`::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
+process, where one runs, enforces them also when this command is gone. Ctrl-C cancels the job (SIGTERM, then
+SIGKILL)."""
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -45,3 +45,10 @@ def utc_timestamp(seconds: float) -> str:
     whole = int(seconds)
     millis = int((seconds - whole) * 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{millis:03d}Z"
+
+
+def epoch(stamp: str) -> float:
+    """Return an ISO 8601 UTC time as seconds since the epoch; raises ValueError for 30 February."""
+    import datetime as dt  # noqa: PLC0415 - the path of publish_event only writes times
+
+    return dt.datetime.fromisoformat(stamp).timestamp()

@@ -1,21 +1,30 @@
 """How a record changes: every transition as a pure function from record to record."""
 
-from typing import NamedTuple
-
+from jobwire.core import lease
+from jobwire.core.bounds import MAX_NAME
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError, TransitionError
-from jobwire.core.event import Event
+from jobwire.core.event import MAX_DETAIL, Event
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease, LeaseGrant
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, Status, check_transition, event_allowed
-from jobwire.core.record import JobRecord, Lease
+from jobwire.core.record import REGISTRY, JobRecord
 
-DEFAULT_LEASE_SECONDS = 300.0
+# What a claim asks for belongs to the calls below.
+__all__ = [
+    "DEFAULT_LEASE_SECONDS",
+    "LeaseGrant",
+    "apply_event",
+    "cancel",
+    "claim",
+    "fail",
+    "next_attempt",
+    "renew",
+]
 
-
-class LeaseGrant(NamedTuple):
-    """What a claim asks for: an owner's name and how long it is believed without a sign of life."""
-
-    owner: str
-    seconds: float = DEFAULT_LEASE_SECONDS
+# Of a worker that starts without a pick: it did not ask for a lease, so it knows of none to renew, and it
+# may work longer than a claim's 300 s between two events.
+_UNASKED_SECONDS = 3600.0
+_UNASKED_OWNER = "worker"
 
 
 def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
@@ -52,7 +61,8 @@ def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
         result={"event": event.event, "detail": event.detail, "data": dict(event.data)}
         if event.terminal
         else None,
-        lease=None if event.terminal else _extended(record.lease, now),
+        lease=None if event.terminal else _after_event(record, now),
+        idle_since=stamp,
     )
 
 
@@ -64,24 +74,20 @@ def claim(record: JobRecord, grant: LeaseGrant, now: float) -> JobRecord:
         status=Status.RUNNING,
         updated_at=stamp,
         started_at=record.started_at or stamp,
-        lease=Lease(grant.owner, utc_timestamp(now + grant.seconds)),
-        extra={**record.extra, "lease_seconds": grant.seconds},
+        lease=lease.take(record.lease, grant, now),
+        idle_since=stamp,
     )
 
 
 def renew(record: JobRecord, grant: LeaseGrant, now: float) -> JobRecord:
-    """Return the record with a longer lease; raises StoppedError for anybody but its holder."""
-    if record.status is not Status.RUNNING or record.lease is None or record.lease.owner != grant.owner:
+    """Return the record with its lease granted anew; raises StoppedError for anybody but its holder."""
+    if record.status is not Status.RUNNING or not lease.holds(record.lease, grant.owner):
         holder = record.lease.owner if record.lease else "nobody"
         raise StoppedError(
             f"{grant.owner} does not hold job {record.job_id}: it is {record.status}, held by {holder}",
             hint="stop working on it",
         )
-    return record._replace(
-        updated_at=utc_timestamp(now),
-        lease=Lease(grant.owner, utc_timestamp(now + grant.seconds)),
-        extra={**record.extra, "lease_seconds": grant.seconds},
-    )
+    return record._replace(updated_at=utc_timestamp(now), lease=lease.grant(grant, now))
 
 
 def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRecord:
@@ -100,15 +106,17 @@ def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRe
         auth_token=token,
         previous_tokens=(*record.previous_tokens, record.auth_token),
         attention=False,
-        detail=cause,
+        detail=cause[:MAX_DETAIL],
         lease=None,
+        idle_since=utc_timestamp(now),
     )
 
 
-def cancel(record: JobRecord, now: float, cause: str) -> JobRecord:
+def cancel(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> JobRecord:
     """Return the record as cancelled; cancelling twice changes nothing.
 
-    Raises ConflictError where the job ended otherwise.
+    `timeout` names the limit where one was reached; the result says so then. Raises ConflictError where
+    the job ended otherwise.
     """
     if record.status is Status.CANCELLED:
         return record
@@ -120,13 +128,17 @@ def cancel(record: JobRecord, now: float, cause: str) -> JobRecord:
         updated_at=stamp,
         finished_at=stamp,
         attention=False,
-        detail=cause,
+        detail=cause[:MAX_DETAIL],
         lease=None,
+        result=_result("cancelled", cause, timeout) if timeout else None,
     )
 
 
-def fail(record: JobRecord, now: float, cause: str) -> JobRecord:
-    """Return the record as ended in error by the registry itself, with `cause` as its result."""
+def fail(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> JobRecord:
+    """Return the record as ended in error by the registry itself, with `cause` as its result.
+
+    `timeout` names the limit that was reached, if one was.
+    """
     check_transition(record.status, Status.ERROR)
     stamp = utc_timestamp(now)
     return record._replace(
@@ -134,14 +146,22 @@ def fail(record: JobRecord, now: float, cause: str) -> JobRecord:
         updated_at=stamp,
         finished_at=stamp,
         attention=False,
-        detail=cause,
+        detail=cause[:MAX_DETAIL],
         lease=None,
-        result={"event": "error", "detail": cause, "data": {"by": "registry"}},
+        result=_result("error", cause, timeout),
     )
 
 
-def _extended(lease: Lease | None, now: float) -> Lease | None:
-    """Every event is a sign of life: it extends the lease by the default length."""
-    if lease is None:
-        return None
-    return Lease(lease.owner, max(lease.expires_at, utc_timestamp(now + DEFAULT_LEASE_SECONDS)))
+def _result(end: str, cause: str, timeout: str) -> dict[str, object]:
+    data = {"by": REGISTRY, **({"timeout": timeout} if timeout else {})}
+    return {"event": end, "detail": cause[:MAX_DETAIL], "data": data}
+
+
+def _after_event(record: JobRecord, now: float) -> Lease:
+    """Every event is a sign of life; a worker's first one grants it a lease where it has none."""
+    if record.lease is not None:
+        return lease.extend(record.lease, now)
+    owner = f"{_UNASKED_OWNER}:{record.agent_session}" if record.agent_session else _UNASKED_OWNER
+    # Not below the idle limit: that one is to speak first.
+    seconds = max(_UNASKED_SECONDS, record.timeouts.idle_seconds or 0.0)
+    return lease.grant(LeaseGrant(owner[:MAX_NAME], seconds), now)

@@ -22,7 +22,7 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.PENDING, Status.RUNNING): "pick, or a started event",
     (Status.PENDING, Status.CANCELLED): "cancel, or the pending timeout",
     (Status.RUNNING, Status.COMPLETED): "a completed event",
-    (Status.RUNNING, Status.ERROR): "an error event, the wall timeout, or too many attempts",
+    (Status.RUNNING, Status.ERROR): "an error event, the idle or wall timeout, or too many attempts",
     (Status.RUNNING, Status.CANCELLED): "cancel",
     (Status.RUNNING, Status.PENDING): "the lease ran out or was released: next attempt, new token",
 }

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.event import MAX_DETAIL, Event
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.core.signature import SIGNATURE_FIELD
 from jobwire.core.topics import JOB_ID_PATTERN
 
@@ -27,6 +29,7 @@ Timestamp = Annotated[
     AfterValidator(_calendar),
 ]
 Detail = Annotated[str, Field(max_length=MAX_DETAIL)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 
 
 class EventModel(BaseModel):
@@ -60,6 +63,10 @@ class StateModel(BaseModel):
     updated_at: Timestamp
     attention: bool
     detail: Detail
+    timeout: Annotated[
+        Literal["idle", "wall", "pending"] | None,
+        Field(description="the limit by which the registry ended it"),
+    ] = None
     hmac_sig: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="under the present attempt's token")]
     superseded: Annotated[
         list[str],
@@ -74,6 +81,9 @@ class LeaseModel(BaseModel):
 
     owner: str
     expires_at: Timestamp
+    seconds: Annotated[Seconds, Field(description="granted: each event extends it by so much")] = (
+        DEFAULT_LEASE_SECONDS
+    )
 
 
 class TimeoutsModel(BaseModel):
@@ -81,9 +91,9 @@ class TimeoutsModel(BaseModel):
 
     model_config = ConfigDict(strict=True, title="timeouts")
 
-    idle_seconds: Annotated[float | None, Field(gt=0)] = None
-    wall_seconds: Annotated[float | None, Field(gt=0)] = None
-    pending_seconds: Annotated[float | None, Field(gt=0)] = None
+    idle_seconds: Seconds | None = None
+    wall_seconds: Seconds | None = None
+    pending_seconds: Seconds | None = None
 
 
 class RecordModel(BaseModel):
@@ -118,6 +128,9 @@ class RecordModel(BaseModel):
     ] = 0
     max_attempts: Annotated[int | None, Field(ge=1)] = None
     previous_tokens: Annotated[list[str], Field(description="tokens of earlier attempts, oldest first")] = []
+    idle_since: Annotated[
+        Timestamp | None, Field(description="last claim or event, or end of the last attempt; no renewal")
+    ] = None
 
 
 MODELS: dict[str, type[BaseModel]] = {"event": EventModel, "record": RecordModel, "state": StateModel}

@@ -10,13 +10,20 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from jobwire.core.bounds import seconds_fit
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import StorageError
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease
 from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
 from jobwire.core.topics import check_job_id
 
 RECORD_VERSION = 1
 MIN_TOKEN = 32
+# `by` in the data of a result that no event gave, and its `timeout` where a limit did.
+REGISTRY = "registry"
+LIMITS = ("idle", "wall", "pending")
+# Beside the lease in records of earlier versions: the seconds that stand in it now.
+_LEASE_SECONDS = "lease_seconds"
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z")
 
 
@@ -32,13 +39,6 @@ class Priority(StrEnum):
     LOW = "low"
 
 
-class Lease(NamedTuple):
-    """Who works on the job, and until when (ISO 8601 UTC) that is believed without a sign of life."""
-
-    owner: str
-    expires_at: str
-
-
 class Timeouts(NamedTuple):
     """Limits in seconds; None is no limit."""
 
@@ -48,7 +48,11 @@ class Timeouts(NamedTuple):
 
 
 class JobRecord(NamedTuple):
-    """One job as the registry knows it (SPEC section 5). Immutable; `_replace` makes the next one."""
+    """One job as the registry knows it (SPEC section 5). Immutable; `_replace` makes the next one.
+
+    `idle_since` is when something was last heard of it: its claim, its last event, the end of its last
+    attempt. A renewed lease is nothing heard.
+    """
 
     job_id: str
     auth_token: str
@@ -74,12 +78,20 @@ class JobRecord(NamedTuple):
     confirmed_seq: int = 0
     max_attempts: int | None = None
     previous_tokens: tuple[str, ...] = ()
+    idle_since: str | None = None
     extra: Mapping[str, object] = {}  # never changed in place
 
     @property
     def terminal(self) -> bool:
         """Tell whether the job is finished."""
         return self.status in TERMINAL_STATUSES
+
+    @property
+    def timed_out(self) -> str | None:
+        """Return by which of its limits the registry ended the job: `idle`, `wall` or `pending`."""
+        data = (self.result or {}).get("data")
+        limit = data.get("timeout") if isinstance(data, dict) and data.get("by") == REGISTRY else None
+        return limit if limit in LIMITS else None
 
     def __repr__(self) -> str:
         # Tokens must not reach logs or tracebacks.
@@ -157,6 +169,9 @@ def _read(body: dict[str, Any]) -> JobRecord:
         except Exception as error:  # whatever a reader raises, the field is bad
             raise RecordFormatError(f"field {name} is not valid", field=name) from error
     extra = {name: value for name, value in body.items() if name not in _READERS and name != "schema_version"}
+    beside = extra.pop(_LEASE_SECONDS, None)
+    if fields["lease"] is not None and "seconds" not in body["lease"] and seconds_fit(beside):
+        fields["lease"] = fields["lease"]._replace(seconds=beside)
     return JobRecord(**fields, extra=extra)
 
 
@@ -199,22 +214,21 @@ def _token(value: object) -> str:
     return _text(value)
 
 
-def _seconds(value: object) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not value > 0:  # type: ignore[operator]  # a number by now
+def _seconds(value: object) -> float:
+    if not seconds_fit(value):
         raise ValueError
     return value  # type: ignore[return-value]  # a number by now
 
 
 def _lease(value: object) -> Lease:
     body = _object(value)
-    return Lease(_text(body["owner"]), _timestamp(body["expires_at"]))
+    seconds = _seconds(body.get("seconds", DEFAULT_LEASE_SECONDS))
+    return Lease(_text(body["owner"]), _timestamp(body["expires_at"]), seconds)
 
 
 def _timeouts(value: object) -> Timeouts:
     body = _object(value)
-    return Timeouts(*(_seconds(body.get(name)) for name in Timeouts._fields))
+    return Timeouts(*(_optional(_seconds)(body.get(name)) for name in Timeouts._fields))
 
 
 def _tokens(value: object) -> tuple[str, ...]:
@@ -260,5 +274,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "confirmed_seq": _count(0),
     "max_attempts": _optional(_count(1)),
     "previous_tokens": _tokens,
+    "idle_since": _optional(_timestamp),
 }
-_OPTIONAL = frozenset({"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens"})
+_OPTIONAL = frozenset({"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since"})

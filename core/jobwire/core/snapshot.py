@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 from jobwire.core.canonical import JsonShapeError, canonical_json
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
+from jobwire.core.record import LIMITS, JobRecord
 from jobwire.core.signature import sign_bytes, verify_bytes
 from jobwire.core.strict_json import decode_object
 
 _FIELDS = ("job_id", "status", "last_seq", "attempt", "updated_at", "attention", "detail")
+# Only in the snapshot of a job that the registry ended by a limit: which one.
+_TIMEOUT = "timeout"
 
 
 class Snapshot(NamedTuple):
@@ -22,6 +24,7 @@ class Snapshot(NamedTuple):
     attention: bool
     detail: str
     superseded: bool = False
+    timed_out: str | None = None
 
 
 def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
@@ -40,6 +43,8 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
         "attention": record.attention,
         "detail": record.detail,
     }
+    if record.timed_out is not None:
+        body[_TIMEOUT] = record.timed_out
     message = canonical_json(body)
     return canonical_json(
         {
@@ -54,7 +59,8 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
     """Return the snapshot if it is of `job_id` and signed for the holder of `token`, else None."""
     try:
         value = decode_object(payload)
-        message = canonical_json({name: value[name] for name in _FIELDS})
+        signed = (*_FIELDS, _TIMEOUT) if _TIMEOUT in value else _FIELDS
+        message = canonical_json({name: value[name] for name in signed})
     except (JsonShapeError, KeyError):
         return None
     superseded = value.get("superseded")
@@ -71,6 +77,7 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
         attention=value["attention"] is True,
         detail=str(value["detail"]),
         superseded=not current,
+        timed_out=str(value[_TIMEOUT]) if value.get(_TIMEOUT) in LIMITS else None,
     )
 
 

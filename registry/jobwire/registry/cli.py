@@ -77,6 +77,12 @@ def _add_pick(commands: Subparsers) -> None:
         "jobwire registry pick --agent-session builder --wait 60 --json",
         run=actions.pick,
     )
+    parser.epilog = (
+        f"{parser.epilog}\n\n"
+        "a worker that starts a pending job by its first event, without a pick, holds a lease too: of an\n"
+        "hour, or of the job's idle limit where that is longer. The registry process moves on a job whose\n"
+        "lease ran out; while it asks for permission, a day later."
+    )
     parser.add_argument(
         "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
     )
@@ -97,7 +103,12 @@ def _add_lease_commands(commands: Subparsers) -> None:
         run=actions.renew,
     )
     _add_holder(parser)
-    _add_lease(parser)
+    parser.add_argument(
+        "--lease",
+        type=duration,
+        metavar="SECONDS",
+        help="grant so much from now on (default: as granted before)",
+    )
     parser = add_command(
         commands,
         "release",
@@ -198,7 +209,7 @@ def _add_upkeep(commands: Subparsers) -> None:
     add_command(
         commands,
         "reap",
-        "move on what ran out of time: leases, pending and wall timeouts",
+        "move on what ran out of time: leases, idle, wall and pending timeouts",
         "jobwire registry reap --json",
         run=actions.reap,
     )
@@ -218,6 +229,10 @@ def _add_process(commands: Subparsers) -> None:
         "run the registry process: journal the wire, keep the records, publish states",
         "jobwire registry serve --home /var/lib/jobwire",
         run=_lazily("process_actions", "serve"),
+    )
+    parser.description = (
+        f"{parser.description}\n\n"
+        "It enforces leases and each job's idle, wall and pending limits; a watcher's own limits are its own."
     )
     parser.epilog = (
         f"{parser.epilog}\n\n[registry] in jobwire.toml has keep_retained_days and keep_records_days,\n"
@@ -324,15 +339,29 @@ def _add_lease(parser: argparse.ArgumentParser) -> None:
         type=duration,
         default=DEFAULT_LEASE_SECONDS,
         metavar="SECONDS",
-        help=f"believed for so long without a sign of life (default: {DEFAULT_LEASE_SECONDS:g})",
+        help=(
+            "believed for so long without a sign of life; each event and each renewal extends it by so much "
+            f"(default: {DEFAULT_LEASE_SECONDS:g})"
+        ),
     )
 
 
 def _add_timeouts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--idle-timeout", type=duration, metavar="SECONDS", help="longest silence")
-    parser.add_argument("--wall-timeout", type=duration, metavar="SECONDS", help="longest run")
-    parser.add_argument(
-        "--pending-timeout", type=duration, metavar="SECONDS", help="longest wait for a worker"
+    group = parser.add_argument_group(
+        "limits of the job",
+        "The registry process (`jobwire registry serve`) enforces them; `reap` does once. A watcher takes\n"
+        "them as its own where it is given none.",
+    )
+    add = group.add_argument
+    add(
+        "--idle-timeout",
+        type=duration,
+        metavar="SECONDS",
+        help="error after so long without an event; not while it asks for permission",
+    )
+    add("--wall-timeout", type=duration, metavar="SECONDS", help="error so long after its start")
+    add(
+        "--pending-timeout", type=duration, metavar="SECONDS", help="cancelled after so long without a worker"
     )
 
 

@@ -1,31 +1,34 @@
 """When a job needs the registry's attention, and what becomes of it then. Pure."""
 
-import datetime as dt
 from collections.abc import Callable
+from typing import NamedTuple
 
 from jobwire.core import fold
+from jobwire.core.clock import epoch
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 
+__all__ = ["epoch", "next_due", "overdue", "pending_since"]
 
-def epoch(stamp: str) -> float:
-    """Return an ISO 8601 UTC time as seconds since the epoch; raises ValueError for 30 February."""
-    return dt.datetime.fromisoformat(stamp).timestamp()
+# How much longer the lease of a job that asks for permission is believed: its worker may be unable to do
+# anything until a person answers, and people sleep.
+_QUESTION_SECONDS = 86400.0
+
+
+class _Deadline(NamedTuple):
+    """Where a limit lies, in epoch seconds; `limit` is a name of `record.LIMITS`, or `lease`."""
+
+    at: float
+    limit: str
 
 
 def next_due(record: JobRecord) -> float | None:
     """Return the epoch second at which `overdue` may have something to say; None for never.
 
-    A lower bound: signs of life move a lease's end on without anybody being told.
+    A lower bound where it is kept: signs of life move limits on without anybody being told.
     """
-    if record.status is Status.PENDING:
-        return _after(pending_since(record), record.timeouts.pending_seconds)
-    if record.status is not Status.RUNNING:
-        return None
-    ends = [_after(record.started_at, record.timeouts.wall_seconds)]
-    if record.lease is not None:
-        ends.append(_after(record.lease.expires_at, 0.0))
-    return min((end for end in ends if end is not None), default=None)
+    deadline = _first(record)
+    return None if deadline is None else deadline.at
 
 
 def overdue(
@@ -35,29 +38,51 @@ def overdue(
 
     `now` is stamped on the change. Both are epoch seconds.
 
-    Pending too long: cancelled. Running past its wall limit: error. Lease ran out: pending again as
-    the next attempt under a new token, or error after the last one allowed.
+    Pending too long: cancelled. Running past its wall limit, or silent past its idle limit: error. Lease
+    ran out: pending again as the next attempt under a new token, or error after the last one allowed. Of
+    several, the one that was reached first.
     """
-    if record.status is Status.PENDING and _reached(
-        pending_since(record), record.timeouts.pending_seconds, until
-    ):
-        cause = f"nobody picked it within {record.timeouts.pending_seconds:g} s (pending timeout)"
-        return fold.cancel(record, now, cause), cause
-    if record.status is not Status.RUNNING:
+    deadline = _first(record)
+    if deadline is None or deadline.at > until:
         return None
-    if _reached(record.started_at, record.timeouts.wall_seconds, until):
-        cause = f"not finished within {record.timeouts.wall_seconds:g} s (wall timeout)"
-        return fold.fail(record, now, cause), cause
-    if record.lease is not None and _reached(record.lease.expires_at, 0.0, until):
-        cause = f"the lease of {record.lease.owner} ran out"
-        after = fold.next_attempt(record, new_token(), now, cause)
-        return after, after.detail
-    return None
+    limits = record.timeouts
+    if deadline.limit == "pending":
+        cause = f"nobody picked it within {limits.pending_seconds:g} s (pending timeout)"
+        return fold.cancel(record, now, cause, timeout=deadline.limit), cause
+    if deadline.limit == "wall":
+        cause = f"not finished within {limits.wall_seconds:g} s (wall timeout)"
+        return fold.fail(record, now, cause, timeout=deadline.limit), cause
+    if deadline.limit == "idle":
+        cause = f"no event for {limits.idle_seconds:g} s (idle timeout)"
+        return fold.fail(record, now, cause, timeout=deadline.limit), cause
+    cause = f"the lease of {record.lease.owner if record.lease else 'nobody'} ran out"
+    after = fold.next_attempt(record, new_token(), now, cause)
+    return after, after.detail
+
+
+def _first(record: JobRecord) -> _Deadline | None:
+    """Return the limit that is reached first; of equal ones the one that ends the job."""
+    if record.status is Status.PENDING:
+        ends = [("pending", _after(pending_since(record), record.timeouts.pending_seconds))]
+    elif record.status is Status.RUNNING:
+        idle = None if record.attention else record.timeouts.idle_seconds
+        ends = [
+            ("wall", _after(record.started_at, record.timeouts.wall_seconds)),
+            ("idle", _after(record.idle_since or record.updated_at, idle)),
+        ]
+        if record.lease is not None:
+            grace = _QUESTION_SECONDS if record.attention else 0.0
+            ends.append(("lease", _after(record.lease.expires_at, grace)))
+    else:
+        return None
+    return min(
+        (_Deadline(at, limit) for limit, at in ends if at is not None), key=lambda end: end.at, default=None
+    )
 
 
 def pending_since(record: JobRecord) -> str:
     """Return since when a pending job waits: its registration, or the end of its last attempt."""
-    return record.created_at if record.attempt == 1 else record.updated_at
+    return record.created_at if record.attempt == 1 else record.idle_since or record.updated_at
 
 
 def _after(stamp: str | None, seconds: float | None) -> float | None:
@@ -67,8 +92,3 @@ def _after(stamp: str | None, seconds: float | None) -> float | None:
         return epoch(stamp) + seconds
     except ValueError:
         return None
-
-
-def _reached(stamp: str | None, seconds: float | None, until: float) -> bool:
-    end = _after(stamp, seconds)
-    return end is not None and end <= until

@@ -109,11 +109,21 @@ class JobQueue:
                 raise _no_work(agent_session, elsewhere)
 
     def renew(
-        self, job_id: str, *, seconds: float, owner: str | None = None, attempt: int | None = None
+        self,
+        job_id: str,
+        *,
+        seconds: float | None = None,
+        owner: str | None = None,
+        attempt: int | None = None,
     ) -> JobRecord:
-        """Extend the lease of its holder, named by owner or by attempt; raises StoppedError for others."""
+        """Extend the lease of its holder, named by owner or by attempt; raises StoppedError for others.
+
+        By what was granted, or granted anew for `seconds`.
+        """
         with self.store.locked(job_id) as locked:
-            grant = LeaseGrant(_holder(locked.record, owner, attempt), seconds)
+            grant = _held_grant(locked.record, owner, attempt)
+            if seconds is not None:
+                grant = grant._replace(seconds=seconds)
             renewed = fold.renew(locked.record, grant, self.store.clock.now())
             return locked.replace(renewed, cause=f"renewed by {grant.owner}")
 
@@ -125,10 +135,10 @@ class JobQueue:
         Raises StoppedError for anybody but the lease's holder.
         """
         with self.store.locked(job_id) as locked:
-            holder = _holder(locked.record, owner, attempt)
+            grant = _held_grant(locked.record, owner, attempt)
             now = self.store.clock.now()
-            fold.renew(locked.record, LeaseGrant(holder), now)
-            cause = f"released by {holder}" + (f": {reason}" if reason else "")
+            fold.renew(locked.record, grant, now)
+            cause = f"released by {grant.owner}" + (f": {reason}" if reason else "")
             after = fold.next_attempt(locked.record, self._new_token(), now, cause)
             return locked.replace(after, cause=after.detail)
 
@@ -372,15 +382,15 @@ class JobQueue:
                 self._warn(str(error))
 
 
-def _holder(record: JobRecord, owner: str | None, attempt: int | None) -> str:
-    """Return the owner to act as: the one named, or whoever holds the attempt that was named."""
+def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> LeaseGrant:
+    """Return what the owner that is named, or whoever holds the attempt that is named, was granted."""
     if attempt is not None and attempt != record.attempt:
         raise StoppedError(
             f"job {record.job_id} is in attempt {record.attempt}, not {attempt}", hint="stop working on it"
         )
-    if owner is not None:
-        return owner
-    return record.lease.owner if record.lease else "nobody"
+    if record.lease is None:
+        return LeaseGrant(owner or "nobody")
+    return LeaseGrant(record.lease.owner if owner is None else owner, record.lease.seconds)
 
 
 def _no_work(session: str | None, elsewhere: int) -> NoWorkError:

@@ -295,4 +295,11 @@ def _index_differs(one: Revision) -> bool:
 
 def _indexed(record: JobRecord) -> tuple[object, ...]:
     """Return what the pending index holds of a record, but for the time of its next limit."""
-    return (*_state(record), record.agent_session, record.priority, record.timeouts, dismissed_at(record))
+    return (
+        *_state(record),
+        record.agent_session,
+        record.priority,
+        record.timeouts,
+        record.attention,
+        dismissed_at(record),
+    )

@@ -21,6 +21,8 @@ examples:
   job_subscriber --ticket job.ticket --username hermes --password-file hermes.password
 
 timeouts count on the monotonic clock from the start of the watch; default: those of the job's record.
+They end the watch, not the job. The job's own limits are enforced by the registry process, which ends
+the job: that, too, is exit code 2.
 Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's."""
 
 _MAX_PORT = 65535

@@ -25,6 +25,8 @@ _BY_STATUS = {
     Status.ERROR: Outcome.ERROR,
     Status.CANCELLED: Outcome.CANCELLED,
 }
+# Limits of the job's own, which the registry process enforces: the same verdict as of a watcher's limits.
+_BY_LIMIT = {"idle": Outcome.IDLE, "wall": Outcome.WALL, "pending": Outcome.PENDING}
 
 
 class Past(NamedTuple):
@@ -175,6 +177,8 @@ class JobWatch:
         self._snapshot_at = snapshot.updated_at
         self._follow_status(snapshot.status, now)
         self._follow_registry(snapshot.last_seq, attention=snapshot.attention, now=now)
+        if snapshot.timed_out is not None:
+            return [self._decide(_BY_LIMIT[snapshot.timed_out], snapshot.detail, now)]
         if snapshot.status is Status.CANCELLED:
             return [self._decide(Outcome.CANCELLED, snapshot.detail or "the job was cancelled", now)]
         if snapshot.status in TERMINAL_STATUSES:
@@ -307,6 +311,8 @@ class JobWatch:
         self._paused = wanted and not self._strict_idle
 
     def _finished(self, record: JobRecord, now: float) -> list[Line]:
+        if record.timed_out is not None:
+            return [self._decide(_BY_LIMIT[record.timed_out], record.detail, now)]
         outcome = _BY_STATUS[record.status]
         if outcome is Outcome.CANCELLED:
             return [self._decide(outcome, record.detail or "the job was cancelled", now)]

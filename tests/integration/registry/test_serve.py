@@ -130,6 +130,17 @@ def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch
         wait_for(lambda: site.store.get(waiting.job_id).status is Status.CANCELLED)
 
 
+def test_idle_timeout(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that started without a pick and died is found by the job's own idle limit."""
+    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    job = site.queue.register(JobSpec(timeouts=Timeouts(idle_seconds=0.2))).record
+    event, payload = site.say(job, 1, "started")
+    site.store.apply(job.job_id, event, payload, source="publisher")
+    with site.serving():
+        state = _await_state(site, job, Status.ERROR)
+    assert (state.timed_out, state.detail) == ("idle", "no event for 0.2 s (idle timeout)")
+
+
 def test_outbox_of_a_dead_publisher(site: "Site") -> None:
     """What a publisher kept and never sent is sent, confirmed, and removed from the outbox."""
     job = site.register()

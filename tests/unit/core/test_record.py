@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError, TransitionError
 from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant, apply_event, cancel, claim, fail, next_attempt, renew
+from jobwire.core.lease import Lease
 from jobwire.core.lifecycle import TRANSITIONS, Status, check_transition
 from jobwire.core.models import RecordModel, StateModel
 from jobwire.core.record import (
     JobRecord,
-    Lease,
     Priority,
     RecordFormatError,
     Timeouts,
@@ -54,7 +55,8 @@ records = st.builds(
     last_seq=st.integers(0, 2**53 - 1),
     attention=st.booleans(),
     result=st.none() | st.dictionaries(text, text, max_size=2),
-    lease=st.none() | st.builds(Lease, text, st.just(STAMP)),
+    lease=st.none() | st.builds(Lease, text, st.just(STAMP), seconds.filter(bool)),
+    idle_since=st.none() | st.just(STAMP),
     timeouts=st.builds(Timeouts, seconds, seconds, seconds),
     priority=st.sampled_from(Priority),
     broker=st.dictionaries(text, text | st.integers(0, 99), max_size=2),
@@ -154,9 +156,50 @@ def test_a_finished_job_takes_nothing() -> None:
 
 def test_an_event_extends_the_lease() -> None:
     """Every event is a sign of life."""
-    record = apply_event(claim(fresh(), LeaseGrant("w", 1), NOW), said(1, "started"), NOW + 100)
-    assert record.lease is not None
-    assert record.lease.expires_at > "2026-01-02T03:05"
+    record = apply_event(claim(fresh(), LeaseGrant("w", 60), NOW), said(1, "started"), NOW + 100)
+    assert record.lease == Lease("w", utc_timestamp(NOW + 160), 60)
+
+
+@pytest.mark.parametrize("seconds", [20, 3600])
+def test_whatever_was_granted_holds_for_every_event(seconds: float) -> None:
+    """A long lease outlives a rare event, a short one does not grow by it; a renewal grants anew."""
+    record = claim(fresh(), LeaseGrant("w", seconds), NOW)
+    for seq, kind in enumerate(["started", "progress", "permission_required", "progress"], 1):
+        record = apply_event(record, said(seq, kind), NOW + seq * 1800)
+        assert record.lease == Lease("w", utc_timestamp(NOW + seq * 1800 + seconds), seconds)
+    record = renew(record, LeaseGrant("w", 90), NOW + 9000)
+    record = apply_event(record, said(5, "progress"), NOW + 9010)
+    assert record.lease == Lease("w", utc_timestamp(NOW + 9100), 90)
+
+
+def test_a_job_started_without_pick_has_a_lease() -> None:
+    """Whoever starts by its first event holds a lease: an hour, or longer where it may be silent longer."""
+    record = apply_event(fresh(agent_session="builder"), said(1, "started"), NOW)
+    assert record.lease == Lease("worker:builder", utc_timestamp(NOW + 3600), 3600)
+    patient = apply_event(fresh(timeouts=Timeouts(idle_seconds=7200)), said(1, "started"), NOW)
+    assert patient.lease == Lease("worker", utc_timestamp(NOW + 7200), 7200)
+    longest = apply_event(fresh(agent_session="x" * 128), said(1, "started"), NOW)
+    assert longest.lease is not None
+    assert len(longest.lease.owner) == 128
+
+
+def test_a_renewal_is_no_event() -> None:
+    """A worker that renews and says nothing is idle since its last event."""
+    record = apply_event(claim(fresh(), LeaseGrant("w", 60), NOW), said(1, "started"), NOW + 5)
+    assert record.idle_since == utc_timestamp(NOW + 5)
+    assert renew(record, LeaseGrant("w", 60), NOW + 50).idle_since == record.idle_since
+    assert claim(fresh(), LeaseGrant("w", 60), NOW).idle_since == utc_timestamp(NOW)
+
+
+def test_an_older_record_is_read() -> None:
+    """A record from before leases knew their length has the length that stood beside it, or 300 s."""
+    body = json.loads(encode_record(claim(fresh(), LeaseGrant("w", 60), NOW)))
+    del body["lease"]["seconds"], body["idle_since"]
+    for beside, seconds in (({}, 300), ({"lease_seconds": 45.5}, 45.5), ({"lease_seconds": 1e300}, 300)):
+        record = decode_record(json.dumps({**body, **beside}).encode())
+        assert record.lease == Lease("w", utc_timestamp(NOW + 60), seconds)
+        assert record.idle_since is None
+        assert decode_record(encode_record(record)) == record
 
 
 def test_only_the_holder_renews() -> None:
@@ -207,3 +250,18 @@ def test_a_snapshot_is_for_its_holder() -> None:
     )
     assert old.encode() not in raw
     assert record.auth_token.encode() not in raw
+
+
+def test_a_snapshot_says_which_limit_ended_the_job() -> None:
+    """The limit is signed with the rest: neither adding nor removing it is believed."""
+    running = claim(fresh(), LeaseGrant("w", 60), NOW)
+    record = fail(running, NOW, "no event for 3 s", timeout="idle")
+    raw = encode_snapshot(record, confirmed_seq=0)
+    StateModel.model_validate_json(raw)
+    told = decode_snapshot(raw, job_id="0000abcd", token=record.auth_token)
+    assert told is not None
+    assert told.timed_out == "idle"
+    for forged in (raw.replace(b'"timeout":"idle",', b""), raw.replace(b'"idle"', b'"wall"')):
+        assert forged != raw
+        assert decode_snapshot(forged, job_id="0000abcd", token=record.auth_token) is None
+    assert b"timeout" not in encode_snapshot(running, confirmed_seq=0)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.event import Event
+from jobwire.core.lease import Lease
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Lease, Timeouts
+from jobwire.core.record import JobRecord, Timeouts
 from jobwire.dashboard.fleet import (
     Group,
     JobFacts,

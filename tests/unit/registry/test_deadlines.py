@@ -1,9 +1,12 @@
 """When a job is due and what becomes of it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.core.event import Event
+from jobwire.core.fold import LeaseGrant, apply_event, cancel, claim, next_attempt, renew
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Timeouts
 from jobwire.registry.deadlines import epoch, next_due, overdue
@@ -41,6 +44,7 @@ def test_pending_timeout_cancels() -> None:
     assert moved is not None
     assert moved[0].status is Status.CANCELLED
     assert "pending timeout" in moved[1]
+    assert moved[0].timed_out == "pending"
 
 
 def test_pending_timeout_starts_again_with_the_attempt() -> None:
@@ -78,6 +82,7 @@ def test_wall_timeout_is_an_error() -> None:
     assert moved is not None
     assert moved[0].status is Status.ERROR
     assert "wall timeout" in moved[1]
+    assert moved[0].timed_out == "wall"
 
 
 def test_finished_jobs_are_never_due() -> None:
@@ -85,6 +90,96 @@ def test_finished_jobs_are_never_due() -> None:
     job = cancel(_job(pending_seconds=1, wall_seconds=1), NOW, "no")
     assert next_due(job) is None
     assert _after(job, 1e9) is None
+
+
+def _running(lease: float = 1000, **limits: float) -> JobRecord:
+    return claim(_job(**limits), LeaseGrant("me", lease), NOW)
+
+
+def _says(record: JobRecord, kind: str, seconds: float) -> JobRecord:
+    event = Event(record.last_seq + 1, record.job_id, kind, record.created_at, "", {})
+    return apply_event(record, event, NOW + seconds)
+
+
+def test_idle_timeout_is_an_error() -> None:
+    """A running job of which nothing was heard for its idle limit ends in error, saying so."""
+    job = _says(_running(idle_seconds=60), "started", 10)
+    assert next_due(job) == NOW + 70
+    assert _after(job, 69.9) is None
+    moved = _after(job, 70)
+    assert moved is not None
+    assert (moved[0].status, moved[1]) == (Status.ERROR, "no event for 60 s (idle timeout)")
+    assert moved[0].timed_out == "idle"
+
+
+def test_a_renewal_is_no_event() -> None:
+    """A worker that renews its lease and says nothing is idle; one that never spoke is, from its claim on."""
+    job = renew(_running(idle_seconds=60), LeaseGrant("me", 1000), NOW + 50)
+    assert next_due(job) == NOW + 60
+
+
+def test_a_question_pauses_the_idle_limit() -> None:
+    """While a job asks for permission it is not idle; the answer starts the time again."""
+    asking = _says(_says(_running(idle_seconds=60, lease=5000), "started", 0), "permission_required", 10)
+    assert _after(asking, 4999) is None
+    answered = _says(asking, "progress", 4000)
+    assert next_due(answered) == NOW + 4060
+
+
+def test_a_person_may_sleep_over_a_question() -> None:
+    """The lease of a job that asks is believed for a day longer: its worker may be unable to do anything."""
+    asking = _says(_says(_job(), "started", 0), "permission_required", 10)
+    assert next_due(asking) == NOW + 10 + 3600 + 86400
+    assert _after(asking, 86400) is None
+    moved = _after(asking, 10 + 3600 + 86400)
+    assert moved is not None
+    assert moved[0].status is Status.PENDING
+
+
+def test_the_first_limit_speaks() -> None:
+    """Of several limits that were passed unseen, the one that was reached first decides."""
+    lost = _says(_running(lease=30, idle_seconds=60, wall_seconds=90), "started", 0)
+    moved = _after(lost, 500)
+    assert moved is not None
+    assert moved[0].status is Status.PENDING
+    idle = _says(_running(lease=3000, idle_seconds=60, wall_seconds=90), "started", 0)
+    moved = _after(idle, 500)
+    assert moved is not None
+    assert moved[0].timed_out == "idle"
+
+
+def test_idle_speaks_before_an_unasked_lease() -> None:
+    """A worker that started without a pick and fell silent ends by the job's idle limit, however long."""
+    for idle in (3.0, 3600.0, 100_000.0):
+        moved = _after(_says(_job(idle_seconds=idle), "started", 0), idle)
+        assert moved is not None
+        assert moved[0].timed_out == "idle"
+
+
+_limit = st.none() | st.floats(0.001, 1e5)
+
+
+@given(
+    st.sampled_from(["started", "progress", "permission_required"]),
+    st.integers(0, 100_000),
+    _limit,
+    st.builds(Timeouts, _limit, _limit, _limit),
+)
+def test_what_is_due_is_overdue(kind: str, at_ms: int, granted: float | None, limits: Timeouts) -> None:
+    """At the time that `next_due` names, `overdue` has something to say, and never before."""
+    job = _job()._replace(timeouts=limits)
+    if granted is not None:
+        job = claim(job, LeaseGrant("me", granted), NOW)
+    if granted is not None or kind == "started":
+        job = _says(job, "started", 0)
+    if job.status is Status.RUNNING and kind != "started":
+        job = _says(job, kind, at_ms / 1000)
+    due = next_due(job)
+    if due is None:
+        assert _after(job, 1e9) is None
+        return
+    assert overdue(job, due, until=due, new_token=lambda: TOKEN) is not None
+    assert overdue(job, due, until=due - 0.001, new_token=lambda: TOKEN) is None
 
 
 @pytest.mark.parametrize("stamp", ["2026-02-30T00:00:00Z", "2026-13-01T00:00:00.000Z"])

@@ -10,6 +10,7 @@ from jobwire.core.admission import Parsed, parse
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.event import compose, encode_signed
 from jobwire.core.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.core.lease import Lease
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
@@ -58,6 +59,13 @@ def test_once_in_effect(order: list[int]) -> None:
         record, more = _fold(record, [STORY[number]])
         verdicts += more
     assert (record, verdicts) == _fold(JOB, STORY)
+
+
+def test_event_from_the_wire_extends_by_what_was_granted() -> None:
+    """A worker elsewhere keeps its job for as long after each event as its lease was granted for."""
+    record, _ = _fold(claim(JOB, LeaseGrant("me", 3600), NOW), STORY[:2])
+    assert record.lease == Lease("me", utc_timestamp(NOW + 2 + 3600), 3600)
+    assert record.idle_since == utc_timestamp(NOW + 2)
 
 
 def test_locally_applied_events_are_only_confirmed() -> None:

@@ -1,6 +1,7 @@
 """The queue's operations, one promise each."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
+from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant
+from jobwire.core.lease import Lease
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Priority, Timeouts, dismissed_at
 from jobwire.registry import queue as queue_module
@@ -26,6 +29,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 
 ME = LeaseGrant("me", 60)
+Say = Callable[..., tuple[Event, bytes]]
 
 
 def _add(queue: JobQueue, **fields: object) -> JobRecord:
@@ -164,6 +168,27 @@ def test_renew(queue: JobQueue, clock: ManualClock) -> None:
     for wrong in ({"owner": "you"}, {"attempt": 2}):
         with pytest.raises(StoppedError):
             queue.renew(job_id, seconds=60, **wrong)
+
+
+def test_renew_extends_by_what_was_granted(queue: JobQueue, clock: ManualClock) -> None:
+    """A renewal that names no length grants the same again; one that does grants that from then on."""
+    job_id = _add(queue).job_id
+    queue.pick(LeaseGrant("me", 3600))
+    clock.advance(1000)
+    assert queue.renew(job_id, owner="me").lease == Lease("me", utc_timestamp(clock.now() + 3600), 3600)
+    assert queue.renew(job_id, owner="me", seconds=20).lease == queue.renew(job_id, attempt=1).lease
+
+
+def test_question_moves_the_limits(queue: JobQueue, clock: ManualClock, say: Say) -> None:
+    """A job that asks is not reaped while it waits; when it goes on, its idle limit is found again."""
+    record = _add(queue, timeouts=Timeouts(idle_seconds=50))
+    for seq, kind in enumerate(["started", "permission_required"], 1):
+        queue.store.apply(record.job_id, *say(record, seq, kind), source="publisher")
+    clock.advance(3600)
+    assert queue.reap() == []
+    queue.store.apply(record.job_id, *say(record, 3, "progress"), source="publisher")
+    clock.advance(50)
+    assert [item.cause for item in queue.reap()] == ["no event for 50 s (idle timeout)"]
 
 
 def test_shortened_lease_is_found(queue: JobQueue, clock: ManualClock) -> None:

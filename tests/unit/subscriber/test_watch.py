@@ -367,6 +367,21 @@ def test_ended_by_the_registry() -> None:
     assert (bench.verdict.outcome, bench.verdict.reason) == (Outcome.ERROR, "3 attempts are the limit")
 
 
+@pytest.mark.parametrize("limit", ["idle", "wall", "pending"])
+def test_timed_out_by_the_registry(limit: str) -> None:
+    """A limit that the registry process enforced is the same verdict as one that ran out here."""
+    data = {"by": "registry", "timeout": limit}
+    status = "cancelled" if limit == "pending" else "error"
+    result: dict[str, object] = {"event": status, "detail": "too long", "data": data}
+    bench = running()
+    bench.record(record(status, 1, detail="too long", result=result))
+    assert (bench.verdict.outcome, bench.verdict.reason) == (f"{limit}_timeout", "too long")
+    assert bench.verdict.exit_code is ExitCode.TIMEOUT
+    far = by_ticket()
+    far.snapshot(snapshot(status, 4, detail="too long", timed_out=limit))
+    assert (far.verdict.outcome, far.verdict.exit_code) == (f"{limit}_timeout", ExitCode.TIMEOUT)
+
+
 def test_finished_before_the_watch() -> None:
     """A finished job gets its verdict at once, with its last event."""
     done = finished("completed", 7)
