@@ -8,8 +8,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from jobwire.core.canonical import JsonShapeError, encode_checked
-from jobwire.core.event import MAX_PAYLOAD, SCHEMA_VERSION, Event
+from jobwire.core.event import MAX_JUMP, MAX_PAYLOAD, SCHEMA_VERSION, Event
 from jobwire.core.event_fields import bad_field, fields_fit
+from jobwire.core.gaps import Gaps
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status, event_allowed
 from jobwire.core.signature import SIGNATURE_FIELD, verify_bytes
 from jobwire.core.strict_json import decode_checked
@@ -87,7 +88,7 @@ class JobView:
     """What one consumer knows of one job: its key, its state, and which events it saw.
 
     `joined_late` is for a consumer that did not follow from the first event: it cannot know whether
-    an event is the attempt's first.
+    an event is the attempt's first, nor how much it missed: it folds nothing, and takes a jump of any width.
     """
 
     __slots__ = (
@@ -118,22 +119,19 @@ class JobView:
         self.attempt_seq = attempt_seq
         self.joined_late = joined_late
         self._digests: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
-        self._missing: set[int] = set()
+        self._missing = Gaps(MAX_MISSING)
 
     def remember(self, seq: int, digest: bytes) -> None:
         """Note that the event `seq` was seen, whatever became of it."""
         if seq > self.last_seq:
-            first_gap = max(self.last_seq + 1, seq - MAX_MISSING)
             if not (self.joined_late and self.last_seq == 0):
-                self._missing.update(range(first_gap, seq))
+                self._missing.open(self.last_seq + 1, seq - 1)
             self.last_seq = seq
         else:
-            self._missing.discard(seq)
+            self._missing.close(seq)
         self._digests[seq] = (digest, self.attempt)
         if len(self._digests) > REMEMBERED:
             self._digests.popitem(last=False)
-        while len(self._missing) > MAX_MISSING:
-            self._missing.discard(min(self._missing))
 
     def accept(self, accepted: Accepted) -> None:
         """Note an accepted event: it was seen, and the state follows it."""
@@ -151,9 +149,9 @@ class JobView:
         return self._digests.get(seq)
 
     @property
-    def missing(self) -> frozenset[int]:
-        """Return the seqs below the highest that were not seen."""
-        return frozenset(self._missing)
+    def missing(self) -> Gaps:
+        """Return the seqs below the highest that were not seen; it follows the view."""
+        return self._missing
 
     def first_of_attempt(self, seq: int) -> bool | None:
         """Tell whether `seq` opens the present attempt; None where that cannot be known."""
@@ -227,14 +225,25 @@ def judge(parsed: Parsed, payload: bytes, *, retained: bool, job: JobView | None
     return _place(event, digest, known=known is not None, retained=retained, job=job)
 
 
+def _misplaced(seq: int, job: JobView) -> tuple[Reason, str] | None:
+    """Return what is wrong with an unused `seq`, if it is not one of the next."""
+    last = job.last_seq
+    if seq > last:
+        if seq - last <= MAX_JUMP or job.joined_late:
+            return None
+        return Reason.INVALID_FIELD, f"seq {seq} is more than {MAX_JUMP} above {last}"
+    if seq in job.missing or job.joined_late:
+        return Reason.LATE, f"seq {seq} after {last}"
+    return Reason.REPLAYED, f"seq {seq} is not above {last}"
+
+
 def _place(event: Event, digest: bytes, *, known: bool, retained: bool, job: JobView) -> Verdict:
     """Judge a genuine event by its place in the job's history; `known`: another one had its seq."""
     if known:
         return Rejected(Reason.REPLAYED, f"seq {event.seq} was another event", event, digest)
-    if event.seq <= job.last_seq:
-        if event.seq in job.missing or job.joined_late:
-            return Rejected(Reason.LATE, f"seq {event.seq} after {job.last_seq}", event, digest)
-        return Rejected(Reason.REPLAYED, f"seq {event.seq} is not above {job.last_seq}", event, digest)
+    misplaced = _misplaced(event.seq, job)
+    if misplaced is not None:
+        return Rejected(*misplaced, event, digest)
     if job.status in TERMINAL_STATUSES:
         return Rejected(Reason.AFTER_TERMINAL, f"the job is {job.status}", event, digest)
     if retained and not event.terminal:

@@ -12,6 +12,9 @@ from jobwire.core.topics import check_job_id
 SCHEMA_VERSION = 1
 MAX_DETAIL = 1024
 MAX_PAYLOAD = 64 * 1024
+# How far seq may rise in one event: none costs whoever folds it more than its size. Far beyond what a
+# broker's queue drops at once, and a worker's outbox sends in order what was lost.
+MAX_JUMP = 4096
 
 
 class EventType(StrEnum):

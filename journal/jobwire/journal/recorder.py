@@ -60,7 +60,7 @@ class Progress(NamedTuple):
     last_durable_at: float | None
 
 
-def _ignore_gap(job_id: str, missing: Sequence[int]) -> None:
+def _ignore_gap(job_id: str, missing: range) -> None:
     """Do nothing about a gap."""
 
 
@@ -86,7 +86,7 @@ class Recorder:
         clock: Clock,
         evidence: Evidence | None = None,
         on_durable: Callable[[Sequence[Recorded]], None] = _ignore_batch,
-        on_gap: Callable[[str, Sequence[int]], None] = _ignore_gap,
+        on_gap: Callable[[str, range], None] = _ignore_gap,
         on_session: Callable[[SessionStarted | SessionLost], None] = lambda _: None,
         batch_messages: int = BATCH_MESSAGES,
         batch_bytes: int = BATCH_BYTES,

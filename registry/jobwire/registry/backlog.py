@@ -18,6 +18,9 @@ CALM_RECORDS_PER_SECOND = 200
 CALM_SECONDS = 5.0
 # How many share a flush of the directory, where not all can go.
 _CALM_BATCH = 64
+# What waits for its turn or for a record's lock before reading stops: entries, and bytes of their messages.
+MOST_WAITING = 50_000
+MOST_BYTES = 64 << 20
 # How long a progress event that is in its record already may wait for its confirmation: the next one of
 # the job is then confirmed by the same write.
 LAZY_SECONDS = 2.0
@@ -54,12 +57,18 @@ class Backlog:
         self._queues: dict[Turn, OrderedDict[str, None]] = {turn: OrderedDict() for turn in Turn}
         self._put_off: dict[str, float] = {}
         self._entries = 0
+        self._bytes = 0
         self._allowance = float(CALM_RECORDS_PER_SECOND)
         self._earned_at = now
 
     def __len__(self) -> int:
         """Return the number of entries."""
         return self._entries
+
+    @property
+    def full(self) -> bool:
+        """Tell whether nothing more should be read before something is folded."""
+        return self._entries >= MOST_WAITING or self._bytes >= MOST_BYTES
 
     def first(self) -> Journaled | None:
         """Return the entry with the lowest offset."""
@@ -77,12 +86,15 @@ class Backlog:
             self._queues[turn][job_id] = None
         waiting.entries.append(entry)
         self._entries += 1
+        self._bytes += len(entry.payload)
 
     def take(self, now: float, *, everything: bool = False) -> list[Share]:
         """Return the jobs whose turn it is, the most urgent first, with all their entries.
 
+        All turns have come where `everything` is wanted, and where the backlog is full.
         They stay in the backlog until they are `done` or `put_off`; until then nothing may be added.
         """
+        everything = everything or self.full
         taken = [job_id for job_id, due_at in self._put_off.items() if everything or due_at <= now]
         for job_id in taken:
             del self._put_off[job_id]
@@ -98,9 +110,10 @@ class Backlog:
 
     def done(self, job_id: str) -> int:
         """Forget the job; return how many entries it had."""
-        count = len(self._jobs.pop(job_id).entries)
-        self._entries -= count
-        return count
+        entries = self._jobs.pop(job_id).entries
+        self._entries -= len(entries)
+        self._bytes -= sum(len(entry.payload) for entry in entries)
+        return len(entries)
 
     def put_off(self, job_id: str, until: float) -> None:
         """Take note that the job could not be folded, and is to be tried again at `until`."""

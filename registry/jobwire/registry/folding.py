@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Parsed, parse
+from jobwire.core.admission import ACCEPTED, Parsed, Reason, parse
 from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.event import TERMINAL_EVENTS
@@ -29,13 +29,12 @@ CONSUMER = "registry"
 # Rows read at once; jobs whose locks are held and whose records are flushed together.
 _ROWS = 4000
 _CHUNK = 64
-# Entries that wait for their turn or for a record's lock, before reading stops.
-_MOST_WAITING = 50_000
 _RETRY_SECONDS = 0.1
 _ROOM_SECONDS = 1.0
 _WORKERS = 3
 _COMMIT_SECONDS = 0.5
 _MICROSECONDS = 1_000_000
+_FOLDED = frozenset({ACCEPTED, str(Reason.LATE)})
 _log = logging.getLogger("jobwire.registry")
 
 OnFolded = Callable[[str, JobRecord | None, bool], None]
@@ -141,7 +140,7 @@ class Folder:
     def _read(self, now: float) -> int:
         """Read what is journaled, as far as there is room in the backlog; return the number of rows."""
         count = 0
-        while len(self._backlog) < _MOST_WAITING:
+        while not self._backlog.full:
             rows = self._reader.read(self._next, max_rows=_ROWS)
             if not rows:
                 break
@@ -156,6 +155,8 @@ class Folder:
         address = self._topics.parse(row.topic)
         if address is None or address.kind != "events":
             return
+        if row.verdict not in _FOLDED and not self._store.exists(address.job_id):
+            return  # a stranger's message: as many topics as it likes, and none takes a job's turn
         parsed = parse(self._topics, row.topic, row.payload)
         entry = Journaled(
             row.offset,

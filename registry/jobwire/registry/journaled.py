@@ -5,7 +5,7 @@ forget. What stands there beyond a gap is kept as ranges in the record's `journa
 nothing is journaled or counted twice when it comes again.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from jobwire.core.admission import ACCEPTED, Parsed, Reason, digest_of
@@ -55,7 +55,7 @@ def is_journaled(record: JobRecord, seq: int) -> bool:
 
 
 def fold_journaled(
-    record: JobRecord, entries: Iterable[Journaled], *, held: Callable[[], Container[int]]
+    record: JobRecord, entries: Iterable[Journaled], *, held: Callable[[], Collection[int]]
 ) -> Folded:
     """Return what `entries`, in the order of the journal, make of `record`.
 
@@ -100,7 +100,7 @@ def _apply(record: JobRecord, entry: Journaled, parsed: Parsed) -> tuple[JobReco
     return after, _line(after, entry, ACCEPTED, change=change), True
 
 
-def _note(record: JobRecord, seq: int, held: Callable[[], Container[int]]) -> JobRecord:
+def _note(record: JobRecord, seq: int, held: Callable[[], Collection[int]]) -> JobRecord:
     """Note that `seq` is in the journal, and confirm as far as there is no gap."""
     ranges = seqs.add(ahead_of(record), seq)
     confirmed, ranges = seqs.advance(ranges, record.confirmed_seq)
@@ -110,12 +110,12 @@ def _note(record: JobRecord, seq: int, held: Callable[[], Container[int]]) -> Jo
 
 
 def _pass_lost(
-    record: JobRecord, confirmed: int, ranges: seqs.Ranges, held: Container[int]
+    record: JobRecord, confirmed: int, ranges: seqs.Ranges, held: Collection[int]
 ) -> tuple[int, seqs.Ranges]:
     """Pass over gaps of earlier attempts that nothing can fill: their key is not accepted any more."""
-    while confirmed < record.attempt_seq and (confirmed + 1) not in held:
-        confirmed, ranges = seqs.advance(ranges, confirmed + 1)
-    return confirmed, ranges
+    # The first one that can still be filled; the way there may be long.
+    ours = (seq for seq in held if confirmed < seq <= record.attempt_seq and not seqs.contains(ranges, seq))
+    return seqs.advance(ranges, min(ours, default=record.attempt_seq + 1) - 1)
 
 
 def _with_ahead(record: JobRecord, ranges: seqs.Ranges) -> JobRecord:

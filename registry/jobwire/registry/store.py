@@ -10,7 +10,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, NotFoundError, StorageError
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
+from jobwire.core.event import MAX_JUMP
 from jobwire.core.fold import apply_event
 from jobwire.core.record import (
     JobRecord,
@@ -238,8 +239,14 @@ class LockedRecord:
     def apply(self, event: Event, payload: bytes, *, source: str) -> JobRecord:
         """Fold one accepted event, durably; does nothing where it was applied before.
 
-        Raises TransitionError where the lifecycle forbids it, StorageError as `replace` does.
+        Raises TransitionError where the lifecycle forbids it, InvalidInputError for a seq that no reader
+        takes, StorageError as `replace` does.
         """
+        if event.seq - self.record.last_seq > MAX_JUMP:
+            raise InvalidInputError(
+                f"seq {event.seq} is more than {MAX_JUMP} above {self.record.last_seq}",
+                hint="an event's seq is one more than that of the one before it",
+            )
         new = apply_event(self.record, event, self._store.clock.now())
         if new is self.record:
             self._store.flush_names()

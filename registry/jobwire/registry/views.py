@@ -8,6 +8,7 @@ judged by the one rule of `core.admission` against the present record plus what 
 
 import os
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -28,6 +29,8 @@ MAX_JOBS = 4096
 _RECENT = 64
 _COMPACT_AT = 128
 _TAIL_LINES = 128
+# Far more than the time between two readings of the clock that stamps files.
+_TICK_NS = 100_000_000
 # The verdicts of events that the history has taken in.
 _HELD = frozenset({ACCEPTED, str(Reason.LATE)})
 
@@ -67,8 +70,9 @@ class Known:
     """One job as admission sees it.
 
     `unjournaled`: digests of events in the history that the journal does not hold. `local`: seqs that
-    were such and are in the journal now, but not yet folded. `in_flight`: accepted from the wire, not
-    yet folded.
+    were such and are in the journal now, but not yet folded. `in_flight`: the kinds of those accepted from
+    the wire and not yet folded. `settled`: the record was read long enough after its time stamp that a
+    later change has another one.
     """
 
     __slots__ = (
@@ -77,6 +81,7 @@ class Known:
         "local",
         "noted",
         "recent",
+        "settled",
         "stamp",
         "standing",
         "unjournaled",
@@ -87,9 +92,11 @@ class Known:
         self.standing = standing
         self.stamp = stamp
         self.audit_offset = 0
-        self.unjournaled: dict[int, bytes] = {}
+        self.settled = False
+        # In the order of the history; the first one is asked for with each event of it.
+        self.unjournaled: OrderedDict[int, bytes] = OrderedDict()
         self.local: set[int] = set()
-        self.in_flight: dict[int, tuple[Event, bytes]] = {}
+        self.in_flight: dict[int, str] = {}
         self.recent: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT)
         self.noted = 0
         self.view = JobView(token=standing.token)
@@ -97,8 +104,13 @@ class Known:
     def accept(self, event: Event, digest: bytes) -> None:
         """Note an event that was accepted from the wire."""
         self.view.accept(Accepted(event, digest))
-        self.in_flight[event.seq] = (event, digest)
+        self.in_flight[event.seq] = event.event
         self._note(event.seq, digest, self.standing.attempt)
+
+    @property
+    def first_unjournaled(self) -> int:
+        """Return the first of `unjournaled`, of which there is one."""
+        return next(iter(self.unjournaled))
 
     def journal_local(self, seq: int) -> None:
         """Note that an event of the history goes into the journal now."""
@@ -136,18 +148,18 @@ class Known:
         view.last_seq = max(view.last_seq, standing.last_seq)
         # What is folded is confirmed or beyond a gap, also where it crossed with a cancellation.
         self.in_flight = {
-            seq: item
-            for seq, item in self.in_flight.items()
+            seq: kind
+            for seq, kind in self.in_flight.items()
             if seq > standing.last_seq and not standing.journaled(seq)
         }
         self.local = {seq for seq in self.local if not standing.journaled(seq)}
-        self.unjournaled = {
-            seq: digest for seq, digest in self.unjournaled.items() if not self.is_journaled(seq)
-        }
+        self.unjournaled = OrderedDict(
+            (seq, digest) for seq, digest in self.unjournaled.items() if not self.is_journaled(seq)
+        )
         status = standing.status
         for seq in sorted(self.in_flight):
             if status not in TERMINAL_STATUSES:
-                status = EVENT_TRANSITIONS.get((status, self.in_flight[seq][0].event), status)
+                status = EVENT_TRANSITIONS.get((status, self.in_flight[seq]), status)
         view.status = status
 
     def compact(self) -> None:
@@ -173,7 +185,7 @@ class Known:
 
 
 class Views:
-    """The jobs that were spoken of lately, each as fresh as its record. Thread-safe.
+    """The jobs that were spoken of lately, each as fresh as its record. Thread-safe under `guard`.
 
     Bounded: the job that was not spoken of for the longest time is forgotten, unless something of it
     is on its way into the record, and read from the disk when it speaks again.
@@ -184,21 +196,26 @@ class Views:
         self._warn = warn
         self._max_jobs = max_jobs
         self._jobs: OrderedDict[str, Known] = OrderedDict()
-        self._guard = threading.RLock()
+        # Held by whoever reads or changes what `known` returned: recorder and fold do.
+        self.guard = threading.RLock()
 
     def known(self, job_id: str) -> Known | None:
         """Return the job as its record is now; None where there is none that can be read.
 
         Costs one stat where nothing changed.
         """
-        with self._guard:
+        with self.guard:
             stamp = self._stamp(job_id)
             known = self._jobs.get(job_id)
             if stamp is None:
                 self._jobs.pop(job_id, None)
                 return None
             if known is None or known.stamp != stamp:
+                # What stamps the file is the system's clock.
+                settled = time.time_ns() - stamp[1] > _TICK_NS
                 known = self._read(job_id, known, stamp)
+                if known is not None:
+                    known.settled = settled
             if known is not None:
                 self._jobs[job_id] = known
                 self._jobs.move_to_end(job_id)
@@ -207,7 +224,7 @@ class Views:
 
     def reread(self, job_id: str) -> Known | None:
         """Return the job after reading its record again, whatever its time stamp says."""
-        with self._guard:
+        with self.guard:
             known = self._jobs.get(job_id)
             if known is not None:
                 known.stamp = (0, 0, 0)
@@ -215,7 +232,7 @@ class Views:
 
     def folded(self, record: JobRecord) -> None:
         """Note that `record` was just written by the fold, under its lock."""
-        with self._guard:
+        with self.guard:
             known = self._jobs.get(record.job_id)
             if known is None or known.standing.attempt != record.attempt:
                 return
@@ -223,11 +240,11 @@ class Views:
             known.compact()
             stamp = self._stamp(record.job_id)
             if stamp is not None:
-                known.stamp = stamp
+                known.stamp, known.settled = stamp, False
 
     def is_local(self, job_id: str, seq: int) -> bool:
         """Tell whether the event was in the record before it was in the journal."""
-        with self._guard:
+        with self.guard:
             known = self._jobs.get(job_id)
             return known is not None and seq in known.local
 

@@ -4,7 +4,7 @@ See `views` for what a message is judged against.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 from jobwire.core.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.core.canonical import canonical_json
@@ -13,10 +13,14 @@ from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.admission import Judged
+from jobwire.journal.bucket import TokenBucket
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Known, Views
 
 _MICROSECONDS = 1_000_000
+# Lines about gaps: a worker that skips every other seq must not fill the log.
+_LOG_BURST = 5
+_LOG_PER_SECOND = 0.1
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -32,21 +36,23 @@ class WireAdmission:
         parsed = parse(self._topics, message.topic, message.payload)
         if not isinstance(parsed, Parsed):
             return Judged(parsed.reason, parsed.why)
-        known = self._views.known(parsed.job_id)
-        if known is None:
-            return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
-        judged = self._judge(parsed, message, known)
-        if judged.keep or judged.verdict == Reason.DUPLICATE:
-            return judged
-        # The record may have changed within one tick of the file system's clock.
-        known = self._views.reread(parsed.job_id)
-        return self._judge(parsed, message, known) if known is not None else judged
+        # The fold takes note of what it wrote, in other threads.
+        with self._views.guard:
+            known = self._views.known(parsed.job_id)
+            if known is None:
+                return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
+            judged = self._judge(parsed, message, known)
+            if judged.keep or judged.verdict == Reason.DUPLICATE or known.settled:
+                return judged
+            # The record may have changed within one tick of the file system's clock.
+            known = self._views.reread(parsed.job_id)
+            return self._judge(parsed, message, known) if known is not None else judged
 
     def _judge(self, parsed: Parsed, message: Message, known: Known) -> Judged:
         event = parsed.event
         digest = digest_of(message.payload)
         if known.unjournaled.get(event.seq) == digest:
-            first = min(known.unjournaled)
+            first = known.first_unjournaled
             known.journal_local(event.seq)
             return Judged(ACCEPTED, "", event, keep=True, missing=range(first, event.seq))
         view = known.view
@@ -81,26 +87,37 @@ class GapRepair:
         self._topics = topics
         self._writer = writer
         self._on_journaled = on_journaled
+        self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
+        self._untold = 0
 
-    def __call__(self, job_id: str, missing: Sequence[int]) -> None:
+    def __call__(self, job_id: str, missing: range) -> None:
         """Journal what the history holds of `missing`; the rest must come from its worker's outbox."""
         known = self._views.known(job_id)
         if known is None:
             return
-        wanted = [seq for seq in missing if seq in known.unjournaled]
+        with self._views.guard:
+            wanted = {seq for seq in known.unjournaled if seq in missing}
+            first, count = known.view.missing.within(missing.start, missing.stop - 1)
         if wanted:
             self.journal(job_id, known, wanted)
-        lost = [seq for seq in missing if seq not in wanted and not known.is_journaled(seq)]
-        if lost:
-            _log.warning(
-                "job %s: %d event(s) from seq %d on did not arrive and are not held here; its worker sends "
-                "them again from its outbox",
-                job_id,
-                len(lost),
-                lost[0],
-            )
+        if count:
+            self._tell_lost(job_id, first, count)
 
-    def journal(self, job_id: str, known: Known, wanted: Sequence[int]) -> None:
+    def _tell_lost(self, job_id: str, first: int, count: int) -> None:
+        if not self._lines.take(1, self._store.clock.monotonic()):
+            self._untold += 1
+            return
+        more, self._untold = self._untold, 0
+        _log.warning(
+            "job %s: %d event(s) from seq %d on did not arrive and are not held here; its worker sends "
+            "them again from its outbox%s",
+            job_id,
+            count,
+            first,
+            f" (and {more} more gaps since the last line)" if more else "",
+        )
+
+    def journal(self, job_id: str, known: Known, wanted: Collection[int]) -> None:
         """Journal the accepted events with these seqs from the history.
 
         On a full disk they wait: their outbox sends them again, and so does the next start.
@@ -109,7 +126,12 @@ class GapRepair:
         now_us = int(self._store.clock.now() * _MICROSECONDS)
         for line in self._store.audit(job_id).lines():
             seq = line.get("seq")
-            if line.get("verdict") != ACCEPTED or seq not in wanted or seq not in known.unjournaled:
+            if (
+                line.get("verdict") != ACCEPTED
+                or type(seq) is not int
+                or seq not in wanted
+                or seq not in known.unjournaled
+            ):
                 continue
             payload = canonical_json(line["event"])
             entries.setdefault(seq, Entry(now_us, self._topics.events(job_id), payload, False, ACCEPTED))
@@ -122,7 +144,8 @@ class GapRepair:
                 raise
             _log.error("job %s: %d event(s) wait for room: %s", job_id, len(entries), error.message)
             return
-        for seq in entries:
-            known.journal_local(seq)
+        with self._views.guard:
+            for seq in entries:
+                known.journal_local(seq)
         _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
         self._on_journaled()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.admission import REMEMBERED, Accepted, JobView, Reason, Rejected, Verdict, admit
-from jobwire.core.event import MAX_PAYLOAD, Event, encode_signed
+from jobwire.core.event import MAX_JUMP, MAX_PAYLOAD, Event, encode_signed
 from jobwire.core.lifecycle import Status
 from jobwire.core.signature import new_token
 from jobwire.core.topics import Topics
@@ -188,10 +188,10 @@ def test_late_once() -> None:
     view = JobView(token=TOKEN)
     judge(view, payload(1))
     assert reason(judge(view, payload(3, "progress"))) == "accepted"
-    assert view.missing == {2}
+    assert list(view.missing) == [2]
     assert reason(judge(view, payload(2, "progress"))) == "late"
     assert reason(judge(view, payload(2, "progress"))) == "duplicate"
-    assert view.missing == frozenset()
+    assert not view.missing
 
 
 def test_nothing_follows_the_end() -> None:
@@ -236,7 +236,7 @@ def test_a_late_joiner_takes_the_middle_of_a_story() -> None:
     """A watcher that comes late accepts the next event, whatever it is, and then knows the order."""
     view = JobView(token=TOKEN, status=Status.RUNNING, joined_late=True)
     assert reason(judge(view, payload(7, "progress"))) == "accepted"
-    assert view.missing == frozenset()
+    assert not view.missing
     assert reason(judge(view, payload(7, "progress"))) == "duplicate"
     assert reason(judge(view, payload(8, "completed"), retained=True)) == "accepted"
 
@@ -249,6 +249,25 @@ def test_memory_is_bounded() -> None:
     view.remember(10**9, b"x")
     assert view.seen(1) is None
     assert len(view.missing) <= 4096
+
+
+def test_seq_rises_by_so_much_and_no_more() -> None:
+    """Whoever folds refuses a farther jump, and goes on with the next event that fits."""
+    view = JobView(token=TOKEN)
+    judge(view, payload(1))
+    assert reason(judge(view, payload(2 + MAX_JUMP, "progress"))) == "invalid_field"
+    assert reason(judge(view, payload(2**53 - 1, "completed"), retained=True)) == "invalid_field"
+    assert reason(judge(view, payload(1 + MAX_JUMP, "progress"))) == "accepted"
+    assert reason(judge(view, payload(2, "progress"))) == "late"
+    assert reason(judge(view, payload(2 + MAX_JUMP, "progress"))) == "accepted"
+
+
+def test_a_watcher_follows_whatever_was_lost() -> None:
+    """A consumer that folds nothing takes a jump of any width, at no cost: a broker may drop a lot."""
+    view = JobView(token=TOKEN, status=Status.RUNNING, last_seq=5, joined_late=True)
+    for number in range(1, 200):
+        assert reason(judge(view, payload(5 + number * 10**9, "progress"))) == "accepted"
+    assert len(view.missing) == MAX_JUMP
 
 
 @given(st.binary(max_size=300))

@@ -161,7 +161,7 @@ def test_gap_on_a_full_disk_is_repaired_later(
             store=store, views=wire.views, topics=Topics(), writer=writer, on_journaled=pytest.fail
         )
         files.full = True
-        repair(job.job_id, [1])
+        repair(job.job_id, range(1, 2))
         assert writer.next_offset == 0
     assert _verdicts(wire, said) == ["accepted", "duplicate"]
 
