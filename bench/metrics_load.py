@@ -26,6 +26,7 @@ from jobwire.journal.recorder import Recorder
 from jobwire.metrics.database import open_database
 from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
+from jobwire.storage.signals import stop_event
 from jobwire.transport import PahoTransport, load_settings
 
 JOBS = 40
@@ -125,15 +126,14 @@ def plain(home: Path, database: str, stop: threading.Event, *, follow: bool) -> 
 
 def main() -> int:
     """Be the process that the first word names."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     word, home = sys.argv[1], Path(sys.argv[2])
-    if word == "record":
-        record(home, stop)
-    elif word == "publish":
-        publish(home)
-    else:
-        plain(home, sys.argv[3], stop, follow=word == "follow")
+    with stop_event(signal.SIGTERM) as stop:
+        if word == "record":
+            record(home, stop)
+        elif word == "publish":
+            publish(home)
+        else:
+            plain(home, sys.argv[3], stop, follow=word == "follow")
     return 0
 
 

@@ -8,12 +8,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from jobwire.broker.configuration import Files, Listening, current_user, render_configuration
 from jobwire.broker.files import write_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
+from jobwire.storage.signals import delivered
 
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
@@ -56,16 +56,19 @@ def require_writable(directory: Path) -> None:
 
 
 class Mosquitto:
-    """One broker process on a configuration file. Blocking; not thread-safe."""
+    """One broker process on a configuration file. Blocking; `end` and `reload` may come from any thread."""
 
     def __init__(self, configuration: Path, *, host: str, ports: tuple[int, ...]) -> None:
         self._configuration = configuration
         self._host = host
         self._ports = ports
         self._process: subprocess.Popen[bytes] | None = None
+        self._ending = False
+        self._ready = False
+        self._reload_wanted = False
 
     def start(self, *, log: int | None = None) -> None:
-        """Start and return when every port accepts connections.
+        """Start and return when every port accepts connections, or after `end`.
 
         `log` is a file descriptor for its output (default: this process's stderr). Raises ConfigError if it
         ends instead, UnreachableError if a port is taken or it does not come up.
@@ -81,9 +84,13 @@ class Mosquitto:
             stdout=log,
             stderr=log,
         )
+        if self._ending:
+            self._terminate()  # asked while there was no process to tell
         deadline = time.monotonic() + START_SECONDS
         while not all(_accepts(self._host, port) for port in self._ports):
             if self._process.poll() is not None:
+                if self._ending:
+                    return
                 raise ConfigError(
                     f"mosquitto ended with code {self._process.returncode}",
                     hint=f"its own message stands above; jobwire broker check {self._configuration.parent}",
@@ -93,11 +100,9 @@ class Mosquitto:
                 self.stop()
                 raise UnreachableError(f"mosquitto did not accept connections within {START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
-
-    @property
-    def started(self) -> bool:
-        """Tell whether it is running."""
-        return self._process is not None and self._process.poll() is None
+        self._ready = True
+        if self._reload_wanted:
+            self.reload()
 
     @property
     def pid(self) -> int:
@@ -106,10 +111,28 @@ class Mosquitto:
             raise RuntimeError("mosquitto was not started")
         return self._process.pid
 
+    @property
+    def ending(self) -> bool:
+        """Tell whether it was asked to end."""
+        return self._ending
+
+    def end(self) -> None:
+        """Ask it to end, saving its database; one that is not started yet ends as soon as it is."""
+        self._ending = True
+        self._terminate()
+
+    def _terminate(self) -> None:
+        process = self._process
+        if process is not None:
+            process.terminate()
+
     def reload(self) -> None:
-        """Let it read access list, passwords and certificates again."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGHUP)
+        """Let it read access list, passwords and certificates again, as soon as it is up."""
+        self._reload_wanted = True
+        process = self._process
+        # Before it is ready SIGHUP would end it: its own handler may not be there yet.
+        if self._ready and process is not None and process.poll() is None:
+            process.send_signal(signal.SIGHUP)
 
     def wait(self) -> int:
         """Block until it ends and return its exit code."""
@@ -130,26 +153,16 @@ class Mosquitto:
 
 def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
     """Run until SIGTERM or SIGINT (0) or until the broker ends by itself; SIGHUP is passed on. Blocks."""
-    stopping = False
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-        if broker.started:
-            os.kill(broker.pid, signal.SIGTERM)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: broker.reload())
-    try:
-        broker.start()
-        if not stopping:
-            on_ready()
-        code = broker.wait()
-    finally:
-        broker.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 0 if stopping else code
+    actions = dict.fromkeys((signal.SIGTERM, signal.SIGINT), broker.end)
+    with delivered({**actions, signal.SIGHUP: broker.reload}):
+        try:
+            broker.start()
+            if not broker.ending:
+                on_ready()
+            code = broker.wait()
+        finally:
+            broker.stop()
+    return 0 if broker.ending else code
 
 
 def _accepts(host: str, port: int) -> bool:

@@ -5,16 +5,18 @@ import contextlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from jobwire.cli.delegation import Delegation, Plan
+from jobwire.core.commands import report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
+from jobwire.storage.signals import delivered
 from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
@@ -142,18 +144,17 @@ def _speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
-@contextlib.contextmanager
-def cancelled_by_signals(job: Delegation) -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself."""
+def cancelled_by_signals(job: Delegation) -> contextlib.AbstractContextManager[None]:
+    """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself.
 
-    def on_signal(number: int, _frame: object) -> None:
-        # On a thread: the handler interrupts code that may hold the record's lock.
-        cause = f"cancelled by {signal.Signals(number).name}"
-        threading.Thread(target=job.cancel, args=[cause], name="cancel").start()
+    One that was ignored when we began stays ignored: so nohup and a shell's background jobs want it.
+    """
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    return delivered({number: partial(_cancel, job, f"cancelled by {number.name}") for number in heeded})
 
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+
+def _cancel(job: Delegation, cause: str) -> None:
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        job.cancel(cause)
+    except JobwireError as error:
+        report(error, prog="jobwire", as_json=False)

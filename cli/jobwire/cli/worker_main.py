@@ -15,6 +15,7 @@ from jobwire.core.errors import JobwireError
 from jobwire.core.fold import LeaseGrant
 from jobwire.publisher import Publisher
 from jobwire.registry.store import RecordStore
+from jobwire.storage.signals import stop_event
 
 
 def main() -> int:
@@ -23,11 +24,9 @@ def main() -> int:
     os.environ.clear()
     os.environ.update(order.environment)
     os.chdir(order.directory)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopped.set())
     try:
-        return _work(order, stopped)
+        with stop_event(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as stopped:
+            return _work(order, stopped)
     except JobwireError as error:
         report(error, prog="jobwire", as_json=False)
         return int(error.exit_code)

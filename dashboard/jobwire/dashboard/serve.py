@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,6 +30,7 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 
 _BACKLOG = 128
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WAITS_SECONDS = 86_400.0
 
 
@@ -124,10 +126,18 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals, and end with exit code 0: uvicorn would raise them again afterwards."""
-        with super().capture_signals():
+        """Take the signals in the event loop, and end with exit code 0.
+
+        uvicorn would take them in the middle of whatever runs, and raise them again afterwards.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
             yield
-            self._captured_signals.clear()
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 def run(settings: Settings, *, announce: Callable[[str], None]) -> None:

@@ -3,9 +3,7 @@
 import argparse
 import json
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from jobwire.metrics.arguments import (
     add_sink_argument,
     settings_of,
 )
+from jobwire.storage.signals import stop_event
 
 if TYPE_CHECKING:
     from jobwire.metrics.supervisor import Report
@@ -124,16 +123,13 @@ def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tu
     check(settings, os.environ)
     with held_lock(settings, clock=clock, deadline_seconds=_OTHERS_END_SECONDS):
         pass  # nobody else: the driver takes it for as long as it runs
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line:
+    with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line, stop_event() as stop:
         supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
         return settings, supervisor.run(mode, tries=tries)
 
 
 def _record(args: argparse.Namespace) -> int:
-    from jobwire.metrics.source.recorder_main import record, stopped_by_signals  # noqa: PLC0415 - as above
+    from jobwire.metrics.source.recorder_main import log_to_stderr, record  # noqa: PLC0415 - as above
 
     settings = settings_of(args, dict(os.environ))
     if len(settings.journals) != 1:
@@ -151,7 +147,9 @@ def _record(args: argparse.Namespace) -> int:
         say = {"recording": words["journal"], "share_group": settings.share_group}
         print(json.dumps(say) if args.json else f"recording into {words['journal']}", flush=True)
 
-    record(words, stopped_by_signals(), on_ready=ready)
+    log_to_stderr()
+    with stop_event() as stop:
+        record(words, stop, on_ready=ready)
     return int(ExitCode.OK)
 
 

@@ -10,7 +10,6 @@ It prints one JSON object a line: what it does, and at the end {"kind": "end", "
 import argparse
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from jobwire.metrics.driver import Driver
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.session import QUICK_JAVA, java_options
 from jobwire.metrics.settings import MetricsSettings
+from jobwire.storage.signals import stop_event
 
 MODES = ("run", "once", "rebuild")
 
@@ -50,21 +50,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"{java_options(Path(args.java_options).absolute())} {QUICK_JAVA}\n")
         return int(ExitCode.OK)
     report = _Reporter(child=args.settings is not None)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    with stop_event() as stop:
+        try:
+            _run(args, report, stop)
+        except Exception as error:  # noqa: BLE001 - the one boundary: whatever it was becomes the last report
+            return report.end(failure_of(error))
+    return report.end(None)
+
+
+def _run(args: argparse.Namespace, report: "_Reporter", stop: threading.Event) -> None:
     if args.settings is not None:
         threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
-    try:
-        settings = _settings(args)
-        driver = Driver(settings=settings, report=report, stop=stop)
-        if args.mode == "rebuild":
-            driver.rebuild()
-        else:
-            driver.run(available_now=args.mode == "once")
-    except Exception as error:  # noqa: BLE001 - the one boundary: whatever it was becomes the last report
-        return report.end(failure_of(error))
-    return report.end(None)
+    driver = Driver(settings=_settings(args), report=report, stop=stop)
+    if args.mode == "rebuild":
+        driver.rebuild()
+    else:
+        driver.run(available_now=args.mode == "once")
 
 
 def _settings(args: argparse.Namespace) -> MetricsSettings:

@@ -27,6 +27,7 @@ from jobwire.registry.rules import load_rules
 from jobwire.registry.sender import Sender
 from jobwire.registry.serve import RegistryProcess
 from jobwire.registry.store import RecordStore
+from jobwire.storage.signals import delivered
 from jobwire.transport import PahoTransport, load_settings
 
 # A thread that comes back from a system call waits so long for the interpreter while another one computes.
@@ -47,10 +48,9 @@ def serve(args: argparse.Namespace) -> int:
         rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
         on_ready=lambda: _say_ready(args, settings),
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.stop())
     sys.setswitchinterval(_SWITCH_SECONDS)
-    process.run()
+    with delivered(dict.fromkeys((signal.SIGTERM, signal.SIGINT), process.stop)):
+        process.run()
     return ExitCode.OK
 
 

@@ -52,7 +52,7 @@ class RegistryProcess:
         self._since = utc_timestamp(clock.now())
 
     def stop(self) -> None:
-        """Ask it to drain and end; from a signal handler or another thread."""
+        """Ask it to drain and end; from another thread, never from a signal handler."""
         self._stop.set()
 
     def run(self) -> None:

@@ -5,12 +5,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from jobwire.core.broker_options import command_line_layer
-from jobwire.core.commands import CommandParser, run_command
+from jobwire.core.commands import INTERRUPTED, CommandParser, run_command
 from jobwire.core.errors import NoWorkError
 from jobwire.core.roles import Role
 from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
@@ -18,6 +18,7 @@ from jobwire.core.ticket import Ticket
 from jobwire.registry.store import RecordStore
 from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.signals import delivered
 from jobwire.subscriber.formats import summary
 from jobwire.subscriber.options import (
     DESCRIPTION,
@@ -167,21 +168,15 @@ def _ticket_layer(ticket: Ticket, path: Path, command_line: Mapping[str, object]
     return layer
 
 
-@contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+def _stopped_by_signals(stop: threading.Event) -> AbstractContextManager[None]:
     """Let SIGINT and SIGTERM end the watch cleanly for the block; a second one ends it at once."""
 
-    def on_signal(_number: int, _frame: object) -> None:
+    def on_signal() -> None:
         if stop.is_set():
-            raise KeyboardInterrupt
+            os._exit(INTERRUPTED)
         stop.set()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return delivered(dict.fromkeys((signal.SIGINT, signal.SIGTERM), on_signal))
 
 
 def _sum_up(verdicts: Verdicts, session: Session) -> None:

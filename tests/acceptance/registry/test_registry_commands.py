@@ -105,7 +105,7 @@ def test_the_usual_commands_need_no_registry_before_them(run: Run, tmp_path: Pat
     failed, other = (str(_json(run("register", "--json"))["job_id"]) for _ in range(2))
     run("pick", "--owner", "me")
     run("update", failed, "--status", "error")
-    assert direct("list").stdout == run("list").stdout
+    assert direct("list", "--json").stdout == run("list", "--json").stdout
     assert direct("dismiss", failed).stdout == f"dismissed {failed}\n"
     assert run("dismiss", failed).stdout == f"job {failed} was dismissed before\n"
     assert direct("dismiss", "--failed").stdout == "no failed jobs\n"

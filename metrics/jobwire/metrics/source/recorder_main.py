@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import signal
 import socket
 import sys
 import threading
@@ -24,6 +23,7 @@ from jobwire.journal.admission import unverified
 from jobwire.journal.errors import JournalLocked
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.writer import JournalWriter
+from jobwire.storage.signals import stop_event
 from jobwire.transport import PahoTransport, load_settings
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -34,10 +34,11 @@ _log = logging.getLogger("jobwire.recorder")
 
 def main(argv: list[str]) -> int:
     """Record until told to stop, or until standard input ends; return the exit code."""
-    stop = stopped_by_signals()
-    threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
+    log_to_stderr()
     try:
-        record(json.loads(argv[0]), stop, on_ready=_tell_the_query)
+        with stop_event() as stop:
+            threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
+            record(json.loads(argv[0]), stop, on_ready=_tell_the_query)
     except JournalLocked as error:
         _log.info("%s: reading what it records", error.message)
     except JobwireError as error:
@@ -47,13 +48,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def stopped_by_signals() -> threading.Event:
-    """Return what SIGTERM and SIGINT set; from then on the log goes to standard error."""
+def log_to_stderr() -> None:
+    """Let a recorder say on standard error what happens to its connection."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[], None]) -> None:
