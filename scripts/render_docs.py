@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from jobwire.cli.schema import asyncapi
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.exit_codes import MEANINGS, ExitCode
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
 
@@ -47,7 +48,12 @@ def render_lifecycle() -> str:
         "the seconds that were granted. The registry process enforces leases and the job's own limits; a\n"
         "renewal is no event for the idle limit. While a job asks for permission it is not idle, and its\n"
         "lease is believed for a day longer. A watcher's own limits end the watch, not the job; both are\n"
-        "exit code 2.\n"
+        "exit code 2.\n\n"
+        f"A job has {DEFAULT_MAX_ATTEMPTS} attempts where `register --max-attempts` says no other number.\n"
+        "After a lost lease it rests before it can be picked: 5 s, then twice as long after each further\n"
+        "attempt, 10 minutes at most. A release does not rest. `update JOB --status pending` is a person's\n"
+        "retry: the next attempt at once, one more than the limit if need be; for a job at rest, the end of\n"
+        "its rest.\n"
     )
 
 

@@ -1,7 +1,8 @@
 """How a record changes: every transition as a pure function from record to record."""
 
 from jobwire.core import lease
-from jobwire.core.bounds import MAX_NAME
+from jobwire.core.backoff import retry_delay
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, KEPT_TOKENS, MAX_ATTEMPTS, MAX_NAME
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError, TransitionError
 from jobwire.core.event import MAX_DETAIL, Event
@@ -17,14 +18,19 @@ __all__ = [
     "cancel",
     "claim",
     "fail",
+    "lose_lease",
     "next_attempt",
     "renew",
+    "retry",
 ]
 
 # Of a worker that starts without a pick: it did not ask for a lease, so it knows of none to renew, and it
 # may work longer than a claim's 300 s between two events.
 _UNASKED_SECONDS = 3600.0
 _UNASKED_OWNER = "worker"
+# How long a job rests that lost its lease: a job that kills its workers does not kill one a second.
+_REST_SECONDS = 5.0
+_LONGEST_REST_SECONDS = 600.0
 
 
 def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
@@ -63,6 +69,7 @@ def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
         else None,
         lease=None if event.terminal else _after_event(record, now),
         idle_since=stamp,
+        not_before=None,
     )
 
 
@@ -76,6 +83,7 @@ def claim(record: JobRecord, grant: LeaseGrant, now: float) -> JobRecord:
         started_at=record.started_at or stamp,
         lease=lease.take(record.lease, grant, now),
         idle_since=stamp,
+        not_before=None,
     )
 
 
@@ -95,8 +103,9 @@ def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRe
 
     After `max_attempts` attempts the job ends in error instead, with the reason in its result.
     """
-    if record.max_attempts is not None and record.attempt >= record.max_attempts:
-        return fail(record, now, f"{cause}, and {record.max_attempts} attempts are the limit")
+    limit = _attempts(record)
+    if record.attempt >= limit:
+        return fail(record, now, f"{cause}, and {limit} attempts are the limit")
     check_transition(record.status, Status.PENDING)
     return record._replace(
         status=Status.PENDING,
@@ -104,12 +113,45 @@ def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRe
         attempt=record.attempt + 1,
         attempt_seq=record.last_seq,
         auth_token=token,
-        previous_tokens=(*record.previous_tokens, record.auth_token),
+        previous_tokens=(*record.previous_tokens, record.auth_token)[-KEPT_TOKENS:],
         attention=False,
         detail=cause[:MAX_DETAIL],
         lease=None,
         idle_since=utc_timestamp(now),
     )
+
+
+def lose_lease(record: JobRecord, token: str, now: float, cause: str) -> JobRecord:
+    """Return the record after its lease ran out: as `next_attempt`, at rest, longer after each attempt."""
+    after = next_attempt(record, token, now, cause)
+    if after.terminal:
+        return after
+    rest = retry_delay(record.attempt, 0.0, base=_REST_SECONDS, cap=_LONGEST_REST_SECONDS)
+    return after._replace(not_before=utc_timestamp(now + rest))
+
+
+def retry(record: JobRecord, token: str, now: float, cause: str) -> JobRecord:
+    """Return the record as pending, at once, because a person wants it tried again.
+
+    Of a running job that is the next attempt, one more than the limit if need be; a job at rest need not
+    rest any longer. Raises TransitionError for any other, with what to do instead.
+    """
+    if record.status is Status.PENDING:
+        if record.not_before is None:
+            raise TransitionError(
+                f"job {record.job_id} is pending already",
+                hint="a worker takes it with `jobwire registry pick`",
+                before=str(record.status),
+            )
+        return record._replace(updated_at=utc_timestamp(now), not_before=None)
+    if record.attempt >= MAX_ATTEMPTS and not record.terminal:
+        raise TransitionError(
+            f"job {record.job_id} had {record.attempt} attempts, and no job has more than {MAX_ATTEMPTS}",
+            hint="cancel it, and register a new one",
+            before=str(record.status),
+        )
+    limit = max(_attempts(record), record.attempt + 1)
+    return next_attempt(record._replace(max_attempts=limit), token, now, cause)
 
 
 def cancel(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> JobRecord:
@@ -130,6 +172,7 @@ def cancel(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> J
         attention=False,
         detail=cause[:MAX_DETAIL],
         lease=None,
+        not_before=None,
         result=_result("cancelled", cause, timeout) if timeout else None,
     )
 
@@ -150,6 +193,11 @@ def fail(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> Job
         lease=None,
         result=_result("error", cause, timeout),
     )
+
+
+def _attempts(record: JobRecord) -> int:
+    """Return how many attempts the job has: records of earlier versions may name no limit."""
+    return DEFAULT_MAX_ATTEMPTS if record.max_attempts is None else record.max_attempts
 
 
 def _result(end: str, cause: str, timeout: str) -> dict[str, object]:

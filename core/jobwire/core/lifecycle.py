@@ -24,7 +24,10 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (Status.RUNNING, Status.COMPLETED): "a completed event",
     (Status.RUNNING, Status.ERROR): "an error event, the idle or wall timeout, or too many attempts",
     (Status.RUNNING, Status.CANCELLED): "cancel",
-    (Status.RUNNING, Status.PENDING): "the lease ran out or was released: next attempt, new token",
+    (
+        Status.RUNNING,
+        Status.PENDING,
+    ): "the lease ran out or was released, or a person retries: next attempt, new token",
 }
 
 # (state, event) -> state after it. What is not here is illegal.
@@ -43,7 +46,7 @@ def check_transition(before: Status, after: Status) -> None:
     if (before, after) not in TRANSITIONS:
         raise TransitionError(
             f"a job cannot go from {before} to {after}",
-            hint=f"from {before} it can become {_successors(before)}",
+            hint=_way_on(before),
             before=str(before),
             after=str(after),
         )
@@ -60,6 +63,10 @@ def event_allowed(status: Status, event: str, *, first_of_attempt: bool | None) 
     return first_of_attempt is None or (event == "started") == first_of_attempt
 
 
-def _successors(status: Status) -> str:
+def _way_on(status: Status) -> str:
+    if status in TERMINAL_STATUSES:
+        return (
+            "a finished job stays as it is: register a new one for further work (jobwire registry register)"
+        )
     names = [str(after) for before, after in TRANSITIONS if before == status]
-    return " or ".join(names) or "nothing else: it is finished"
+    return f"from {status} it can become {' or '.join(names)}"

@@ -127,9 +127,14 @@ class RecordModel(BaseModel):
         Seq, Field(description="highest seq that the registry process has journaled")
     ] = 0
     max_attempts: Annotated[int | None, Field(ge=1)] = None
-    previous_tokens: Annotated[list[str], Field(description="tokens of earlier attempts, oldest first")] = []
+    previous_tokens: Annotated[
+        list[str], Field(description="tokens of the latest earlier attempts, oldest first")
+    ] = []
     idle_since: Annotated[
         Timestamp | None, Field(description="last claim or event, or end of the last attempt; no renewal")
+    ] = None
+    not_before: Annotated[
+        Timestamp | None, Field(description="a pending job that lost its lease is not picked earlier")
     ] = None
 
 

@@ -51,7 +51,8 @@ class JobRecord(NamedTuple):
     """One job as the registry knows it (SPEC section 5). Immutable; `_replace` makes the next one.
 
     `idle_since` is when something was last heard of it: its claim, its last event, the end of its last
-    attempt. A renewed lease is nothing heard.
+    attempt. A renewed lease is nothing heard. `not_before`: a pending job that lost its lease rests until
+    then.
     """
 
     job_id: str
@@ -79,6 +80,7 @@ class JobRecord(NamedTuple):
     max_attempts: int | None = None
     previous_tokens: tuple[str, ...] = ()
     idle_since: str | None = None
+    not_before: str | None = None
     extra: Mapping[str, object] = {}  # never changed in place
 
     @property
@@ -275,5 +277,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "max_attempts": _optional(_count(1)),
     "previous_tokens": _tokens,
     "idle_since": _optional(_timestamp),
+    "not_before": _optional(_timestamp),
 }
-_OPTIONAL = frozenset({"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since"})
+_OPTIONAL = frozenset(
+    {"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since", "not_before"}
+)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from jobwire.core.bounds import KEPT_TOKENS
 from jobwire.core.canonical import JsonShapeError, canonical_json
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import LIMITS, JobRecord
@@ -31,8 +32,8 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
     """Return the signed snapshot of `record`.
 
     `last_seq` on the wire is `confirmed_seq`: what the registry process holds durably, so that a
-    worker may trim its outbox by it. `superseded` carries one signature for each earlier attempt's
-    token: the old worker can verify that it was replaced, and nobody else learns anything.
+    worker may trim its outbox by it. `superseded` carries one signature for each of the latest earlier
+    attempts' tokens: an old worker can verify that it was replaced, and nobody else learns anything.
     """
     body: dict[str, object] = {
         "job_id": record.job_id,
@@ -50,7 +51,7 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
         {
             **body,
             "hmac_sig": sign_bytes(message, record.auth_token),
-            "superseded": [sign_bytes(message, token) for token in record.previous_tokens],
+            "superseded": [sign_bytes(message, token) for token in record.previous_tokens[-KEPT_TOKENS:]],
         }
     )
 

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.commands import add_command
 from jobwire.core.fold import DEFAULT_LEASE_SECONDS
@@ -81,7 +82,8 @@ def _add_pick(commands: Subparsers) -> None:
         f"{parser.epilog}\n\n"
         "a worker that starts a pending job by its first event, without a pick, holds a lease too: of an\n"
         "hour, or of the job's idle limit where that is longer. The registry process moves on a job whose\n"
-        "lease ran out; while it asks for permission, a day later."
+        "lease ran out; while it asks for permission, a day later. Such a job rests before it can be picked\n"
+        "again: 5 s, 10 s, 20 s, ..., 10 minutes at most."
     )
     parser.add_argument(
         "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
@@ -195,7 +197,10 @@ def _add_changing(commands: Subparsers) -> None:
     parser.add_argument(
         "--status",
         choices=[str(Status.PENDING), str(Status.ERROR), str(Status.CANCELLED)],
-        help="pending starts the next attempt; the other states belong to pick and to events",
+        help=(
+            "pending is a retry: the next attempt at once, one more than the limit if need be; the other "
+            "states belong to pick and to events"
+        ),
     )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
     parser.add_argument("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
@@ -367,7 +372,10 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
 
 def _add_max_attempts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--max-attempts", type=count, metavar="N", help="error when attempt N loses its lease"
+        "--max-attempts",
+        type=count,
+        metavar="N",
+        help=f"error when attempt N loses its lease (default at register: {DEFAULT_MAX_ATTEMPTS})",
     )
 
 

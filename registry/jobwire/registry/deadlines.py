@@ -8,7 +8,7 @@ from jobwire.core.clock import epoch
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 
-__all__ = ["epoch", "next_due", "overdue", "pending_since"]
+__all__ = ["epoch", "next_due", "overdue", "pending_since", "ready_at"]
 
 # How much longer the lease of a job that asks for permission is believed: its worker may be unable to do
 # anything until a person answers, and people sleep.
@@ -56,7 +56,7 @@ def overdue(
         cause = f"no event for {limits.idle_seconds:g} s (idle timeout)"
         return fold.fail(record, now, cause, timeout=deadline.limit), cause
     cause = f"the lease of {record.lease.owner if record.lease else 'nobody'} ran out"
-    after = fold.next_attempt(record, new_token(), now, cause)
+    after = fold.lose_lease(record, new_token(), now, cause)
     return after, after.detail
 
 
@@ -80,8 +80,17 @@ def _first(record: JobRecord) -> _Deadline | None:
     )
 
 
+def ready_at(record: JobRecord) -> float | None:
+    """Return the epoch second until which a pending job rests; None where it does not."""
+    if record.status is not Status.PENDING or record.not_before is None:
+        return None
+    return _after(record.not_before, 0.0)
+
+
 def pending_since(record: JobRecord) -> str:
-    """Return since when a pending job waits: its registration, or the end of its last attempt."""
+    """Return since when a pending job waits: its registration, or the end of its last attempt and rest."""
+    if record.not_before is not None:
+        return record.not_before
     return record.created_at if record.attempt == 1 else record.idle_since or record.updated_at
 
 

@@ -21,13 +21,13 @@ from typing import Any
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.lifecycle import TERMINAL_STATUSES
 from jobwire.core.record import DISMISSED, JobRecord, Priority, dismissed_at
-from jobwire.registry.deadlines import epoch, next_due
+from jobwire.registry.deadlines import epoch, next_due, ready_at
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.store import RecordStore
 from jobwire.storage.failures import storage_failure
 
 FILE = "pending.sqlite"
-_VERSION = "3"
+_VERSION = "4"
 _SEEN = ".seen"
 # No such table or column, not a database, malformed. The low byte of an extended code is its kind.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
@@ -108,22 +108,23 @@ class PendingIndex:
         """Do not report the job as due before the epoch second `until`."""
         self._use().execute("UPDATE jobs SET due = ? WHERE job_id = ?", (until, job_id))
 
-    def next_pending(self, session: str | None, *, any_session: bool) -> str | None:
-        """Return the job to pick next: the oldest of the highest priority.
+    def next_pending(self, session: str | None, *, any_session: bool, now: float) -> str | None:
+        """Return the job to pick next at `now`, in epoch seconds: the oldest of the highest priority.
 
         For `session` that is a job addressed to it or to nobody; for None a job addressed to nobody,
         or any job with `any_session`.
         """
+        self._use().execute("UPDATE jobs SET ready = NULL WHERE ready <= ?", (now,))
         if any_session:
             query = (
                 "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick_any "
-                "WHERE status = 'pending' ORDER BY rank, position LIMIT 1"
+                "WHERE status = 'pending' AND ready IS NULL ORDER BY rank, position LIMIT 1"
             )
             rows = self._rows(query, ())
         else:
             query = (
                 "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick "
-                "WHERE status = 'pending' AND session IS ? ORDER BY rank, position LIMIT 1"
+                "WHERE status = 'pending' AND ready IS NULL AND session IS ? ORDER BY rank, position LIMIT 1"
             )
             rows = [row for wanted in {session, None} for row in self._rows(query, (wanted,))]
         return str(min(rows)[2]) if rows else None
@@ -198,8 +199,12 @@ class PendingIndex:
 
     def waiting_elsewhere(self) -> int:
         """Return how many pending jobs are addressed to some session."""
-        query = "SELECT count(*) FROM jobs WHERE status = 'pending' AND session IS NOT NULL"
+        query = "SELECT count(*) FROM jobs WHERE status = 'pending' AND ready IS NULL AND session IS NOT NULL"
         return int(self._rows(query, ())[0][0])
+
+    def resting(self) -> int:
+        """Return how many pending jobs rest after a lost lease."""
+        return int(self._rows("SELECT count(*) FROM jobs WHERE ready IS NOT NULL", ())[0][0])
 
     def next_position(self, now: float) -> int:
         """Return a place behind every job: microseconds since the epoch, or one more than the last.
@@ -315,7 +320,7 @@ class PendingIndex:
             mark.unlink(missing_ok=True)
 
 
-_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_UPSERT = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:
@@ -330,6 +335,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
         record.finished_at,
         int(record.extra.get(CLEARED) is True),
         int(dismissed_at(record) is not None),
+        ready_at(record),
     )
 
 
@@ -353,6 +359,7 @@ def _row_of_file(path: str, job_id: str) -> tuple[object, ...] | None:
             body["finished_at"],
             int(body.get(CLEARED) is True),
             int(isinstance(body.get(DISMISSED), str)),
+            None,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

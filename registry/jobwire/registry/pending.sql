@@ -14,12 +14,15 @@ CREATE TABLE jobs (
     -- 1 when the job's retained messages were cleared at the broker
     cleared INTEGER NOT NULL,
     -- 1 when a person dismissed the failure: it counts no more
-    dismissed INTEGER NOT NULL
+    dismissed INTEGER NOT NULL,
+    -- until this epoch second a pending job rests; NULL: it may be picked
+    ready REAL
 ) WITHOUT ROWID;
 
 -- indexes
-CREATE INDEX jobs_to_pick ON jobs (session, rank, position) WHERE status = 'pending';
-CREATE INDEX jobs_to_pick_any ON jobs (rank, position) WHERE status = 'pending';
+CREATE INDEX jobs_to_pick ON jobs (session, rank, position) WHERE status = 'pending' AND ready IS NULL;
+CREATE INDEX jobs_to_pick_any ON jobs (rank, position) WHERE status = 'pending' AND ready IS NULL;
+CREATE INDEX jobs_resting ON jobs (ready) WHERE ready IS NOT NULL;
 CREATE INDEX jobs_open ON jobs (session, position) WHERE status IN ('pending', 'running');
 CREATE INDEX jobs_by_status ON jobs (status, position);
 CREATE INDEX jobs_by_session ON jobs (session, position);

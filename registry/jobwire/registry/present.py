@@ -2,11 +2,13 @@
 
 import datetime as dt
 import json
+import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobwire.core.record import JobRecord
+from jobwire.registry.deadlines import ready_at
 
 _GAP = "  "
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -65,6 +67,16 @@ def age(stamp: str | None, now: float) -> str:
         seconds = int(max(now - dt.datetime.fromisoformat(stamp).timestamp(), 0))
     except ValueError:
         return "?"
+    return _two_units(seconds)
+
+
+def _rest(record: JobRecord, now: float) -> str:
+    """Return how long a pending job still rests; empty where it may be picked."""
+    left = (ready_at(record) or now) - now
+    return _two_units(math.ceil(left)) if left > 0 else ""
+
+
+def _two_units(seconds: int) -> str:
     if seconds < _MINUTE:
         return f"{seconds}s"
     if seconds < _HOUR:
@@ -79,10 +91,11 @@ LIST_HEADER = ("JOB", "STATUS", "TRY", "PRIORITY", "SESSION", "SEQ", "AGE", "TIT
 
 def list_row(record: JobRecord, now: float) -> tuple[str, ...]:
     """Return one line of `list`; `!` marks a job that asks for permission."""
+    rest = _rest(record, now)
     words = " · ".join(part for part in (record.title, record.detail) if part)
     return (
         record.job_id,
-        f"{record.status}{' !' if record.attention else ''}",
+        f"{record.status}{' !' if record.attention else ''}{f', in {rest}' if rest else ''}",
         str(record.attempt),
         str(record.priority),
         shorten(record.agent_session or "-", 20),
@@ -99,6 +112,7 @@ def facts(record: JobRecord, now: float) -> str:
         for name, value in record.timeouts._asdict().items()
         if value
     )
+    rest = _rest(record, now)
     attempts = f"{record.attempt}" + (f" of {record.max_attempts}" if record.max_attempts else "")
     pairs = [
         ("job", record.job_id),
@@ -108,7 +122,8 @@ def facts(record: JobRecord, now: float) -> str:
         ("detail", record.detail),
         ("session", record.agent_session or ""),
         ("priority", str(record.priority)),
-        ("lease", f"{record.lease.owner} until {record.lease.expires_at}" if record.lease else ""),
+        ("lease", _lease(record)),
+        ("not before", f"{record.not_before} (in {rest})" if rest else ""),
         ("timeouts", limits),
         ("seq", f"{record.last_seq} (journaled up to {record.confirmed_seq})"),
         ("created", f"{record.created_at} ({age(record.created_at, now)} ago)"),
@@ -120,6 +135,12 @@ def facts(record: JobRecord, now: float) -> str:
     ]
     shown = [(name, value) for name, value in pairs if value]
     return "\n".join(_fact(name, value) for name, value in shown)
+
+
+def _lease(record: JobRecord) -> str:
+    if record.lease is None:
+        return ""
+    return f"{record.lease.owner} until {record.lease.expires_at}, {record.lease.seconds:g} s at a time"
 
 
 def _fact(name: str, value: str) -> str:

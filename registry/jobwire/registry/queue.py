@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core import fold
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -26,6 +27,7 @@ from jobwire.core.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.core.signature import new_token
 from jobwire.registry import locks
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
+from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
@@ -103,10 +105,11 @@ class JobQueue:
                 reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=limit)
                 record = self._claim_next(grant, agent_session, index, any_session=any_session)
                 elsewhere = index.waiting_elsewhere() if record is None else 0
+                resting = index.resting() if record is None else 0
             if record is not None:
                 return record
             if not self._wait_for_change(seen, give_up):
-                raise _no_work(agent_session, elsewhere)
+                raise _no_work(agent_session, elsewhere, resting)
 
     def renew(
         self,
@@ -197,7 +200,7 @@ class JobQueue:
     ) -> JobRecord:
         """Compare and set: change fields, and the status where `status` is given.
 
-        `status` may be cancelled, error or pending (next attempt); the other two belong to workers.
+        `status` may be cancelled, error or pending (`fold.retry`); the other two belong to workers.
         Raises InvalidInputError for a field that registration would refuse, ConflictError with the
         present state in `facts["present"]` where it is not as expected, TransitionError where the
         lifecycle forbids it.
@@ -324,17 +327,18 @@ class JobQueue:
             priority=spec.priority,
             idempotency_key=spec.idempotency_key,
             broker=dict(spec.broker),
-            max_attempts=spec.max_attempts,
+            max_attempts=spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
             extra={POSITION: index.next_position(now)},
         )
 
     def _claim_next(
         self, grant: LeaseGrant, session: str | None, index: PendingIndex, *, any_session: bool
     ) -> JobRecord | None:
-        while (job_id := index.next_pending(session, any_session=any_session)) is not None:
+        now = self.store.clock.now()
+        while (job_id := index.next_pending(session, any_session=any_session, now=now)) is not None:
             try:
                 with self.store.locked(job_id) as locked:
-                    if locked.record.status is Status.PENDING:
+                    if locked.record.status is Status.PENDING and (ready_at(locked.record) or now) <= now:
                         claimed = fold.claim(locked.record, grant, self.store.clock.now())
                         locked.replace(claimed, cause=f"picked by {grant.owner}")
                         return locked.record
@@ -350,7 +354,7 @@ class JobQueue:
             return fold.cancel(record, now, cause)
         if status is Status.ERROR:
             return fold.fail(record, now, cause)
-        return fold.next_attempt(record, self._new_token(), now, cause)
+        return fold.retry(record, self._new_token(), now, cause)
 
     def _scan(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
         try:
@@ -393,9 +397,13 @@ def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> Le
     return LeaseGrant(record.lease.owner if owner is None else owner, record.lease.seconds)
 
 
-def _no_work(session: str | None, elsewhere: int) -> NoWorkError:
+def _no_work(session: str | None, elsewhere: int, resting: int) -> NoWorkError:
     where = f" for session {session}" if session is not None else ""
     hint = "wait for one with --wait SECONDS"
     if elsewhere:
         hint = f"{elsewhere} pending job(s) are for named sessions: --agent-session NAME or --any-session"
-    return NoWorkError(f"no pending job{where}", hint=hint, addressed_elsewhere=elsewhere)
+    elif resting:
+        hint = (
+            f"{resting} pending job(s) rest after a lost lease, `jobwire registry list` says how long; {hint}"
+        )
+    return NoWorkError(f"no pending job{where}", hint=hint, addressed_elsewhere=elsewhere, resting=resting)

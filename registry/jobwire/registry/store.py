@@ -308,5 +308,6 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
         record.priority,
         record.timeouts,
         record.attention,
+        record.not_before,
         dismissed_at(record),
     )

@@ -57,6 +57,7 @@ records = st.builds(
     result=st.none() | st.dictionaries(text, text, max_size=2),
     lease=st.none() | st.builds(Lease, text, st.just(STAMP), seconds.filter(bool)),
     idle_since=st.none() | st.just(STAMP),
+    not_before=st.none() | st.just(STAMP),
     timeouts=st.builds(Timeouts, seconds, seconds, seconds),
     priority=st.sampled_from(Priority),
     broker=st.dictionaries(text, text | st.integers(0, 99), max_size=2),
@@ -221,6 +222,22 @@ def test_the_next_attempt_has_a_new_key_and_ends_at_the_limit() -> None:
     over = next_attempt(claim(again, LeaseGrant("w", 60), NOW), new_token(), NOW, "lease ran out")
     assert over.status is Status.ERROR
     assert "2 attempts" in over.detail
+
+
+def test_attempts_leave_a_bounded_trace() -> None:
+    """However often a job is claimed, record and snapshot keep to the latest 16 earlier tokens."""
+    record, tokens = fresh(max_attempts=1000), list[str]()
+    for _ in range(100):
+        tokens.append(record.auth_token)
+        record = next_attempt(claim(record, LeaseGrant("w", 60), NOW), new_token(), NOW, "x" * 5000)
+    assert record.previous_tokens == tuple(tokens[-16:])
+    assert len(encode_record(record)) < 8192
+    old = fresh(detail="\x01" * 1024, previous_tokens=tuple(tokens * 40))
+    raw = encode_snapshot(old, confirmed_seq=2**53 - 1)
+    assert len(raw) < 16_384
+    told = decode_snapshot(raw, job_id="0000abcd", token=tokens[-1])
+    assert told is not None
+    assert told.superseded
 
 
 def test_cancel_is_idempotent_and_respects_the_end() -> None:

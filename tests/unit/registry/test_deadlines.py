@@ -63,6 +63,14 @@ def test_lease_end_makes_the_next_attempt() -> None:
     assert moved is not None
     assert (moved[0].status, moved[0].attempt, moved[0].auth_token) == (Status.PENDING, 2, TOKEN)
     assert moved[0].previous_tokens == ("t" * 43,)
+    assert moved[0].not_before == utc_timestamp(NOW + 15)
+
+
+def test_the_pending_limit_begins_after_the_rest() -> None:
+    """While a job may not be picked, nobody is late to pick it."""
+    moved = _after(claim(_job(pending_seconds=3), LeaseGrant("me", 10), NOW), 10)
+    assert moved is not None
+    assert next_due(moved[0]) == NOW + 10 + 5 + 3
 
 
 def test_last_attempt_ends_in_error() -> None:

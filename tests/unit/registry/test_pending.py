@@ -113,9 +113,10 @@ def test_queries_use_an_index(queue: JobQueue) -> None:
 
 
 def _ask_everything(index: PendingIndex) -> None:
-    index.next_pending("a", any_session=False)
-    index.next_pending(None, any_session=False)
-    index.next_pending(None, any_session=True)
+    index.next_pending("a", any_session=False, now=0.0)
+    index.next_pending(None, any_session=False, now=0.0)
+    index.next_pending(None, any_session=True, now=0.0)
+    index.resting()
     index.by_key("k")
     index.open_of_session("a")
     index.due(0.0, 10)

@@ -32,6 +32,14 @@ def test_age_of_nothing() -> None:
     assert (age(None, NOW), age("2026-02-30T00:00:00Z", NOW)) == ("-", "?")
 
 
+def test_resting_job() -> None:
+    """A job that rests after a lost lease says for how long, in the list and on its page."""
+    record = JobRecord("1a2b3c4d", "t" * 43, STAMP, STAMP, not_before="2026-01-01T00:00:40.000Z")
+    assert list_row(record, NOW)[1] == "pending, in 40s"
+    assert "not before   2026-01-01T00:00:40.000Z (in 40s)" in facts(record, NOW)
+    assert list_row(record, NOW + 40)[1] == "pending"
+
+
 @given(st.text(), st.integers(1, 40))
 def test_shorten_fits(text: str, width: int) -> None:
     """A shortened text takes no more columns than it may."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.bounds import MAX_ATTEMPTS
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -127,10 +128,95 @@ def test_pick_takes_up_a_lost_lease(queue: JobQueue, clock: ManualClock) -> None
     _add(queue)
     first = queue.pick(ME)
     clock.advance(60)
-    second = queue.pick(LeaseGrant("you", 60))
+    second = queue.pick(LeaseGrant("you", 60), wait_seconds=60)
     assert second.job_id == first.job_id
     assert second.attempt == 2
     assert second.auth_token != first.auth_token
+
+
+def test_lost_leases_wait_longer_each_time(queue: JobQueue, clock: ManualClock) -> None:
+    """After a lost lease a job rests for 5, 10, 20, ... s; a waiting pick gets it then, not before."""
+    _add(queue, max_attempts=9)
+    queue.pick(ME)
+    for pause in (5, 10, 20, 40):
+        clock.advance(60)
+        queue.reap()
+        with pytest.raises(NoWorkError, match="no pending job") as caught:
+            queue.pick(ME)
+        assert "1 pending job(s) rest after a lost lease" in caught.value.hint
+        before = clock.monotonic()
+        queue.pick(ME, wait_seconds=600)
+        assert clock.monotonic() - before == pytest.approx(pause, abs=1.0)
+
+
+def test_a_resting_job_lets_others_pass(queue: JobQueue, clock: ManualClock) -> None:
+    """Pick passes over what rests, also after the index was made again, and takes it when it has rested."""
+    resting = _add(queue, priority=Priority.HIGH).job_id
+    queue.pick(ME)
+    clock.advance(60)
+    other = _add(queue, priority=Priority.LOW).job_id
+    queue.reap()
+    queue.reindex()
+    assert queue.pick(ME).job_id == other
+    clock.advance(5)
+    assert queue.pick(ME).job_id == resting
+    assert queue.store.get(resting).not_before is None
+
+
+def test_attempts_have_a_limit_unasked(queue: JobQueue, clock: ManualClock) -> None:
+    """A job that loses every lease ends in error after five attempts, where registration says no other."""
+    job_id = _add(queue).job_id
+    for _ in range(5):
+        queue.pick(ME, wait_seconds=600)
+        clock.advance(60)
+        queue.reap()
+    record = queue.store.get(job_id)
+    assert (record.status, record.attempt, record.max_attempts) == (Status.ERROR, 5, 5)
+    assert "5 attempts are the limit" in record.detail
+
+
+def test_retry_by_a_person(queue: JobQueue) -> None:
+    """A retry of the last attempt allowed is one attempt more, at once, and not the end of the job."""
+    job_id = _add(queue, max_attempts=1).job_id
+    queue.pick(ME)
+    record = queue.update(job_id, Change(), status=Status.PENDING, reason="retry")
+    assert (record.status, record.attempt, record.max_attempts) == (Status.PENDING, 2, 2)
+    assert queue.pick(ME).job_id == job_id
+
+
+def test_retry_ends_a_rest(queue: JobQueue, clock: ManualClock) -> None:
+    """A person need not wait for a job that rests after a lost lease."""
+    job_id = _add(queue).job_id
+    queue.pick(ME)
+    clock.advance(60)
+    queue.reap()
+    assert queue.update(job_id, Change(), status=Status.PENDING).attempt == 2
+    assert queue.pick(ME).job_id == job_id
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.CANCELLED, Status.PENDING])
+def test_retry_that_cannot_be(queue: JobQueue, status: Status) -> None:
+    """A retry that the lifecycle forbids is refused with what to do instead."""
+    job_id = _add(queue).job_id
+    if status is Status.CANCELLED:
+        queue.cancel(job_id)
+    elif status is Status.ERROR:
+        queue.pick(ME)
+        queue.update(job_id, Change(), status=Status.ERROR)
+    with pytest.raises(TransitionError) as caught:
+        queue.update(job_id, Change(), status=Status.PENDING)
+    assert str(status) in caught.value.message
+    assert ("registry pick" if status is Status.PENDING else "registry register") in caught.value.hint
+
+
+def test_retries_have_a_limit_too(queue: JobQueue) -> None:
+    """Nobody, not even a person, makes a record grow without end."""
+    job_id = _add(queue, max_attempts=MAX_ATTEMPTS).job_id
+    with queue.store.locked(job_id) as locked:
+        locked.replace(locked.record._replace(attempt=MAX_ATTEMPTS), cause="test")
+    queue.pick(ME)
+    with pytest.raises(TransitionError, match="1000"):
+        queue.update(job_id, Change(), status=Status.PENDING)
 
 
 def test_pick_leaves_a_stale_row(queue: JobQueue, store: RecordStore) -> None:

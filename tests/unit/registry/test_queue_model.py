@@ -24,14 +24,22 @@ _RANKS = [Priority.HIGH, Priority.NORMAL, Priority.LOW]
 
 
 class Model:
-    """What the registry must say: jobs in order of registration, as [id, rank, status, attempt, seq]."""
+    """What the registry must say: jobs in order of registration, as [rank, status, attempt, seq].
+
+    `rests` holds until when a job that lost its lease is not picked, in epoch seconds.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[str, list[object]] = {}
+        self.rests: dict[str, float] = {}
 
-    def next(self) -> str | None:
+    def next(self, now: float) -> str | None:
         """Return the pending job of the highest rank that was registered first."""
-        pending = [(job[0], n, id_) for n, (id_, job) in enumerate(self.jobs.items()) if job[1] == "pending"]
+        pending = [
+            (job[0], n, id_)
+            for n, (id_, job) in enumerate(self.jobs.items())
+            if job[1] == "pending" and self.rests.get(id_, now) <= now
+        ]
         return min(pending)[2] if pending else None
 
 
@@ -66,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def pick(self) -> None:
         """Pick what the model says comes next."""
-        wanted = self.model.next()
+        wanted = self.model.next(self.clock.now())
         try:
             got = self.queue.pick(LeaseGrant("me", 60)).job_id
         except NoWorkError:
@@ -74,6 +82,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert got == wanted
         if got is not None:
             self.model.jobs[got][1] = "running"
+
+    @rule()
+    def time_passes(self) -> None:
+        """Let a job rest for some seconds."""
+        self.clock.advance(4)
 
     @rule(job=jobs, kind=st.sampled_from(["started", "progress", "completed", "error"]))
     def say(self, job: str, kind: str) -> None:
@@ -108,12 +121,14 @@ class QueueMachine(RuleBasedStateMachine):
     def release(self, job: str) -> None:
         """Release: only a leased job."""
         model = self.model.jobs[job]
+        lease = self.store.get(job).lease
         try:
-            self.queue.release(job, owner="me")
+            self.queue.release(job, owner=str(lease.owner if lease else "me"))
         except JobwireError:
             assert model[1] != "running" or self.store.get(job).lease is None
         else:
-            model[1:3] = ["pending", int(str(model[2])) + 1]
+            self._next_attempt(model)
+            self.model.rests.pop(job, None)
 
     @rule(job=jobs, rank=st.integers(0, 2))
     def change_priority(self, job: str, rank: int) -> None:
@@ -129,9 +144,18 @@ class QueueMachine(RuleBasedStateMachine):
         for item in self.queue.reap():
             model = self.model.jobs[item.record.job_id]
             assert model[1] == "running"
-            model[1:3] = ["pending", int(str(model[2])) + 1]
+            pause = 5.0 * 2 ** (int(str(model[2])) - 1)
+            if self._next_attempt(model):
+                self.model.rests[item.record.job_id] = self.clock.now() + pause
         leased = [job for job in self.model.jobs if self.store.get(job).lease is not None]
         assert leased == []
+
+    def _next_attempt(self, model: list[object]) -> bool:
+        """Move the job on; tell whether it had attempts left."""
+        attempt = int(str(model[2]))
+        left = attempt < 5
+        model[1:3] = ["pending", attempt + 1] if left else ["error", attempt]
+        return left
 
     @rule(back=st.integers(1, 10_000))
     def clock_set_back(self, back: int) -> None:

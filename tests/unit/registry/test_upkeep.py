@@ -129,7 +129,7 @@ def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock)
     serving = locks.held(queue.store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x")
     with serving, pytest.raises(NoWorkError):
         queue.pick(LeaseGrant("you"))
-    assert queue.pick(LeaseGrant("you")).job_id == job_id
+    assert queue.pick(LeaseGrant("you"), wait_seconds=10).job_id == job_id
 
 
 def _purge(queue: JobQueue, cleared: list[str], rules: Rules) -> Purge:
