@@ -23,7 +23,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.core.fold import LeaseGrant, cancel, claim, fail
 from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.redaction import MASK, redact
+from jobwire.core.redaction import MASK, Redactor
 from jobwire.core.signature import new_token
 from jobwire.registry.store import RecordStore
 
@@ -113,7 +113,7 @@ class Delegation:
         """Write the record as running already: nobody else may pick it between two steps."""
         now = self._store.clock.now()
         stamp = utc_timestamp(now)
-        title = self._plan.title or default_title(self._plan.command, os.environ)
+        title = _utf8(self._plan.title) or default_title(self._plan.command, os.environ)
         while True:
             record = JobRecord(
                 job_id=secrets.token_hex(4),
@@ -151,8 +151,17 @@ class Delegation:
 
 
 def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the command as one would type it, without what must not be said, in at most 120 characters."""
+    """Return the command as one would type it, without secrets, in at most 120 characters.
+
+    Paths stay: the title does not leave this disk; `started` says it without them.
+    """
+    redactor = Redactor(environ)
     # Each word by itself first: quoting may change a secret beyond recognition.
-    words = shlex.join(redact(word, environ) for word in command)
-    title = redact(words, environ).replace(f"'{MASK}'", MASK)
+    words = shlex.join(redactor.mask_secrets(_utf8(word)) for word in command)
+    title = redactor.mask_secrets(words).replace(f"'{MASK}'", MASK)
     return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 1]}…"
+
+
+def _utf8(text: str) -> str:
+    """Return what an argument says to people: bytes that are not UTF-8 are no characters."""
+    return os.fsencode(text).decode(errors="replace")

@@ -3,10 +3,8 @@
 import re
 from typing import NamedTuple
 
-from jobwire.core.event import MAX_DETAIL
-
 # A line that speaks to us on purpose; the same idea as workflow commands of CI systems.
-_SPOKEN = re.compile(r"^\s*::(progress|permission)\s+(.*\S)\s*$")
+_SPOKEN = re.compile(r"\s*+::(progress|permission)\s++(\S.*)")
 # 12%, 12.5 %, [ 12%]; not 120% of something, not a longer number's tail.
 _PERCENT = re.compile(r"(?<![\w.])(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%")
 # Colours and cursor movements (ECMA-48 control sequences) and other control characters.
@@ -15,7 +13,10 @@ MAX_LINE = 16 * 1024
 
 
 class Report(NamedTuple):
-    """One thing worth an event: `kind` is progress or permission_required; `percent` where one was seen."""
+    """One thing worth an event: `kind` is progress or permission_required; `percent` where one was seen.
+
+    `detail` is as long as the line was, up to MAX_LINE.
+    """
 
     kind: str
     detail: str
@@ -28,18 +29,15 @@ def read_line(line: str) -> Report | None:
     spoken = _SPOKEN.match(text)
     if spoken:
         kind = "progress" if spoken[1] == "progress" else "permission_required"
-        return Report(kind, _shortened(spoken[2]), _percent(spoken[2]))
+        detail = spoken[2].rstrip()
+        return Report(kind, detail, _percent(detail))
     percent = _percent(text)
-    return None if percent is None else Report("progress", _shortened(text.strip()), percent)
+    return None if percent is None else Report("progress", text.strip(), percent)
 
 
 def _percent(text: str) -> float | None:
     found = _PERCENT.search(text)
     return float(found[1]) if found else None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 
 class LineSplitter:

@@ -21,7 +21,7 @@ from jobwire.cli.progress import LineSplitter, Report, Throttle, read_line
 from jobwire.core.clock import Clock
 from jobwire.core.errors import ConflictError, JobwireError, StoppedError, TransportError
 from jobwire.core.event import MAX_DETAIL
-from jobwire.core.redaction import redact
+from jobwire.core.redaction import Redactor
 
 # Between SIGTERM and SIGKILL: long enough to write a checkpoint, short enough to wait for.
 GRACE_SECONDS = 5.0
@@ -137,7 +137,7 @@ class Reporter:
         self._clock = clock
         self._stopped = on_stopped
         self._over = False
-        self._environ = environ
+        self._redactor = Redactor(environ)
         self._throttle = Throttle()
         self._wake = threading.Condition()
         self._closing = False
@@ -169,7 +169,8 @@ class Reporter:
 
     def say(self, kind: str, detail: str, **data: object) -> None:
         """Say one thing; an undelivered event waits in the outbox, a stopped job stops the command."""
-        text = redact(detail, self._environ)[:MAX_DETAIL]
+        # Cut last: half a secret would not be found.
+        text = _shortened(self._redactor.redact(detail))
         try:
             getattr(self._voice, kind)(text, **data)
         except (StoppedError, ConflictError) as error:
@@ -275,6 +276,10 @@ class Worker:
             if stopped.is_set():
                 self._command.stop()
                 return
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 
 def _figures(report: Report | None) -> dict[str, float]:

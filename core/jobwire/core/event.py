@@ -63,14 +63,19 @@ def compose(
         raise InvalidInputError(f"seq {seq} is out of range")
     if event not in EVENT_TYPES:
         raise InvalidInputError(f"unknown event {event!r}", hint=f"one of {', '.join(sorted(EVENT_TYPES))}")
+    check_detail(detail)
+    if SIGNATURE_FIELD in data:
+        raise InvalidInputError(f"data.{SIGNATURE_FIELD} is reserved for the signature")
+    return Event(seq, job_id, event, timestamp, detail, dict(data))
+
+
+def check_detail(detail: str) -> None:
+    """Raise InvalidInputError for a detail that is too long."""
     if len(detail) > MAX_DETAIL:
         raise InvalidInputError(
             f"detail has {len(detail)} characters, {MAX_DETAIL} are allowed",
             hint="shorten it; put figures into --data",
         )
-    if SIGNATURE_FIELD in data:
-        raise InvalidInputError(f"data.{SIGNATURE_FIELD} is reserved for the signature")
-    return Event(seq, job_id, event, timestamp, detail, dict(data))
 
 
 def encode_signed(event: Event, token: str) -> bytes:

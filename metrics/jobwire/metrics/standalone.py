@@ -28,7 +28,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _START_SECONDS = 120.0
 _MASTER_PORT = re.compile(r"Starting Spark master at spark://[^:]+:(\d+)")
-_WEB_PORT = re.compile(r"Bound MasterWebUI to .* http://[^:]+:(\d+)")
+_WEB_PORT = re.compile(r"Bound MasterWebUI to (?:\S+ ){1,8}http://[^:]+:(\d+)")
 _STEP_SECONDS = 0.1
 _END_SECONDS = 20.0
 

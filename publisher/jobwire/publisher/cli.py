@@ -12,13 +12,14 @@ from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.redaction import Redactor
 from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
 from jobwire.publisher.publishing import Published, kept, publish
-from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
+from jobwire.publisher.saying import Saying, clean, refuse_unclean
 from jobwire.registry.outbox import job_outboxes
 
 PROG = "publish_event"
@@ -79,8 +80,12 @@ def _saying(args: argparse.Namespace, environ: Mapping[str, str]) -> Saying:
     if args.detail == STDIN and args.data_json == STDIN:
         raise InvalidInputError("--detail and --data-json cannot both read stdin")
     saying = Saying(args.event, read_detail(args.detail), read_data(args.data, args.data_json))
-    check = redact_secrets if args.redact else refuse_secrets
-    return check(saying, environ)
+    cleaned = clean(saying, Redactor(environ))
+    if args.strict:
+        refuse_unclean(cleaned)
+    for sentence in cleaned.warnings():
+        print(f"{PROG}: warning: {sentence}", file=sys.stderr)
+    return cleaned.saying
 
 
 def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:

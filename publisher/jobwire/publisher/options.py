@@ -52,7 +52,12 @@ def _add_saying(parser: argparse.ArgumentParser) -> None:
         help="a figure: a JSON number, string, boolean or null, otherwise text; repeatable",
     )
     add("--data-json", metavar="FILE", help="figures as one JSON object; - reads it from stdin")
-    add("--redact", action="store_true", help="replace paths and secrets instead of refusing them")
+    add(
+        "--strict",
+        action="store_true",
+        help="refuse (30) a path or a secret in the detail, and a secret in the data; else a path is cut to"
+        " its last part, a secret replaced, with a warning",
+    )
 
 
 def _add_delivery(parser: argparse.ArgumentParser) -> None:

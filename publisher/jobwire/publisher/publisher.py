@@ -11,10 +11,11 @@ from typing import Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
 from jobwire.core.event import TERMINAL_EVENTS, EventType
+from jobwire.core.redaction import Redactor
 from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, publish
-from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
+from jobwire.publisher.saying import Saying, clean, refuse_unclean
 
 _log = logging.getLogger("jobwire.publisher")
 # After a failed delivery events only go into the outbox for this long: a worker must not wait for an
@@ -35,8 +36,11 @@ class Publisher:
     the answer says `delivered=False` and the next event, or the end of the `with` block, sends it.
 
     Raises StoppedError when the job was cancelled or claimed again: stop working. Also ConflictError
-    (finished), TransitionError, InvalidInputError (a secret or a path in `detail`, unless `redact`),
-    RefusedError (the event is kept), StorageError (it is not).
+    (finished), TransitionError, InvalidInputError (no event can carry it), RefusedError (the event is
+    kept), StorageError (it is not).
+
+    A path in `detail` is cut to its last part, a secret in `detail` or data is replaced, each with a
+    warning to the log; with `strict` that is an InvalidInputError instead.
 
     An exception that leaves the block before a terminal event was said becomes an `error` event with
     its class name. Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT,
@@ -51,7 +55,7 @@ class Publisher:
         ticket: Path | str | None = None,
         attempt: int | None = None,
         broker: Mapping[str, object] | None = None,
-        redact: bool = False,
+        strict: bool = False,
         attempts: int = DEFAULT_ATTEMPTS,
         confirm_seconds: float | None = None,
         environ: Mapping[str, str] | None = None,
@@ -72,7 +76,8 @@ class Publisher:
         # A command speaks once, this object for long: the attempt it began in is the one it speaks for.
         self._desk.pin()
         self._broker = dict(broker or {})
-        self._check = redact_secrets if redact else refuse_secrets
+        self._redactor = Redactor(self._environ)
+        self._strict = strict
         self._attempts = attempts
         self._confirm_seconds = confirm_seconds
         self._guard = threading.Lock()
@@ -107,7 +112,7 @@ class Publisher:
 
     def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
         """Publish any event; what the named methods do, with data whose keys need not be names."""
-        saying = self._check(Saying(str(event), detail, data or {}), self._environ)
+        saying = self._cleaned(Saying(str(event), detail, data or {}))
         with self._guard:
             published = self._publish(saying)
             if published.failure is not None:
@@ -149,6 +154,14 @@ class Publisher:
             _log.warning("%s", failure)
         finally:
             self.close()
+
+    def _cleaned(self, saying: Saying) -> Saying:
+        cleaned = clean(saying, self._redactor)
+        if self._strict:
+            refuse_unclean(cleaned)
+        for sentence in cleaned.warnings():
+            _log.warning("%s", sentence)
+        return cleaned.saying
 
     def _publish(self, saying: Saying) -> Published:
         terminal = saying.event in TERMINAL_EVENTS

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted, Transport
+from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
@@ -69,7 +70,12 @@ class Parts:
         self.views = Views(store, warn=warn)
         self.reader = JournalReader(writer.directory, clock=clock)
         self.states = StateQueue(
-            store=store, topics=topics, sender=self.sender, clock=clock, expiry_seconds=RETAINED_SECONDS
+            store=store,
+            topics=topics,
+            sender=self.sender,
+            clock=clock,
+            expiry_seconds=RETAINED_SECONDS,
+            redactor=Redactor(os.environ),
         )
         self.folder = Folder(
             store=store,

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, TransportError
+from jobwire.core.event import MAX_DETAIL
 from jobwire.core.record import JobRecord
+from jobwire.core.redaction import Redactor
 from jobwire.core.snapshot import encode_snapshot
 from jobwire.core.topics import Topics
 from jobwire.registry.sender import Sender
@@ -53,12 +55,14 @@ class StateQueue:
         sender: Sender,
         clock: Clock,
         expiry_seconds: int,
+        redactor: Redactor,
     ) -> None:
         self._store = store
         self._topics = topics
         self._sender = sender
         self._clock = clock
         self._expiry_seconds = expiry_seconds
+        self._redactor = redactor
         self._queues: dict[Urgency, OrderedDict[str, JobRecord | None]] = {
             urgency: OrderedDict() for urgency in Urgency
         }
@@ -152,6 +156,10 @@ class StateQueue:
                 return job_id
         return None
 
+    def _said(self, record: JobRecord) -> JobRecord:
+        """Return the record with the detail that may leave the host: a person's reason may name a path."""
+        return record._replace(detail=self._redactor.redact(record.detail)[:MAX_DETAIL])
+
     def _send(self, record: JobRecord) -> bool:
         """Send; False where it must be tried again."""
         what = (
@@ -169,7 +177,7 @@ class StateQueue:
         try:
             self._sender.publish(
                 self._topics.state(record.job_id),
-                encode_snapshot(record, confirmed_seq=record.confirmed_seq),
+                encode_snapshot(self._said(record), confirmed_seq=record.confirmed_seq),
                 retain=True,
                 expiry_seconds=self._expiry_seconds if record.terminal else None,
             )

@@ -109,6 +109,20 @@ def test_secrets_in_output_do_not_reach_the_wire(embedded_broker: EmbeddedServer
     assert not (folder / "worker.json").exists()
 
 
+def test_a_title_stays_as_typed_here_and_is_shortened_on_the_wire(embedded_broker: EmbeddedServer) -> None:
+    """The command's path stands in the record; `started` names the program alone; bytes are no obstacle."""
+    words = [sys.executable, "-c", "pass", os.fsdecode(b"caf\xe9")]
+    answer = run(embedded_broker.home, "--", *words)
+    assert (answer.returncode, "Traceback" in answer.stderr) == (0, False), answer.stderr
+    record = newest(embedded_broker.home)
+    assert record.title == f"{sys.executable} -c pass caf\ufffd"[:120]
+    log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "events.ndjson")
+    events = [
+        line["event"] for line in map(json.loads, log.read_text().splitlines()) if line["kind"] == "event"
+    ]
+    assert events[0]["detail"] == f"…/{Path(sys.executable).name} -c pass caf\ufffd"
+
+
 def test_ctrl_c_cancels_the_job_and_ends_everything(embedded_broker: EmbeddedServer, tmp_path: Path) -> None:
     """SIGINT makes the job cancelled, ends the command's whole group, and gives exit code 3."""
     pid_file = tmp_path / "pid"

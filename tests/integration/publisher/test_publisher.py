@@ -147,18 +147,18 @@ def test_a_refusal_is_raised_and_the_event_kept(broker: BrokerProcess, make_job:
     assert _outbox(broker.home, job.job_id).last_seq == 0
 
 
-def test_secrets_are_refused_or_redacted(broker: BrokerProcess, make_job: MakeJob, read: Read) -> None:
+def test_secrets_are_replaced_or_refused(broker: BrokerProcess, make_job: MakeJob, read: Read) -> None:
     """A value of a secret-looking variable does not leave, in detail or data."""
     job = make_job(broker.home)
     reader = read(broker, job)
     environ = {"API_KEY": "very-hidden-value"}
-    with Publisher(job.job_id, home=broker.home, environ=environ) as worker:
+    with Publisher(job.job_id, home=broker.home, environ=environ, strict=True) as worker:
         worker.started()
         with pytest.raises(InvalidInputError):
             worker.progress("used very-hidden-value")
         with pytest.raises(InvalidInputError):
             worker.progress("", key="very-hidden-value")
-    with Publisher(job.job_id, home=broker.home, environ=environ, redact=True) as worker:
+    with Publisher(job.job_id, home=broker.home, environ=environ) as worker:
         worker.progress("used very-hidden-value", key="very-hidden-value")
     reader.wait_for_seq(2)
     assert b"hidden" not in b"".join(message.payload for message in reader.messages)

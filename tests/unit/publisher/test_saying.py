@@ -1,37 +1,113 @@
 """What may be said: no secret and no path in the detail, no secret in the data, nothing echoed."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.redaction import MASK
-from jobwire.publisher.saying import Saying, redact_secrets, refuse_secrets
+from jobwire.core.redaction import MASK, Redactor
+from jobwire.publisher.saying import Cleaned, Saying, clean, refuse_unclean
+from jobwire.testing.growth import grows_faster_than_its_input
 
-ENVIRON = {"DEPLOY_TOKEN": "zq81-very-hidden", "LANG": "C.UTF-8"}
+REDACTOR = Redactor({"DEPLOY_TOKEN": "zq81-very-hidden", "LANG": "C.UTF-8"})
 
 
 @pytest.mark.parametrize(
-    "saying",
+    ("saying", "sent"),
     [
-        Saying("progress", "see /home/someone/notes.txt"),
-        Saying("progress", "used zq81-very-hidden"),
-        Saying("progress", "password=hunter2hunter2"),
-        Saying("progress", "", {"a": {"b": ["x", "zq81-very-hidden"]}}),
-        Saying("progress", "", {"header": "Bearer abcdefghijklmnop"}),
+        (Saying("progress", "see /home/someone/notes.txt"), Saying("progress", "see …/notes.txt")),
+        (Saying("progress", "used zq81-very-hidden"), Saying("progress", f"used {MASK}")),
+        (Saying("progress", "password=hunter2hunter2"), Saying("progress", MASK)),
+        (
+            Saying("progress", "", {"a": {"b": ["x", "its zq81-very-hidden"]}}),
+            Saying("progress", "", {"a": {"b": ["x", MASK]}}),
+        ),
+        (
+            Saying("progress", "", {"header": "Bearer abcdefghijklmnop"}),
+            Saying("progress", "", {"header": MASK}),
+        ),
+        (Saying("progress", "", {"db_password": "hunter2"}), Saying("progress", "", {"db_password": MASK})),
+        (
+            Saying("progress", "", {"zq81-very-hidden": 1, "x": {"zq81-very-hidden!": 2}}),
+            Saying("progress", "", {MASK: 1, "x": {MASK: 2}}),
+        ),
+        (Saying("progress", "caf\udce9 \ud83d\ude00"), Saying("progress", "caf\ufffd \U0001f600")),
     ],
 )
-def test_a_leak_is_refused_and_never_echoed(saying: Saying) -> None:
-    """What must not leave the host is named by its kind only, and --redact masks it."""
+def test_a_leak_is_replaced_or_refused_and_never_echoed(saying: Saying, sent: Saying) -> None:
+    """What must not leave the host is replaced with a warning; strictly it is refused; neither repeats it."""
+    cleaned = clean(saying, REDACTOR)
+    assert cleaned.saying == sent
     with pytest.raises(InvalidInputError) as refused:
-        refuse_secrets(saying, ENVIRON)
+        refuse_unclean(cleaned)
+    warnings = cleaned.warnings()
+    assert len(warnings) == 1
     for secret in ("hidden", "hunter2", "someone", "abcdefgh"):
-        assert secret not in str(refused.value)
-    masked = redact_secrets(saying, ENVIRON)
-    assert refuse_secrets(masked, ENVIRON) == masked
-    assert MASK in str(masked)
+        assert secret not in f"{refused.value} {warnings}"
+    assert clean(sent, REDACTOR) == Cleaned(sent)
 
 
-def test_data_may_hold_paths() -> None:
-    """A place in the data is a figure like any other."""
-    saying = Saying("completed", "done", {"report": "/srv/out/report.html", "files": [1, None, True]})
-    assert refuse_secrets(saying, ENVIRON) == saying
-    assert redact_secrets(saying, ENVIRON) == saying
+def test_two_keys_that_are_secrets_stay_two() -> None:
+    """Masked keys of one object do not take each other's place."""
+    data = {"a zq81-very-hidden": 1, "b zq81-very-hidden": 2}
+    assert list(clean(Saying("progress", "", data), REDACTOR).saying.data.values()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"report": "/srv/out/report.html", "files": [1, None, True]},
+        {"input_tokens": 1200, "token": None, "password": ""},
+    ],
+)
+def test_figures_and_places_may_be_said(data: Mapping[str, object]) -> None:
+    """A place in the data is a figure like any other, and so is a number under a name like a secret's."""
+    cleaned = clean(Saying("completed", "done", data), REDACTOR)
+    assert cleaned == Cleaned(Saying("completed", "done", data))
+    refuse_unclean(cleaned)
+    assert cleaned.warnings() == []
+
+
+def _nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("detail", "data"),
+    [
+        ("x" * 1025, {}),
+        ("", {"a": _nested(10_000)}),
+        ("", {"a": "x" * 70_000}),
+        ("", {"a": "\udcff"}),
+        ("", {"a\udcff": 1}),
+        ("", {"a": float("nan")}),
+        ("", {"a": 2**53}),
+        ("", {"a": {1, 2}}),
+    ],
+)
+def test_what_no_event_can_carry_is_refused_before_it_is_looked_through(
+    detail: str, data: Mapping[str, object]
+) -> None:
+    """Length, depth, size and kind are checked first: a recursion or a long search is not started."""
+    with pytest.raises(InvalidInputError):
+        clean(Saying("progress", detail, data), REDACTOR)
+
+
+def test_a_mask_never_makes_a_detail_too_long() -> None:
+    """A detail that fits goes out, also where what replaces its parts is longer than they were."""
+    detail = "/aa " * 256
+    sent = clean(Saying("progress", detail), REDACTOR).saying.detail
+    assert (len(detail), len(sent)) == (1024, 1024)
+
+
+def test_many_small_texts_are_cleaned_in_linear_time() -> None:
+    """The data's texts and the secret-looking variables do not multiply."""
+
+    def growing(size: int) -> tuple[Saying, Redactor]:
+        environ = {f"TOKEN_{number}": f"secret-value-{number}" for number in range(size)}
+        return Saying("progress", "", {"rows": [f"secret-{n}" for n in range(size)]}), Redactor(environ)
+
+    assert not grows_faster_than_its_input(growing, lambda given: clean(*given))

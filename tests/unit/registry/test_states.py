@@ -5,6 +5,7 @@ import pytest
 from jobwire.core.errors import RefusedError
 from jobwire.core.fold import cancel
 from jobwire.core.record import JobRecord
+from jobwire.core.redaction import Redactor
 from jobwire.core.snapshot import decode_snapshot
 from jobwire.core.topics import Topics
 from jobwire.registry.sender import Sender
@@ -23,7 +24,14 @@ def mqtt() -> InMemoryBroker:
 def states(store: RecordStore, clock: ManualClock, mqtt: InMemoryBroker) -> StateQueue:
     """Give the queue, sending to that broker."""
     sender = Sender(connect=lambda: mqtt.transport("sender"), clock=clock)
-    return StateQueue(store=store, topics=Topics(), sender=sender, clock=clock, expiry_seconds=60)
+    return StateQueue(
+        store=store,
+        topics=Topics(),
+        sender=sender,
+        clock=clock,
+        expiry_seconds=60,
+        redactor=Redactor({"DEPLOY_TOKEN": "zq81-very-hidden"}),
+    )
 
 
 def test_state_is_retained_and_signed(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
@@ -35,6 +43,17 @@ def test_state_is_retained_and_signed(states: StateQueue, mqtt: InMemoryBroker, 
     snapshot = decode_snapshot(sent.payload, job_id=job.job_id, token=job.auth_token)
     assert snapshot is not None
     assert snapshot.last_seq == 5
+
+
+def test_what_a_person_typed_is_shortened_on_the_wire(
+    states: StateQueue, mqtt: InMemoryBroker, job: JobRecord
+) -> None:
+    """A reason with a path or a secret stays as it is on this disk, and is cut or masked in the state."""
+    states.offer(job.job_id, cancel(job, 0.0, "see /home/me/why.txt, zq81-very-hidden"), Urgency.STATUS)
+    states.send_next()
+    snapshot = decode_snapshot(mqtt.published[0].payload, job_id=job.job_id, token=job.auth_token)
+    assert snapshot is not None
+    assert snapshot.detail == "see …/why.txt, [redacted]"
 
 
 def test_terminal_state_expires(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:
