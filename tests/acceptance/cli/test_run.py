@@ -115,12 +115,12 @@ def test_a_title_stays_as_typed_here_and_is_shortened_on_the_wire(embedded_broke
     answer = run(embedded_broker.home, "--", *words)
     assert (answer.returncode, "Traceback" in answer.stderr) == (0, False), answer.stderr
     record = newest(embedded_broker.home)
-    assert record.title == f"{sys.executable} -c pass caf\ufffd"[:120]
+    assert record.title == f"{sys.executable} -c pass 'caf\ufffd'"
     log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "events.ndjson")
     events = [
         line["event"] for line in map(json.loads, log.read_text().splitlines()) if line["kind"] == "event"
     ]
-    assert events[0]["detail"] == f"…/{Path(sys.executable).name} -c pass caf\ufffd"
+    assert events[0]["detail"] == f"…/{Path(sys.executable).name} -c pass 'caf\ufffd'"
 
 
 def test_ctrl_c_cancels_the_job_and_ends_everything(embedded_broker: EmbeddedServer, tmp_path: Path) -> None:

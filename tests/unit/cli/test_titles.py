@@ -12,10 +12,15 @@ def test_a_title_can_be_pasted_into_a_shell() -> None:
 
 
 def test_a_title_tells_no_secret() -> None:
-    """Paths, passwords and secrets of the environment are masked, also where quoting would change them."""
+    """Passwords and secrets of the environment are masked, also where quoting changes them; paths stay."""
     environ = {"DEPLOY_TOKEN": "it's-a-secret"}
     command = ["/opt/tools/deploy", "password=hunter22", "it's-a-secret", "x=it's-a-secret y"]
-    assert default_title(command, environ) == "[redacted] [redacted] [redacted] 'x=[redacted] y'"
+    assert default_title(command, environ) == "/opt/tools/deploy [redacted] [redacted] 'x=[redacted] y'"
+
+
+def test_a_word_that_is_no_text_is_no_obstacle() -> None:
+    """Bytes that are not UTF-8, as Python gives them in argv, become replacement characters."""
+    assert default_title(["echo", "caf\udce9"], {}) == "echo 'caf\ufffd'"
 
 
 def test_a_long_command_is_cut_visibly() -> None:
