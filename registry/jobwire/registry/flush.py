@@ -6,16 +6,17 @@ found no broker, or was taken by a broker that lost it.
 
 import logging
 import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError, NotFoundError, TransportError
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.journal.bucket import TokenBucket
 from jobwire.registry import locks
 from jobwire.registry.outbox import (
     Entry,
     Outbox,
-    SentMark,
     Standing,
     due_entries,
     job_outboxes,
@@ -27,6 +28,9 @@ from jobwire.registry.store import RecordStore
 
 # A publisher that lives has sent its event long before.
 SETTLED_SECONDS = 3.0
+# Lines about outboxes that cannot be sent.
+_LOG_BURST = 5
+_LOG_PER_SECOND = 0.1
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -45,12 +49,15 @@ class OutboxFlush:
         self._topics = topics
         self._sender = sender
         self._expiry_seconds = expiry_seconds
+        self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
         self.sent = 0
 
-    def run(self) -> Flushed:
-        """Send and trim what is due. Ends early, without an error, where no broker answers."""
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Flushed:
+        """Send and trim what is due, until `stop`. Ends early, without an error, where no broker answers."""
         sent = trimmed = 0
         for job_id in job_outboxes(self._store.outbox_dir()):
+            if stop():
+                break
             if not self._settled(job_id):
                 continue
             try:
@@ -59,13 +66,15 @@ class OutboxFlush:
                 if outbox.last_seq <= record.confirmed_seq:
                     trimmed += self._trim(record, outbox)
                 else:
-                    sent += self._send(record, outbox)
-            except TransportError:
-                break
+                    sent += self._send(record, outbox, stop)
             except NotFoundError:
                 continue
             except JobwireError as error:
-                _log.warning("outbox of job %s: %s", job_id, error)
+                if isinstance(error, TransportError) and "topic" not in error.facts:
+                    break
+                # Refused, locked or unreadable: the others need not wait for it.
+                if self._lines.take(1, self._store.clock.monotonic()):
+                    _log.warning("outbox of job %s: %s", job_id, error)
         self.sent += sent
         return Flushed(sent, trimmed)
 
@@ -88,7 +97,7 @@ class OutboxFlush:
                 outbox.trim(locked.record.confirmed_seq)
         return 1
 
-    def _send(self, record: JobRecord, outbox: Outbox) -> int:
+    def _send(self, record: JobRecord, outbox: Outbox, stop: Callable[[], bool]) -> int:
         descriptor = locks.try_acquire(self._store.lock_path(send_lock_name(record.job_id)))
         if descriptor is None:
             return 0  # its publisher is sending
@@ -97,25 +106,28 @@ class OutboxFlush:
             standing = Standing(record.attempt, record.last_seq, record.confirmed_seq)
             entries = outbox.entries(after=record.confirmed_seq)
             due = due_entries(entries, mark, standing, now=self._store.clock.now())
-            return self._publish(record.job_id, due, outbox, mark, standing) if due else 0
+            acked = mark.acked_seq
+            sent = 0
+            try:
+                for seq in self._publish(record.job_id, due, stop):
+                    acked, sent = max(acked, seq), sent + 1
+            finally:
+                if due:
+                    now = self._store.clock.now()
+                    outbox.mark_sent(mark_after(mark, standing, due, acked_seq=acked, now=now))
+            return sent
         finally:
             locks.release(descriptor)
 
-    def _publish(
-        self, job_id: str, due: list[Entry], outbox: Outbox, mark: SentMark, standing: Standing
-    ) -> int:
-        acked, sent = mark.acked_seq, 0
-        try:
-            for entry in due:
-                self._sender.publish(
-                    self._topics.events(job_id),
-                    entry.payload,
-                    retain=entry.retain,
-                    expiry_seconds=self._expiry_seconds if entry.retain else None,
-                )
-                acked = max(acked, entry.seq)
-                sent += 1
-        finally:
-            now = self._store.clock.now()
-            outbox.mark_sent(mark_after(mark, standing, due, acked_seq=acked, now=now))
-        return sent
+    def _publish(self, job_id: str, due: Sequence[Entry], stop: Callable[[], bool]) -> Iterator[int]:
+        """Send in order until `stop`; yield each seq that the broker has taken."""
+        for entry in due:
+            if stop():
+                return
+            self._sender.publish(
+                self._topics.events(job_id),
+                entry.payload,
+                retain=entry.retain,
+                expiry_seconds=self._expiry_seconds if entry.retain else None,
+            )
+            yield entry.seq

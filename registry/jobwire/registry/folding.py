@@ -89,6 +89,14 @@ class Folder:
         self._commit_at = 0.0
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fold")
         self.folded = 0
+        # Called at each step of a long round, so that it can be told from standing still.
+        self.on_step: Callable[[], None] = lambda: None
+        self._full = False
+
+    @property
+    def stalled(self) -> bool:
+        """Tell whether it waits for room on the disk; from any thread."""
+        return self._full
 
     def caught_up(self) -> bool:
         """Tell whether all that is journaled is folded; from any thread."""
@@ -109,6 +117,7 @@ class Folder:
         fold_all = self._workers.map if len(chunks) > 1 else map
         for outcome in fold_all(self._fold, chunks):
             self._settle(outcome)
+            self.on_step()
         first = self._backlog.first()
         self._complete_until = first.received_at if first is not None else self._read_until
         self.offset = first.offset if first is not None else self._next
@@ -146,6 +155,7 @@ class Folder:
                 break
             for row in rows:
                 self._take(row, now)
+            self.on_step()
             count += len(rows)
             self._next = rows[-1].offset + 1
             self._read_until = rows[-1].received_at_us / _MICROSECONDS
@@ -222,6 +232,8 @@ class Folder:
 
     def _settle(self, outcome: _Outcome) -> None:
         """Take note of what a chunk's folding did."""
+        if outcome.disk_full or outcome.revisions:
+            self._full = outcome.disk_full
         if outcome.disk_full:
             # Lines may have been written already, and records: then folding again will change nothing.
             self._careful_below = max(self._careful_below, self._next)

@@ -21,13 +21,18 @@ SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"
 # Written every second; a process that has not managed it for so long hangs.
 STALE_SECONDS = 15.0
+# What is journaled is folded within some five seconds, many jobs at once included.
+BEHIND_SECONDS = 30.0
+# Less room than a health file takes.
+_NO_ROOM = 64 << 10
 
 
 class Health(NamedTuple):
-    """What serve.json says, and whether its process runs (it holds the lock)."""
+    """What serve.json says, whether its process runs (it holds the lock), and the bytes free on its disk."""
 
     facts: Mapping[str, Any]
     running: bool
+    free_bytes: int | None = None
 
 
 def write(home: HomeLayout, facts: Mapping[str, object]) -> None:
@@ -57,7 +62,7 @@ def read(home: HomeLayout) -> Health:
         raise storage_failure("read", path, error) from error
     except ValueError:
         facts = None
-    return Health(facts if isinstance(facts, dict) else {}, is_running(home))
+    return Health(facts if isinstance(facts, dict) else {}, is_running(home), _free_bytes(home.home))
 
 
 def is_running(home: HomeLayout) -> bool:
@@ -66,7 +71,11 @@ def is_running(home: HomeLayout) -> bool:
 
 
 def verdict(health: Health, clock: Clock) -> JobwireError | None:
-    """Return what is wrong, or None: not running, hanging, disk full, or cut off from the broker."""
+    """Return what is wrong, or None.
+
+    That is: not running, disk full, hanging (as a whole, one of its duties, or the fold), a duty that fails
+    again and again, or cut off from the broker.
+    """
     facts = health.facts
     if not health.running:
         return StorageError(
@@ -75,18 +84,72 @@ def verdict(health: Health, clock: Clock) -> JobwireError | None:
             hint="start it: jobwire registry serve",
         )
     age = _age(facts, clock)
-    if age is None or age > STALE_SECONDS:
+    stale = age is None or age > STALE_SECONDS
+    no_room = stale and health.free_bytes is not None and health.free_bytes < _NO_ROOM
+    if facts.get("stalled") or no_room:
+        return StorageError("the registry process cannot write: the disk is full", hint="free disk space")
+    if stale:
         return StorageError(
             f"the registry process (pid {facts.get('pid')}) has not reported since {facts.get('updated_at')}",
             hint="look at its log; restart it if it hangs",
         )
-    if facts.get("stalled"):
-        return StorageError("the registry process cannot write: the disk is full", hint="free disk space")
+    if facts.get("state") == "starting":
+        return StorageError(
+            f"the registry process is starting: {facts.get('lag')} journaled entries are to be folded first",
+            hint="wait for it",
+        )
+    return _hanging(facts) or _disconnected(facts)
+
+
+def _hanging(facts: Mapping[str, Any]) -> JobwireError | None:
+    for name, duty in duties_of(facts).items():
+        if duty.get("stuck"):
+            return StorageError(
+                f"the {name} of the registry process hangs: it is {duty.get('doing')}, and got no further in "
+                f"{duty.get('seconds')} s",
+                hint=f"restart process {facts.get('pid')}: what was acknowledged is on the disk",
+                duty=name,
+            )
+    behind = facts.get("lag_seconds")
+    if isinstance(behind, int | float) and behind > BEHIND_SECONDS:
+        return StorageError(
+            f"the folder of the registry process got no further in {behind} s: it stands at offset "
+            f"{facts.get('offset')}, with {facts.get('lag')} entries to go",
+            hint=f"look at the log of process {facts.get('pid')}",
+            duty="folder",
+        )
+    for name, duty in duties_of(facts).items():
+        if duty.get("error"):
+            return StorageError(
+                f"the {name} of the registry process fails again and again: {duty['error']}",
+                hint=f"look at the log of process {facts.get('pid')}",
+                duty=name,
+            )
+    return None
+
+
+def _disconnected(facts: Mapping[str, Any]) -> JobwireError | None:
     if not facts.get("connected"):
         return UnreachableError(
             "the registry process has no connection to the broker", hint="check the broker; it tries again"
         )
     return None
+
+
+def duties_of(facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return what serve.json says of each duty."""
+    duties = facts.get("duties")
+    if not isinstance(duties, dict):
+        return {}  # of an earlier version
+    return {name: duty for name, duty in duties.items() if isinstance(duty, dict)}
+
+
+def _free_bytes(path: str) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
 
 
 def _age(facts: Mapping[str, Any], clock: Clock) -> float | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import Clock
-from jobwire.core.errors import JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted, Transport
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
@@ -15,6 +14,7 @@ from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.retention import Retention
+from jobwire.registry.duties import Duties
 from jobwire.registry.flush import OutboxFlush
 from jobwire.registry.folding import Folder
 from jobwire.registry.purge import Purge, Rules
@@ -22,14 +22,22 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.sender import Sender
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
-from jobwire.registry.upkeep import Announcements, Reaper, Upkeep
+from jobwire.registry.upkeep import Announcements, Periodic, Reaper
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
 
 RETAINED_SECONDS = 7 * 86400
 # Signs of life may stand in line at the broker when we come (back): they go first.
 _GRACE_SECONDS = 10.0
+_ANNOUNCE_SECONDS = 0.1
+_REPEAT_SECONDS = 0.5
+_REAP_SECONDS = 1.0
+_FLUSH_SECONDS = 2.0
 _COUNT_SECONDS = 10.0
+_HOUR = 3600.0
+# The rare duties wait so long after the start: a process that is started again and again would do nothing
+# else.
+_SETTLED_SECONDS = 60.0
 
 
 class Connections(NamedTuple):
@@ -56,11 +64,10 @@ class Parts:
         clock: Clock,
         rules: Rules,
         writer: JournalWriter,
-        stop: Callable[[], bool],
         warn: Callable[[str], None],
     ) -> None:
         self._clock = clock
-        self._writer = writer
+        self.duties = Duties(clock)
         self.journaled = threading.Event()
         topics = Topics(connections.topic_root)
         self.transport = connections.recording()
@@ -109,35 +116,58 @@ class Parts:
         self.flush = OutboxFlush(
             store=store, topics=topics, sender=self.sender, expiry_seconds=RETAINED_SECONDS
         )
-        self.upkeep = Upkeep(
-            announcements=self.announcements,
-            reaper=self.reaper,
-            flush=self.flush,
-            purge=Purge(
-                queue=self.queue,
-                topics=topics,
-                clear=lambda topic: self.sender.publish(topic, b"", retain=True),
-                rules=rules,
-            ),
-            retention=Retention(writer.directory, clock=clock, limits=rules.journal),
-            stop=stop,
-            clock=clock,
+        self.purge = Purge(
+            queue=self.queue,
+            topics=topics,
+            clear=lambda topic: self.sender.publish(topic, b"", retain=True),
+            rules=rules,
         )
+        self.retention = Retention(writer.directory, clock=clock, limits=rules.journal)
         self._counts: dict[str, int] = {}
-        self._counted_at = float("-inf")
+        self._fold_progress = (0, clock.monotonic())
+
+    def upkeep(self) -> list[Periodic]:
+        """Return what is done by the clock, each to be run in a thread of its own."""
+        return [
+            self._periodic(
+                "announcer", "taking marks in", lambda _: self.announcements.run(), _ANNOUNCE_SECONDS
+            ),
+            self._periodic(
+                "repeater", "queueing all states", lambda _: self.announcements.repeat(), _REPEAT_SECONDS
+            ),
+            self._periodic("reaper", "reaping", lambda _: self.reaper.run(), _REAP_SECONDS),
+            self._periodic("flusher", "sending from outboxes", self.flush.run, _FLUSH_SECONDS),
+            self._periodic("purger", "purging", self.purge.run, _HOUR),
+            self._periodic("pruner", "pruning the journal", lambda _: self.retention.prune(), _HOUR),
+            self._periodic("counter", "counting jobs", lambda _: self._count_jobs(), _COUNT_SECONDS),
+        ]
+
+    def _periodic(
+        self, name: str, doing: str, work: Callable[[Callable[[], bool]], object], seconds: float
+    ) -> Periodic:
+        return Periodic(
+            name,
+            work,
+            doing=doing,
+            seconds=seconds,
+            first_seconds=min(seconds, _SETTLED_SECONDS),
+            clock=self._clock,
+        )
 
     def facts(self) -> dict[str, object]:
         """Return the figures for the health file."""
         progress = self.recorder.progress()
         folded = self.folder.offset
+        lag = progress.durable_offset - folded
         return {
             "pid": os.getpid(),
             "connected": progress.connected,
             "offset": folded,
             "durable_offset": progress.durable_offset,
-            "lag": progress.durable_offset - folded,
-            "stalled": progress.stalled_since is not None,
-            "jobs": self._count_jobs(),
+            "lag": lag,
+            "lag_seconds": self._behind_seconds(folded, lag),
+            "stalled": progress.stalled_since is not None or self.folder.stalled,
+            "jobs": self._counts,
             "verdicts": progress.verdicts,
             "suppressed": progress.suppressed,
             "reconnects": progress.reconnects,
@@ -146,6 +176,10 @@ class Parts:
             "reaped": self.reaper.reaped,
             "flushed": self.flush.sent,
             "known_jobs": len(self.views),
+            "duties": {
+                name: {**report._asdict(), "seconds": round(report.seconds, 1), "stuck": report.stuck}
+                for name, report in self.duties.reports().items()
+            },
         }
 
     def close(self) -> None:
@@ -169,14 +203,15 @@ class Parts:
             # where it has our session from an older save.
             self.announcements.wanted.set()
 
-    def _count_jobs(self) -> dict[str, int]:
-        if self._clock.monotonic() - self._counted_at >= _COUNT_SECONDS:
-            try:
-                self._counts = self.queue.counts()
-            except JobwireError:
-                return self._counts  # the queue is busy: next time
-            self._counted_at = self._clock.monotonic()
-        return self._counts
+    def _behind_seconds(self, folded: int, lag: int) -> float:
+        """Return for how long the fold has been behind without moving on; from one thread."""
+        now = self._clock.monotonic()
+        if not lag or folded != self._fold_progress[0]:
+            self._fold_progress = (folded, now)
+        return round(now - self._fold_progress[1], 1)
+
+    def _count_jobs(self) -> None:
+        self._counts = self.queue.counts()
 
 
 def journal_path(store: RecordStore) -> Path:

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobwire.core.backoff import retry_delay
@@ -60,11 +61,19 @@ def show_health(args: argparse.Namespace) -> int:
     found = health.read(store)
     wrong = health.verdict(found, store.clock)
     facts = {"healthy": wrong is None, "running": found.running, **found.facts}
-    words = [f"{name:<15}{json.dumps(value)}" for name, value in facts.items()]
-    say(args, facts, "\n".join(words))
+    say(args, facts, "\n".join(_words(facts)))
     if wrong is not None:
         raise wrong
     return ExitCode.OK
+
+
+def _words(facts: Mapping[str, object]) -> Iterator[str]:
+    for name, value in facts.items():
+        if name == "duties":
+            for duty, report in health.duties_of(facts).items():
+                yield f"{duty:<15}{report.get('doing') or 'resting'}, {report.get('seconds')} s"
+        else:
+            yield f"{name:<15}{json.dumps(value)}"
 
 
 def purge(args: argparse.Namespace) -> int:

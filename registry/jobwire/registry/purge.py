@@ -22,6 +22,8 @@ from jobwire.storage.failures import storage_failure
 
 _DAY = 86400.0
 _PAGE = 200
+# Nobody needs a finished job's lock for longer.
+_LOCK_SECONDS = 1.0
 _log = logging.getLogger("jobwire.registry")
 
 Clear = Callable[[str], None]
@@ -52,7 +54,7 @@ class Purge:
         self._clear = clear
         self._rules = rules
 
-    def run(self, *, stop: Callable[[], bool] = lambda: False) -> Purged:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Purged:
         """Purge everything that is due. Raises TransportError where the broker does not answer.
 
         A removed job is cleared first: a crash or an absent broker leaves it for the next time.
@@ -80,8 +82,16 @@ class Purge:
             if not page:
                 break
             after = page[-1]
-            done += sum(action(job_id) for job_id in page if not stop())
+            done += sum(self._one(action, job_id) for job_id in page if not stop())
         return done
+
+    def _one(self, action: Callable[[str], bool], job_id: str) -> bool:
+        """Do it, or leave a job that is locked or cannot be read for the next time."""
+        try:
+            return action(job_id)
+        except StorageError as error:
+            _log.warning("job %s is not purged: %s", job_id, error)
+            return False
 
     def _clear_retained(self, job_id: str) -> bool:
         """Clear the job's topics and note it in the record, so that it is done once."""
@@ -90,7 +100,10 @@ class Purge:
             return False
         for topic in (self._topics.events(job_id), self._topics.state(job_id)):
             self._clear(topic)
-        with contextlib.suppress(NotFoundError), self._store.locked(job_id) as locked:
+        with (
+            contextlib.suppress(NotFoundError),
+            self._store.locked(job_id, deadline_seconds=_LOCK_SECONDS) as locked,
+        ):
             extra = {**locked.record.extra, CLEARED: True}
             locked.replace(locked.record._replace(extra=extra), cause="purge")
             self._store.touch(job_id)
@@ -105,7 +118,7 @@ class Purge:
             self._clear_retained(job_id)
         store = self._store
         try:
-            with store.locked(job_id):
+            with store.locked(job_id, deadline_seconds=_LOCK_SECONDS):
                 shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
                 Outbox(store.outbox_path(job_id), files=store.files).remove()
                 store.touch(job_id)
@@ -124,7 +137,4 @@ class Purge:
         try:
             return self._store.get(job_id)
         except NotFoundError:
-            return None
-        except StorageError as error:
-            _log.warning("job %s is not purged: %s", job_id, error)
             return None

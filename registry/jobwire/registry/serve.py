@@ -1,32 +1,39 @@
 """The registry process: records the wire, folds it into the records, publishes states, keeps order.
 
-Four kinds of threads, each with one duty: the recorder (wire to journal), the folder (journal to
-records), senders (states to the broker), and upkeep (by the clock). The main thread writes the health
-file and ends all of them when one ends.
+Each thread has one duty: the recorder (wire to journal), the folder (journal to records), senders
+(states to the broker), and one for each thing that is done by the clock. The main thread writes the
+health file, in which each duty says what it is doing, and ends all of them when one ends.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import ConflictError, JobwireError, StorageError
 from jobwire.journal import JournalWriter
 from jobwire.registry import health, locks
 from jobwire.registry.backfill import backfill
-from jobwire.registry.folding import Folder
+from jobwire.registry.duties import Duty
 from jobwire.registry.parts import Connections, Parts, journal_path
 from jobwire.registry.purge import Rules
 from jobwire.registry.states import StateQueue
 from jobwire.registry.store import RecordStore
-from jobwire.registry.upkeep import Upkeep
 
 _SENDERS = 4
 _HEALTH_SECONDS = 1.0
 _STARTING_SECONDS = 0.05
 _IDLE_SECONDS = 0.25
 _DRAIN_SECONDS = 10.0
+# Longer than a connect takes, and than draining.
+_END_SECONDS = 25.0
 _log = logging.getLogger("jobwire.registry")
+
+
+class _StuckError(StorageError):
+    """A thread did not end. Facts: duties."""
 
 
 class RegistryProcess:
@@ -50,6 +57,7 @@ class RegistryProcess:
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._since = utc_timestamp(clock.now())
+        self._reported_at = float("-inf")
 
     def stop(self) -> None:
         """Ask it to drain and end; from another thread, never from a signal handler."""
@@ -59,29 +67,31 @@ class RegistryProcess:
         """Work until `stop`; then record what has arrived, fold it, send its states, and return.
 
         Raises ConflictError where another registry process works on the home, RefusedError where the
-        broker refuses us, StorageError, and whatever else ended a thread.
+        broker refuses us, StorageError, also for a thread that does not end, and whatever else ended one.
         """
         self._store.make_layout()
         lock = self._take_lock()
-        try:
-            with JournalWriter(journal_path(self._store), clock=self._clock) as writer:
-                parts = Parts(
-                    store=self._store,
-                    connections=self._connections,
-                    clock=self._clock,
-                    rules=self._rules,
-                    writer=writer,
-                    stop=self._stop.is_set,
-                    warn=_log.warning,
-                )
-                try:
-                    self._prepare(parts)
-                    self._work(parts)
-                finally:
-                    parts.close()
-                    self._report(parts, "stopped" if self._failure is None else "failed")
-        finally:
-            locks.release(lock)
+        with ExitStack() as closing:
+            closing.callback(locks.release, lock)
+            writer = closing.enter_context(JournalWriter(journal_path(self._store), clock=self._clock))
+            parts = Parts(
+                store=self._store,
+                connections=self._connections,
+                clock=self._clock,
+                rules=self._rules,
+                writer=writer,
+                warn=_log.warning,
+            )
+            closing.callback(parts.close)
+            try:
+                self._prepare(parts)
+                self._work(parts)
+            except _StuckError:
+                # Its files stay open under the thread that uses them; the end of the process closes them.
+                closing.pop_all()
+                raise
+            finally:
+                self._report(parts, "stopped" if self._failure is None else "failed")
         if self._failure is not None:
             raise self._failure
 
@@ -102,34 +112,53 @@ class RegistryProcess:
         self._store.sweep_all()
         # What the fold finds done it does not do again, and commits as done.
         self._store.flush_names()
+        parts.folder.on_step = lambda: self._report_start(parts)
         while not self._stop.is_set() and not parts.folder.caught_up():
             parts.folder.step(hurry=True)
         parts.announcements.open()
         backfill(parts.queue, parts.views, parts.repair)
         parts.announcements.wanted.set()
 
+    def _report_start(self, parts: Parts) -> None:
+        now = self._clock.monotonic()
+        if now - self._reported_at >= _HEALTH_SECONDS:
+            self._report(parts, "starting")
+
     def _work(self, parts: Parts) -> None:
-        recorder = self._thread("recorder", lambda: parts.recorder.run(self._stop.is_set))
-        others = [
-            self._thread("folder", lambda: self._fold(parts.folder, parts.journaled)),
-            self._thread("upkeep", lambda: self._keep_up(parts.upkeep)),
-            *(
-                self._thread(f"sender-{number}", lambda: self._send(parts.states))
-                for number in range(_SENDERS)
-            ),
+        recorder = self._thread(parts, "recorder", lambda duty: self._record(parts, duty))
+        others = [self._thread(parts, "folder", lambda duty: self._fold(parts, duty))]
+        others += [
+            self._thread(parts, f"sender-{number}", lambda duty: self._send(parts.states, duty))
+            for number in range(_SENDERS)
         ]
+        others += [self._thread(parts, one.name, partial(one.run, stop=self._stop)) for one in parts.upkeep()]
         try:
             self._watch(parts)
         finally:
             self._stop.set()
-            recorder.join()
+            give_up = self._clock.monotonic() + _END_SECONDS
+            recorder.join(_END_SECONDS)
             self._drain(parts)
             self._ended.set()
             parts.journaled.set()
             # Senders may wait for a PUBACK that does not come.
             parts.sender.close()
             for thread in others:
-                thread.join()
+                thread.join(max(0.0, give_up - self._clock.monotonic()))
+            self._check_ended(parts, [recorder, *others])
+
+    def _check_ended(self, parts: Parts, threads: Sequence[threading.Thread]) -> None:
+        left = [thread.name for thread in threads if thread.is_alive()]
+        if not left:
+            return
+        doing = parts.duties.reports()[left[0]].doing or "resting"
+        stuck = _StuckError(
+            f"the {left[0]} did not end within {_END_SECONDS:g} s (it is {doing})",
+            hint="what was acknowledged is on the disk; start the registry process again",
+            duties=left,
+        )
+        self._failure = self._failure or stuck
+        raise stuck
 
     def _watch(self, parts: Parts) -> None:
         """Write the health file every second until the end; tell once that the broker has us."""
@@ -153,24 +182,29 @@ class RegistryProcess:
                 return
             self._ended.wait(0.02)
 
-    def _fold(self, folder: Folder, journaled: threading.Event) -> None:
-        while not self._ended.is_set():
-            journaled.clear()
-            if not folder.step(hurry=self._stop.is_set()):
-                journaled.wait(_IDLE_SECONDS)
+    def _record(self, parts: Parts, duty: Duty) -> None:
+        parts.recorder.run(duty.asking(self._stop.is_set, "recording"))
 
-    def _send(self, states: StateQueue) -> None:
+    def _fold(self, parts: Parts, duty: Duty) -> None:
+        parts.folder.on_step = partial(duty.work, "folding")
         while not self._ended.is_set():
+            duty.work("folding")
+            parts.journaled.clear()
+            if not parts.folder.step(hurry=self._stop.is_set()):
+                duty.rest()
+                parts.journaled.wait(_IDLE_SECONDS)
+
+    def _send(self, states: StateQueue, duty: Duty) -> None:
+        while not self._ended.is_set():
+            duty.work("sending states")
             states.send_next()
 
-    def _keep_up(self, upkeep: Upkeep) -> None:
-        while not self._stop.is_set():
-            self._stop.wait(upkeep.step())
+    def _thread(self, parts: Parts, name: str, body: Callable[[Duty], None]) -> threading.Thread:
+        duty = parts.duties.begin(name)
 
-    def _thread(self, name: str, body: Callable[[], None]) -> threading.Thread:
         def supervised() -> None:
             try:
-                body()
+                body(duty)
             except BaseException as error:  # noqa: BLE001 - supervision: it ends the process, loudly
                 if not isinstance(error, JobwireError):
                     _log.exception("the %s failed", name)
@@ -184,6 +218,7 @@ class RegistryProcess:
         return thread
 
     def _report(self, parts: Parts, state: str) -> None:
+        self._reported_at = self._clock.monotonic()
         try:
             health.write(self._store, {"state": state, "since": self._since, **parts.facts()})
         except StorageError as error:

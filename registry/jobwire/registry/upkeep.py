@@ -1,4 +1,8 @@
-"""What the registry process does by the clock: announce, reap, flush outboxes, purge, prune."""
+"""What the registry process does by the clock, each duty in a thread of its own.
+
+So none waits for another: a purge of many jobs, a broker that is slow to answer or a lock that nobody
+frees delays neither the reaper nor the word of a cancellation.
+"""
 
 import logging
 import threading
@@ -8,26 +12,19 @@ from pathlib import Path
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError, TransportError
 from jobwire.core.fold import DEFAULT_LEASE_SECONDS
-from jobwire.journal.retention import Retention
-from jobwire.registry.flush import OutboxFlush
+from jobwire.registry.duties import Duty
 from jobwire.registry.layout import ANNOUNCE
-from jobwire.registry.purge import Purge
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.storage.failures import storage_failure
 
-_ANNOUNCE_SECONDS = 0.1
-_REAP_SECONDS = 1.0
-_FLUSH_SECONDS = 2.0
-_HOUR = 3600.0
-# The rare duties wait so long after the start: a process that is started again and again would do nothing
-# else.
-_SETTLED_SECONDS = 60.0
+# The same trouble of a duty is logged so often.
+_TELL_SECONDS = 60.0
 _LATELY_SECONDS = 600.0
 _TAKEN = ".taken"
 # More than this between the two clocks within one second is no drift but a jump.
 _JUMP_SECONDS = 5.0
-# The reaper looks every second, a long purge or flush apart.
+# The reaper looks every second, unless it waits for the queue.
 _STANDSTILL_SECONDS = 5.0
 _log = logging.getLogger("jobwire.registry")
 
@@ -55,9 +52,6 @@ class Announcements:
 
     def run(self) -> int:
         """Queue the states of all jobs that were marked; return their number. Raises StorageError."""
-        if self.wanted.is_set():
-            self.wanted.clear()
-            self._announce_all()
         try:
             return self._take_marks()
         except OSError as error:
@@ -75,6 +69,17 @@ class Announcements:
             taken.unlink(missing_ok=True)
             count += 1
         return count
+
+    def repeat(self) -> None:
+        """Queue every state where that is wanted. Waits for the queue's lock; raises StorageError."""
+        if not self.wanted.is_set():
+            return
+        self.wanted.clear()
+        try:
+            self._announce_all()
+        except BaseException:
+            self.wanted.set()
+            raise
 
     def _announce_all(self) -> None:
         """Queue what somebody may still wait for: unfinished jobs, and those that finished lately."""
@@ -165,40 +170,55 @@ class Reaper:
         self._ran_at = now
 
 
-class Upkeep:
-    """Runs each duty at its period; from one thread."""
+class Periodic:
+    """Does one duty again and again, each time `seconds` after the last; first after `first_seconds`.
+
+    `work` gets a question that it may ask at each step: whether to stop. Trouble with broker or disk is
+    logged, and the duty tried again; any other error ends `run`.
+    """
 
     def __init__(
         self,
+        name: str,
+        work: Callable[[Callable[[], bool]], object],
         *,
-        announcements: Announcements,
-        reaper: Reaper,
-        flush: OutboxFlush,
-        purge: Purge,
-        retention: Retention,
-        stop: Callable[[], bool],
+        doing: str,
+        seconds: float,
+        first_seconds: float | None = None,
         clock: Clock,
     ) -> None:
+        self.name = name
+        self._work = work
+        self._doing = doing
+        self._seconds = seconds
+        self._first_seconds = seconds if first_seconds is None else first_seconds
         self._clock = clock
-        now = clock.monotonic()
-        self._duties: list[tuple[float, Callable[[], object]]] = [
-            (_ANNOUNCE_SECONDS, announcements.run),
-            (_REAP_SECONDS, reaper.run),
-            (_FLUSH_SECONDS, flush.run),
-            (_HOUR, lambda: purge.run(stop=stop)),
-            (_HOUR, retention.prune),
-        ]
-        self._due = [now + min(period, _SETTLED_SECONDS) for period, _ in self._duties]
+        self._told = ("", 0.0)
 
-    def step(self) -> float:
-        """Do what is due; return seconds until the next duty."""
-        for number, (period, duty) in enumerate(self._duties):
-            if self._due[number] <= self._clock.monotonic():
-                try:
-                    duty()
-                except TransportError as error:
-                    _log.info("put off: %s", error.message)
-                except JobwireError as error:
-                    _log.error("%s; tried again in %.0f s", error, period)
-                self._due[number] = self._clock.monotonic() + period
-        return max(0.0, min(self._due) - self._clock.monotonic())
+    def run(self, duty: Duty, stop: threading.Event) -> None:
+        """Work until `stop` is set, and tell `duty`; from one thread."""
+        wait = self._first_seconds
+        while not stop.wait(wait):
+            self.step(duty, stop.is_set)
+            wait = self._seconds
+
+    def step(self, duty: Duty, stop: Callable[[], bool]) -> None:
+        """Do it once."""
+        duty.work(self._doing)
+        try:
+            self._work(duty.asking(stop, self._doing))
+        except TransportError as error:
+            self._tell(logging.INFO, error.message)
+        except (JobwireError, OSError) as error:
+            duty.failed(str(error))
+            self._tell(logging.ERROR, str(error))
+        else:
+            duty.done()
+        duty.rest()
+
+    def _tell(self, level: int, text: str) -> None:
+        before, at = self._told
+        now = self._clock.monotonic()
+        if text != before or now - at >= _TELL_SECONDS:
+            self._told = (text, now)
+            _log.log(level, "%s; the %s tries again in %.3g s", text, self.name, self._seconds)

@@ -1,23 +1,30 @@
 """The registry process with its threads, over the in-memory broker."""
 
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import ConflictError, RefusedError
+from jobwire.core.errors import ConflictError, RefusedError, StorageError
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord, Timeouts
 from jobwire.core.snapshot import Snapshot, decode_snapshot
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits
+from jobwire.journal.retention import Limits, Retention
+from jobwire.registry import health
+from jobwire.registry.flush import OutboxFlush
 from jobwire.registry.outbox import Outbox
-from jobwire.registry.purge import Rules
+from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
+from jobwire.registry.upkeep import Announcements
+from jobwire.registry.wire import WireAdmission
 from jobwire.testing import InMemoryBroker, wait_for
 
 if TYPE_CHECKING:
@@ -253,8 +260,8 @@ def test_flood_of_forgeries(site: "Site") -> None:
 
 def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """By its rules the process removes old segments that everybody has read, and none that somebody needs."""
-    monkeypatch.setattr("jobwire.registry.upkeep._SETTLED_SECONDS", 0.0)
-    monkeypatch.setattr("jobwire.registry.upkeep._HOUR", 0.2)
+    monkeypatch.setattr("jobwire.registry.parts._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.parts._HOUR", 0.2)
     journal = Path(site.store.home) / "journal"
     refused = Entry(1, site.topics.events("0" * 8), b"{}", False, "malformed")
     with JournalWriter(journal, clock=SystemClock(), segment_bytes=1) as writer:
@@ -284,3 +291,88 @@ def test_health_file(site: "Site") -> None:
     assert json.loads(path.read_text())["state"] == "stopped"
     assert json.loads(path.read_text())["lag"] == 0
     assert Outbox(site.store.outbox_path(job.job_id)).entries() == []
+
+
+_DUTIES: list[tuple[type[object], str]] = [
+    (OutboxFlush, "run"),
+    (Purge, "run"),
+    (Retention, "prune"),
+    (Announcements, "repeat"),
+    (JobQueue, "counts"),
+]
+
+
+class _Blocked:
+    """A call that does not return before it is released."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self, *_: object, **__: object) -> None:
+        self.entered.set()
+        self.release.wait(60)
+
+
+@pytest.fixture
+def blocked() -> Iterator[_Blocked]:
+    """Give something that blocks until the test has ended."""
+    call = _Blocked()
+    yield call
+    call.release.set()
+
+
+@pytest.mark.parametrize(("owner", "name"), _DUTIES, ids=lambda value: getattr(value, "__name__", value))
+def test_duties_do_not_wait_for_each_other(
+    site: "Site", monkeypatch: pytest.MonkeyPatch, blocked: _Blocked, owner: type[object], name: str
+) -> None:
+    """While one duty hangs, leases run out and cancellations are told."""
+    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.parts._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(owner, name, blocked)
+    site.register()
+    leased = site.queue.pick(LeaseGrant("me", 0.1))
+    unwanted = site.register()
+    with site.serving():
+        wait_for(blocked.entered.is_set, what=f"{owner.__name__}.{name}")
+        wait_for(lambda: site.store.get(leased.job_id).attempt == 2, what="the next attempt")
+        site.queue.cancel(unwanted.job_id)
+        _await_state(site, unwanted, Status.CANCELLED)
+        blocked.release.set()
+
+
+def test_recorder_that_hangs(site: "Site", monkeypatch: pytest.MonkeyPatch, blocked: _Blocked) -> None:
+    """Health names a duty that gets no further, and the process ends when it is told to all the same."""
+    monkeypatch.setattr("jobwire.registry.duties.STEP_SECONDS", 0.5)
+    monkeypatch.setattr("jobwire.registry.serve._END_SECONDS", 1.0)
+    monkeypatch.setattr("jobwire.registry.serve._DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr(WireAdmission, "__call__", blocked)
+    job = site.register()
+
+    def wrong() -> str:
+        error = health.verdict(health.read(site.store), site.store.clock)
+        return str(error) if error is not None else ""
+
+    def watch() -> None:
+        with site.serving():
+            wait_for(lambda: not wrong(), what="health")
+            with site.worker() as publish:
+                publish(site.say(job, 1, "started"))
+            wait_for(lambda: "recorder" in wrong(), what="a word about the recorder")
+
+    with pytest.raises(StorageError, match="recorder did not end"):
+        watch()
+
+
+def test_one_hostile_worker(site: "Site") -> None:
+    """Genuinely signed events with far seqs stop nothing: the job itself and others go on."""
+    job, other = site.register(), site.register()
+    with site.serving(), site.worker() as publish:
+        publish(site.say(job, 1, "started"))
+        for seq in (2**53 - 1, 10**9, 4098, 2**52):
+            publish(site.say(job, seq, "progress"))
+        publish(site.say(other, 1, "started"))
+        site.confirmed(other, 1)
+        publish(site.say(job, 2, "completed"))
+        site.confirmed(job, 2)
+        assert health.verdict(health.read(site.store), site.store.clock) is None

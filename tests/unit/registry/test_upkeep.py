@@ -228,7 +228,32 @@ def test_mtls_port(tmp_path: Path) -> None:
     assert mtls_port(tmp_path) == 8884
 
 
-def test_health(store: RecordStore, clock: ManualClock) -> None:
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        (
+            {"duties": {"recorder": {"doing": "recording", "seconds": 61.0, "stuck": True}}},
+            "recorder.*recording",
+        ),
+        ({"duties": {"reaper": {"doing": "", "seconds": 1.0, "error": "no descriptors"}}}, "reaper.*no desc"),
+        ({"lag": 7, "lag_seconds": 31.0, "offset": 3}, "folder.*offset 3.*7 entries"),
+        ({"state": "starting", "lag": 7}, "starting.*7"),
+        ({"duties": "nonsense", "lag_seconds": "nonsense"}, ""),
+    ],
+)
+def test_health_names_what_hangs(
+    store: RecordStore, clock: ManualClock, facts: dict[str, object], told: str
+) -> None:
+    """A process that reports each second is not well for that: each of its duties has to get on."""
+    store.make_layout()
+    health.write(store, {"state": "running", "pid": 7, "connected": True, "stalled": False, **facts})
+    with locks.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
+        wrong = health.verdict(health.read(store), clock)
+    assert (wrong is None) == (not told)
+    assert wrong is None or (isinstance(wrong, StorageError) and re.search(told, wrong.message))
+
+
+def test_health(store: RecordStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thing that can be wrong with the process is told apart, by exit code and words."""
     store.make_layout()
     with pytest.raises(NotFoundError, match="no registry process"):
@@ -251,5 +276,9 @@ def test_health(store: RecordStore, clock: ManualClock) -> None:
         hanging = health.verdict(health.read(store), clock)
         assert hanging is not None
         assert "has not reported" in hanging.message
+        monkeypatch.setattr(health, "_free_bytes", lambda _: 0)
+        full = health.verdict(health.read(store), clock)
+        assert full is not None
+        assert "full" in full.message
         Path(store.home, "serve.json").write_text("garbage")
         assert health.verdict(health.read(store), clock) is not None
