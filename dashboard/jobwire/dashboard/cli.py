@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
-
     from jobwire.dashboard.fleet import Limits
 
 DEFAULT_PORT = 8470
@@ -95,37 +94,43 @@ def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stuck-after",
-        type=float,
+        type=_seconds,
         default=300.0,
         metavar="SECONDS",
         help="silence after which a job without an idle timeout counts as stuck (300)",
     )
     parser.add_argument(
         "--late-after",
-        type=float,
+        type=_seconds,
         default=600.0,
         metavar="SECONDS",
         help="waiting after which a job that nobody picked counts as late (600)",
     )
     parser.add_argument(
         "--failed-for",
-        type=float,
+        type=_seconds,
         default=86_400.0,
         metavar="SECONDS",
         help="how long a failure counts as a problem (86400)",
     )
 
 
-def _limits(args: argparse.Namespace) -> Limits:
-    """Return the limits that were given. Raises InvalidInputError for what is no length of time."""
-    from jobwire.core.errors import InvalidInputError  # noqa: PLC0415 - not for `status --line`
-    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415 - as above
+def _seconds(text: str) -> float:
+    """Return a length of time; an argparse type."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; give seconds above 0")
+    return seconds
 
-    limits = Limits(args.stuck_after, args.late_after, args.failed_for)
-    for name, seconds in zip(("--stuck-after", "--late-after", "--failed-for"), limits, strict=True):
-        if not 0 < seconds <= _LONGEST_SECONDS:
-            raise InvalidInputError(f"{name} {seconds:g} is no length of time", hint="give seconds above 0")
-    return limits
+
+def _limits(args: argparse.Namespace) -> Limits:
+    """Return the limits that were given."""
+    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415 - not for `status --line`
+
+    return Limits(args.stuck_after, args.late_after, args.failed_for)
 
 
 def run_dashboard(args: argparse.Namespace) -> int:
@@ -187,7 +192,7 @@ def run_status(args: argparse.Namespace) -> int:
     from jobwire.dashboard import status  # noqa: PLC0415
 
     if args.line or args.json:
-        line = status.line_of(args.home)
+        line = status.line_of(args.home, failed_seconds=args.failed_for)
         print(status.render_json(line) if args.json else status.render_line(line))
         return 0
     from pathlib import Path  # noqa: PLC0415

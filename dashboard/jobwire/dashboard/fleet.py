@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.core.errors import TransitionError
 from jobwire.core.fold import apply_event
 from jobwire.core.lifecycle import Status
+from jobwire.core.record import dismissed_at
 from jobwire.registry.deadlines import epoch, pending_since
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ _ORDER = (
     Group.DONE,
 )
 RANK = {group: rank for rank, group in enumerate(_ORDER)}
-_DISMISSED = "dismissed_at"
 
 
 class Limits(NamedTuple):
@@ -172,7 +172,7 @@ def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
         if due <= now:
             return Judgement(Group.LATE, f"nobody picked it within {words(limit)}", NEVER)
         return Judgement(Group.PENDING, "", due)
-    if record.status is Status.ERROR and _DISMISSED not in record.extra:
+    if record.status is Status.ERROR and dismissed_at(record) is None:
         until = _time(record.finished_at) + limits.failed_seconds
         return Judgement(Group.FAILED, "", until) if now < until else Judgement(Group.DONE, "", NEVER)
     return Judgement(Group.DONE, "", NEVER)

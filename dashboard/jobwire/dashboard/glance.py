@@ -26,6 +26,9 @@ _BUSY_SECONDS = 0.25
 # before anything inside it. Where neither form is found, the record is read as JSON.
 _ATTENTION = (b'\n "attention": true', b'\n "attention": false')
 
+# `core.record.DISMISSED`, without loading all of the record for one name.
+_DISMISSED = "dismissed_at"
+
 
 class Glance(NamedTuple):
     """Job ids by what the index says of them, and those whose records must be read to know.
@@ -48,6 +51,11 @@ class Flags(NamedTuple):
     status: str
     attention: bool
     finished_at: str
+    dismissed: bool
+
+    def failed_since(self, stamp: str) -> bool:
+        """Tell whether it counts as a failure: ended in error at `stamp` or later, and not dismissed."""
+        return self.status == "error" and self.finished_at >= stamp and not self.dismissed
 
 
 def look(home: str, *, failed_since: str, limit: int = 1000) -> Glance | None:
@@ -85,11 +93,12 @@ def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, l
     running = ids("SELECT job_id FROM jobs WHERE status = 'running'")
     pending = ids("SELECT job_id FROM jobs WHERE status = 'pending'")
     # By registration, not by end: that is what the index is sorted by, so nothing else is read.
-    newest = "SELECT job_id, finished_at FROM jobs WHERE status = ? ORDER BY position DESC LIMIT ?"
+    newest = "SELECT job_id, finished_at, dismissed FROM jobs WHERE status = ? ORDER BY position DESC LIMIT ?"
     recent = [
         job_id for status in ("completed", "cancelled", "error") for job_id in ids(newest, status, limit)
     ]
-    failed = ids(f"SELECT job_id FROM ({newest}) WHERE finished_at >= ?", "error", limit, since)  # noqa: S608 - our own text
+    counting = f"SELECT job_id FROM ({newest}) WHERE finished_at >= ? AND dismissed = 0"  # noqa: S608 - our own text
+    failed = ids(counting, "error", limit, since)
     counts = dict(connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
     return Glance(
         open=frozenset(running) | frozenset(pending),
@@ -106,7 +115,12 @@ def read_flags(home: str, job_id: str) -> Flags | None:
     body = _json(_bytes(home, job_id))
     if body is None:
         return None
-    return Flags(str(body.get("status")), body.get("attention") is True, str(body.get("finished_at") or ""))
+    return Flags(
+        status=str(body.get("status")),
+        attention=body.get("attention") is True,
+        finished_at=str(body.get("finished_at") or ""),
+        dismissed=isinstance(body.get(_DISMISSED), str),
+    )
 
 
 def counts_now(home: str, found: Glance) -> dict[str, int]:
@@ -121,7 +135,7 @@ def counts_now(home: str, found: Glance) -> dict[str, int]:
 
 
 def attention(home: str, job_ids: Iterable[str]) -> int:
-    """Return how many of these jobs wait for permission; some 20 µs a job."""
+    """Return how many of these jobs wait for a person; some 20 µs a job."""
     count = 0
     for job_id in job_ids:
         payload = _bytes(home, job_id)

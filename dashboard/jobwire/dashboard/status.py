@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard.glance import Glance, attention, look, read_flags
+from jobwire.dashboard.wording import STATE_WIDTH, counted, state_word
 
 if TYPE_CHECKING:
     from jobwire.dashboard.fleet import Row
@@ -21,16 +22,19 @@ _RECORD = re.compile(r"[0-9a-f]{8}\.json").fullmatch
 
 
 class Line(NamedTuple):
-    """The three figures of a status bar; failed: within the last day."""
+    """The three figures of a status bar."""
 
     running: int
     waiting: int
     failed: int
 
 
-def line_of(home: str) -> Line:
-    """Return the figures. A missing or much outdated index is mended by its owner first: slow, once."""
-    since = utc_timestamp(time.time() - _DAY_SECONDS)
+def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
+    """Return the figures; a failure counts for `failed_seconds`, or until it is dismissed.
+
+    A missing or much outdated index is mended by its owner first: slow, once.
+    """
+    since = utc_timestamp(time.time() - failed_seconds)
     found = look(home, failed_since=since)
     if found is None or len(found.touched) > _MANY_MARKS:
         found = _mended(home, since)
@@ -43,7 +47,7 @@ def line_of(home: str) -> Line:
         failed.discard(job_id)
         if flags is not None and flags.status == "running":
             running.add(job_id)
-        elif flags is not None and flags.status == "error" and flags.finished_at >= since:
+        elif flags is not None and flags.failed_since(since):
             failed.add(job_id)
     waiting = attention(home, running)
     return Line(len(running) - waiting, waiting, len(failed))
@@ -54,7 +58,7 @@ def _counted(home: str, since: str) -> Line:
     names = [entry.name for entry in os.scandir(f"{home}/jobs")] if os.path.isdir(f"{home}/jobs") else []  # noqa: PTH112 - as in glance
     found = [read_flags(home, name.removesuffix(".json")) for name in names if _RECORD(name)]
     running = [flags for flags in found if flags and flags.status == "running"]
-    failed = [flags for flags in found if flags and flags.status == "error" and flags.finished_at >= since]
+    failed = [flags for flags in found if flags and flags.failed_since(since)]
     waiting = sum(flags.attention for flags in running)
     return Line(len(running) - waiting, waiting, len(failed))
 
@@ -63,7 +67,7 @@ def render_line(line: Line) -> str:
     """Return the line for a status bar: what needs nobody comes first, what is zero is left out."""
     parts = [f"{line.running} running"]
     if line.waiting:
-        parts.append(f"{line.waiting} {'waits' if line.waiting == 1 else 'wait'} for you")
+        parts.append(counted(line.waiting, "waiting"))
     if line.failed:
         parts.append(f"{line.failed} failed")
     return ", ".join(parts)
@@ -82,11 +86,12 @@ def render_table(rows: list[Row], now: float) -> str:
     counts = tally(rows)
     shown = [row for row in rows if row.group in PROBLEMS][:_SHOWN]
     lines = [
-        f"{row.id}  {row.group:<8} {words(now - (row.last or row.created)):>8}  "
+        f"{row.id}  {state_word(row.group, row.status):<{STATE_WIDTH}} "
+        f"{words(now - (row.last or row.created)):>8}  "
         f"{one_line(row.session, 14):<14} {one_line(row.title or row.detail, 40)}".rstrip()
         for row in shown
     ]
-    summary = ", ".join(f"{count} {group}" for group, count in counts.items() if count) or "no jobs"
+    summary = ", ".join(counted(count, group) for group, count in counts.items() if count) or "no jobs"
     return "\n".join([summary, *lines])
 
 

@@ -15,7 +15,8 @@ from jobwire.core.errors import JobwireError
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
-from jobwire.dashboard.top_once import HEADINGS, cells, now
+from jobwire.dashboard.top_once import HEADINGS, SESSION_WIDTH, cells, now
+from jobwire.dashboard.wording import STATE_WIDTH, counted, state_word
 
 LOOK_SECONDS = 0.25
 _STYLES = {
@@ -27,8 +28,9 @@ _STYLES = {
     Group.PENDING: "dim",
     Group.DONE: "green",
 }
+_ENDED = {"cancelled": "dim", "error": "dim red"}
 # Each with one blank behind it; the last column takes what is left.
-_WIDTHS = (9, 8, 13, 5, 8, 8)
+_WIDTHS = (9, STATE_WIDTH + 1, SESSION_WIDTH + 1, 5, 8, 8)
 # Below this many columns the age gives its place to the title.
 _WIDE = 100
 _GROUPS = tuple(Group)
@@ -175,7 +177,7 @@ class Top(App[int]):
             # First, because 80 columns cut the end, and a filter that is not seen hides jobs.
             text.append(f"[{one_line(shown, 30)}: {len(list(rows))}]", "reverse").append("  ")
         for group in _GROUPS:
-            text.append(f"{counts[group]} {group}  ", _STYLES[group] if counts[group] else "dim")
+            text.append(f"{counted(counts[group], group)}  ", _STYLES[group] if counts[group] else "dim")
         return text
 
     # -- keys ---------------------------------------------------------------------------------------
@@ -268,8 +270,8 @@ class JobScreen(Screen[None]):
         if row is None:
             body.append(f"job {self._job_id} is gone")
         else:
-            style = _STYLES[Group(row.group)]
-            body.append(f"{row.id}  {row.group}  ", style).append(one_line(row.title, 200) + "\n", "bold")
+            body.append(f"{row.id}  {state_word(row.group, row.status)}  ", _style(row))
+            body.append(one_line(row.title, 200) + "\n", "bold")
             body.append(one_line(": ".join(part for part in (row.why, row.detail) if part), 1200) + "\n")
             facts = [f"attempt {row.attempt}", f"seq {row.seq}", f"age {words(now() - row.created)}"]
             facts += [f"session {one_line(row.session, 40)}"] if row.session else []
@@ -281,4 +283,10 @@ class JobScreen(Screen[None]):
 
 def _styled(name: str, text: str, row: Row) -> Text:
     """Return a cell; never as markup, because texts come from workers."""
-    return Text(text, style=_STYLES[Group(row.group)] if name in {"job", "state"} else "")
+    return Text(text, style=_style(row) if name in {"job", "state"} else "")
+
+
+def _style(row: Row) -> str:
+    """Return the colour of a job's state; one that is done has that of its end."""
+    ended = _ENDED.get(row.status) if row.group == Group.DONE else None
+    return ended or _STYLES[Group(row.group)]

@@ -9,9 +9,11 @@ from jobwire.dashboard.assembly import new_model, new_source
 from jobwire.dashboard.fleet import Limits, Query, Row, arrange, words
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
+from jobwire.dashboard.wording import STATE_WIDTH, state_word
 from jobwire.registry.store import RecordStore
 
 _BETWEEN = " · "
+SESSION_WIDTH = 10
 HEADINGS = ("job", "state", "session", "prog", "idle", "age", "what")
 
 
@@ -43,8 +45,8 @@ def cells(row: Row, at: float, room: int = 200) -> tuple[str, ...]:
     idle = words(at - (row.last or row.started or row.created)) if row.finished is None else _ago(row, at)
     return (
         row.id,
-        row.group,
-        one_line(row.session, 12),
+        state_word(row.group, row.status),
+        one_line(row.session, SESSION_WIDTH),
         progress,
         idle,
         words(at - row.created),
@@ -70,6 +72,8 @@ def table(rows: Iterable[Row], at: float) -> str:
     """Return the fleet as aligned text."""
     lines = [HEADINGS, *(cells(row, at) for row in rows)]
     return "".join(
-        f"{job:<8}  {state:<8} {session:<12} {progress:>4} {idle:>8} {age:>8}  {what}".rstrip() + "\n"
+        f"{job:<8}  {state:<{STATE_WIDTH}} {session:<{SESSION_WIDTH}} "
+        f"{progress:>4} {idle:>8} {age:>8}  {what}".rstrip()
+        + "\n"
         for job, state, session, progress, idle, age, what in lines
     )

@@ -11,6 +11,8 @@ from jobwire.core.record import JobRecord
 from jobwire.registry.deadlines import ready_at
 
 _GAP = "  "
+# A job that asked for a permission (docs/glossary.md).
+_WAITS = "waits for you"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -90,12 +92,12 @@ LIST_HEADER = ("JOB", "STATUS", "TRY", "PRIORITY", "SESSION", "SEQ", "AGE", "TIT
 
 
 def list_row(record: JobRecord, now: float) -> tuple[str, ...]:
-    """Return one line of `list`; `!` marks a job that asks for permission."""
+    """Return one line of `list`."""
     rest = _rest(record, now)
     words = " · ".join(part for part in (record.title, record.detail) if part)
     return (
         record.job_id,
-        f"{record.status}{' !' if record.attention else ''}{f', in {rest}' if rest else ''}",
+        _WAITS if record.attention else f"{record.status}{f', in {rest}' if rest else ''}",
         str(record.attempt),
         str(record.priority),
         shorten(record.agent_session or "-", 20),
@@ -117,7 +119,7 @@ def facts(record: JobRecord, now: float) -> str:
     pairs = [
         ("job", record.job_id),
         ("title", record.title),
-        ("status", f"{record.status}{', asks for permission' if record.attention else ''}"),
+        ("status", f"{record.status}{f', {_WAITS}' if record.attention else ''}"),
         ("attempt", attempts),
         ("detail", record.detail),
         ("session", record.agent_session or ""),

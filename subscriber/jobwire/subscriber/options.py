@@ -54,7 +54,7 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     add("--wall-timeout", metavar="S", type=_limit, help="end after S seconds in any case")
     add("--pending-timeout", metavar="S", type=_limit, help="end if the job has not started after S seconds;"
         " until it has, idle does not count")  # fmt: skip
-    add("--strict-idle", action="store_true", help="count idle also while the job asks for permission")
+    add("--strict-idle", action="store_true", help="count idle also while the job waits for you")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

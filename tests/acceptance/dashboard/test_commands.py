@@ -18,6 +18,7 @@ from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.requirements import require
 from jobwire.testing.waiting import wait_for
 
+STATES = ["waits for you", "running", "failed", "pending", "cancelled", "completed"]
 JOBWIRE = [sys.executable, "-m", "jobwire.cli.main"]
 
 
@@ -32,6 +33,7 @@ def writer(tmp_path: Path) -> Iterator[FleetWriter]:
         ("End", "completed"),
     ):
         made.say(made.start(title, agent_session="docs"), event, f"{title} \x1b[31m\u202edetail")
+    made.queue.cancel(made.start("Stop"))
     made.register("Later", agent_session="infra")
     yield made
     made.close()
@@ -47,6 +49,9 @@ def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_status_line(writer: FleetWriter) -> None:
     """One line says what runs, who waits and what failed; --json says it to programs."""
     assert run(writer.home, "status", "--line").stdout == "1 running, 1 waits for you, 1 failed\n"
+    short = run(writer.home, "status", "--line", "--failed-for", "0.001").stdout
+    assert short == "1 running, 1 waits for you\n"
+    assert run(writer.home, "status", "--line", "--failed-for", "0").returncode == 30
     assert json.loads(run(writer.home, "status", "--json").stdout) == {
         "running": 1,
         "waiting": 1,
@@ -57,8 +62,8 @@ def test_status_line(writer: FleetWriter) -> None:
 def test_status_names_the_problems(writer: FleetWriter) -> None:
     """Without options the jobs that need somebody are listed first, on harmless lines."""
     lines = run(writer.home, "status").stdout.splitlines()
-    assert lines[0] == "1 waiting, 1 failed, 1 running, 1 pending, 1 done"
-    assert [line.split()[1] for line in lines[1:]] == ["waiting", "failed"]
+    assert lines[0] == "1 waits for you, 1 failed, 1 running, 1 pending, 2 done"
+    assert [line[10:23].strip() for line in lines[1:]] == ["waits for you", "failed"]
     assert "\x1b" not in "".join(lines)
 
 
@@ -77,13 +82,7 @@ def test_status_line_loads_nothing_heavy(writer: FleetWriter) -> None:
 def test_top_once_as_text_and_json(writer: FleetWriter) -> None:
     """Into a pipe, `top` prints the fleet once, problems first, without a worker's control characters."""
     text = run(writer.home, "top").stdout
-    assert [line.split()[1] for line in text.splitlines()[1:]] == [
-        "waiting",
-        "running",
-        "failed",
-        "pending",
-        "done",
-    ]
+    assert [line[10:23].strip() for line in text.splitlines()[1:]] == STATES
     assert "\x1b" not in text
     assert "\u202e" not in text
     rows = [
@@ -146,10 +145,11 @@ def terminal(writer: FleetWriter) -> Iterator[Terminal]:
 
 def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> None:
     """At 80x24 and wider: all groups, live changes, filter by number and text, a job's history, and quit."""
-    screen = terminal.wait_for("waiting docs")
+    screen = terminal.wait_for("waits for you docs")
     lines = screen.splitlines()
-    assert lines[0].startswith("1 waiting  0 stuck  1 failed  0 late  1 running  1 pending  1 done")
-    assert [line.split()[1] for line in lines[2:7]] == ["waiting", "running", "failed", "pending", "done"]
+    counts = "1 waits for you  0 stuck  1 failed  0 late  1 running  1 pending  2 done"
+    assert lines[0].strip() == counts
+    assert [line[9:23].strip() for line in lines[2:8]] == STATES
     assert "Quit" in terminal.wait_for("Quit").splitlines()[23]
     writer.start("Newcomer")
     terminal.wait_for("Newcomer")
@@ -159,7 +159,7 @@ def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> Non
     terminal.wait_for("Newcomer")
     terminal.press("/")
     terminal.press("newc")
-    assert "waiting docs" not in terminal.wait_for("[newc: 1]")
+    assert "waits for you docs" not in terminal.wait_for("[newc: 1]")
     terminal.press("Enter")
     # The line to type in is gone: the next key is the table's.
     wait_for(lambda: not any(line.strip() == "newc" for line in terminal.screen().splitlines()))

@@ -1,12 +1,14 @@
 """The status line over real records: right at once, whatever the index already knows."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard import glance
-from jobwire.dashboard.status import Line, line_of
+from jobwire.dashboard.status import Line, _counted, line_of
+from jobwire.testing import ManualClock
 from jobwire.testing.fleet_writer import FleetWriter
 
 
@@ -27,6 +29,34 @@ def test_line_is_right_before_and_after_the_index_is_mended(writer: FleetWriter)
     assert line_of(home) == Line(1, 1, 1)
     writer.queue.counts()
     assert line_of(home) == Line(1, 1, 1)
+
+
+def test_a_failure_counts_until_it_is_dismissed(writer: FleetWriter) -> None:
+    """A dismissed failure is in no status line, before and after the index is mended, nor without one."""
+    home = str(writer.home)
+    one, two, three = (writer.start() for _ in range(3))
+    for job in (one, two, three):
+        writer.say(job, "error", "broken")
+    writer.queue.counts()
+    writer.queue.dismiss(one)
+    assert line_of(home) == Line(0, 0, 2)
+    writer.queue.counts()
+    assert line_of(home) == Line(0, 0, 2)
+    writer.queue.dismiss(two)
+    writer.close()
+    Path(writer.store.queue_path("pending.sqlite")).unlink()
+    assert _counted(home, utc_timestamp(0)) == Line(0, 0, 1)
+
+
+def test_a_failure_counts_for_a_while(tmp_path: Path) -> None:
+    """Failures older than what is asked for are left out; a day by default."""
+    clock = ManualClock(now=time.time() - 7200)
+    writer = FleetWriter(tmp_path / "home", clock=clock)
+    writer.say(writer.start(), "error", "broken")
+    home = str(writer.home)
+    assert [line_of(home).failed, line_of(home, failed_seconds=3600).failed] == [1, 0]
+    writer.queue.counts()
+    assert [line_of(home).failed, line_of(home, failed_seconds=3600).failed] == [1, 0]
 
 
 def test_counts_by_status_need_no_mending(writer: FleetWriter) -> None:
