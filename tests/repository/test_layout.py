@@ -13,31 +13,18 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPONENTS = sorted(path for path in ROOT.glob("*/jobwire/*/") if (path / "__init__.py").exists())
 FOLDERS = {path.relative_to(ROOT).parts[0] for path in COMPONENTS}
 
-# Component -> what it may import of jobwire. ARCHITECTURE.md gives the reasons.
-MAY_IMPORT = {
-    "core": set(),
-    "storage": {"core"},
-    "transport": {"core"},
-    "certs": {"core", "storage"},
-    "journal": {"core", "storage", "transport"},
-    "registry": {"core", "storage", "transport", "journal", "certs"},
-    "publisher": {"core", "storage", "transport", "registry"},
-    "subscriber": {"core", "storage", "transport", "registry"},
-    "broker": {"core", "storage", "certs", "transport"},
-    "metrics": {"core", "storage", "journal", "transport", "registry"},
-    "dashboard": {"core", "registry", "journal", "metrics", "transport"},
-    "testing": {
-        "core",
-        "storage",
-        "transport",
-        "publisher",
-        "subscriber",
-        "registry",
-        "journal",
-        "broker",
-        "certs",
-    },
-}
+NAMES = {path.name: path.relative_to(ROOT).parts[0] for path in COMPONENTS}
+
+
+def named(text: str) -> set[str]:
+    """Return the components that a sentence names; "everything" is all of them."""
+    return set(NAMES) if "everything" in text else set(re.findall(r"\w+", text)) & set(NAMES)
+
+
+_HOUSE = (ROOT / "ARCHITECTURE.md").read_text().partition("## Components")[2].partition("\n## ")[0]
+_CELLS = dict(re.findall(r"^\| `([\w-]+)/` \|.*\| ([^|]+) \|$", _HOUSE, re.MULTILINE))
+# Component -> what it may import of jobwire: the last column of ARCHITECTURE.md's table.
+MAY_IMPORT = {name: named(_CELLS[folder]) for name, folder in NAMES.items()}
 # Library -> the only components that may know it.
 ONLY_IN = {
     "paho": {"transport"},
@@ -99,18 +86,27 @@ def test_every_component_says_what_it_is() -> None:
         assert len(readme.read_text().splitlines()) <= 40, f"{folder}/README.md is too long"
 
 
-@pytest.mark.parametrize("component", sorted(MAY_IMPORT))
+@pytest.mark.parametrize("component", sorted(NAMES))
 def test_arrows_point_one_way(component: str) -> None:
-    """A component imports only what the house plan allows it."""
-    for name, file in modules():
-        if name != component:
-            continue
-        used = {
+    """A component imports what ARCHITECTURE.md allows it, and is allowed nothing that it does not need."""
+    used: set[str] = set()
+    for file in (file for name, file in modules() if name == component):
+        found = {
             parts[1]
             for parts in (item.split(".") for item in imports(file))
             if parts[0] == "jobwire" and parts[1:]
-        }
-        assert used <= MAY_IMPORT[component] | {component}, f"{file.relative_to(ROOT)} imports {used}"
+        } - {component}
+        assert found <= MAY_IMPORT[component], f"{file.relative_to(ROOT)} imports {found}"
+        used |= found
+    assert used == MAY_IMPORT[component] or MAY_IMPORT[component] == set(NAMES)
+
+
+@pytest.mark.parametrize("component", sorted(NAMES))
+def test_a_readme_says_what_its_component_may_import(component: str) -> None:
+    """The line `May import: ...` of a component's README names what ARCHITECTURE.md does."""
+    text = (ROOT / NAMES[component] / "README.md").read_text()
+    lines = re.findall(r"May import: ([^.]+)\.", text)
+    assert [named(line) for line in lines] == [MAY_IMPORT[component]]
 
 
 @pytest.mark.parametrize("library", sorted(ONLY_IN))

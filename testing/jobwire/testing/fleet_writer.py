@@ -17,7 +17,7 @@ from jobwire.storage.files import StrPath, SystemFiles
 
 
 class _Unflushed(SystemFiles):
-    def sync(self, descriptor: int) -> None:
+    def sync_all(self, descriptors: Sequence[int]) -> None:
         """Leave it to the system."""
 
     def sync_directory(self, path: StrPath) -> None:
@@ -33,8 +33,8 @@ class FleetWriter:
     def __init__(self, home: Path, *, clock: Clock | None = None, durable: bool = True) -> None:
         self.home = home
         self.clock = clock if clock is not None else SystemClock()
-        files = SystemFiles() if durable else _Unflushed()
-        self.store = RecordStore(home, clock=self.clock, files=files)
+        self._files = SystemFiles() if durable else _Unflushed()
+        self.store = RecordStore(home, clock=self.clock, files=self._files)
         self.queue = JobQueue(self.store, warn=print)
         self._journal: JournalWriter | None = None
 
@@ -69,7 +69,7 @@ class FleetWriter:
     def append(self, entries: Sequence[Entry]) -> int:
         """Append a batch to the home's journal; return the journal's new end."""
         if self._journal is None:
-            self._journal = JournalWriter(self.home / "journal", clock=self.clock)
+            self._journal = JournalWriter(self.home / "journal", clock=self.clock, files=self._files)
         return self._journal.append(entries)
 
     def close(self) -> None:
