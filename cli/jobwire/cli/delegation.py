@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from jobwire.cli.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
 from jobwire.cli.worker_process import (
     ChildWorker,
     Order,
-    TmuxWorker,
     WorkerProcess,
+    worker_command,
     worker_environment,
     write_order,
 )
@@ -66,9 +67,14 @@ class Delegation:
         return self._store.log_dir(self.job_id)
 
     def start(
-        self, *, tmux: str | None = None, environ: Mapping[str, str], directory: Path, quiet: bool = False
+        self,
+        *,
+        tmux: tuple[Tmux, str] | None = None,
+        environ: Mapping[str, str],
+        directory: Path,
+        quiet: bool = False,
     ) -> None:
-        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux window."""
+        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session."""
         home = Path(self._store.home)
         order = Order(
             job_id=self.job_id,
@@ -76,7 +82,9 @@ class Delegation:
             home=str(home.resolve()),
             command=self._plan.command,
             directory=str(directory),
-            environment=worker_environment(home, self.job_id, self.record.attempt, environ),
+            environment=worker_environment(
+                home, self.job_id, self.record.attempt, for_pane(environ) if tmux else environ
+            ),
             owner=self._owner,
             title=self.record.title,
         )
@@ -85,7 +93,11 @@ class Delegation:
             if tmux is None:
                 self._worker = ChildWorker(path, quiet=quiet)
             else:
-                self._worker = TmuxWorker(path, session=tmux, title=self.job_id, directory=str(directory))
+                worker = TmuxWorker(
+                    tmux[0], worker_command(path), session=tmux[1], title=self.job_id, directory=directory
+                )
+                self._worker = worker
+                self._note(worker.pane)
         except JobwireError:
             path.unlink(missing_ok=True)
             self.cancel("the worker could not be started")
@@ -106,8 +118,24 @@ class Delegation:
         if self._worker is not None and not self._worker.wait(_STOP_SECONDS):
             self._worker.stop()
             self._worker.wait(_STOP_SECONDS)
+        self._let_go()
+
+    def leave(self) -> None:
+        """Let the worker go on without us."""
+        self._closing.set()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._guard is not None:
             self._guard.join()
+        if self._worker is not None:
+            self._worker.close()
+
+    def _note(self, pane: Pane) -> None:
+        """Keep in the record where the worker is found (`jobwire attach`)."""
+        with self._store.locked(self.job_id) as locked:
+            extra = {**locked.record.extra, PANE: pane._asdict()}
+            locked.replace(locked.record._replace(extra=extra), cause="in a pane")
 
     def _register(self) -> JobRecord:
         """Write the record as running already: nobody else may pick it between two steps."""

@@ -2,19 +2,24 @@
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from jobwire.cli.delegation import Delegation, Plan
+from jobwire.cli.detach import in_background
+from jobwire.cli.tmux import Tmux, check_name
 from jobwire.core.commands import report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
+from jobwire.core.settings import BrokerSettings
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
@@ -22,6 +27,8 @@ from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
+# 128 + SIGHUP, as shells report it.
+_HUNG_UP = 129
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EXAMPLES = """\
@@ -29,11 +36,12 @@ examples:
   jobwire run -- make -j2 world
   jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
   jobwire run --tmux work -- claude -p "fix the tests"
+  job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
 
 the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, and lines
 `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
 process, where one runs, enforces them also when this command is gone. Ctrl-C cancels the job (SIGTERM, then
-SIGKILL)."""
+SIGKILL). So does closing the terminal, but with --tmux, --detach and nohup the job goes on."""
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -53,6 +61,12 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "--wall-timeout", metavar="S", type=seconds, help="end it after S seconds in any case"
     )
     parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
+    parser.add_argument(
+        "--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)"
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="print the job's id and return; the job goes on by itself"
+    )
     parser.add_argument(
         "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"
     )
@@ -78,27 +92,72 @@ def run(args: argparse.Namespace) -> int:
     timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
     plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
     settings = load_settings(home=home, role=Role.HERMES, command_line={}, record={}, environ=os.environ)
+    pane = _pane(args)
     job = Delegation(RecordStore(home), plan)
     say = _speaker(quiet=args.quiet, as_json=args.json)
     say(f"job {job.job_id}: {job.record.title}")
-    with cancelled_by_signals(job):
-        try:
-            environ = job_identity(home, job.job_id) if args.mtls else dict(os.environ)
-        except JobwireError:
-            job.cancel("no certificate could be issued for it")
-            raise
-        job.start(tmux=args.tmux, environ=environ, directory=Path.cwd())
-        printer = line_printer(sys.stderr, as_json=args.json)
-        verdicts = watch_jobs(
-            jobs=[job.job_id],
-            home=home,
-            settings=settings,
-            on_line=(lambda _: None) if args.quiet else printer,
-        )
-        printer.finish()
-        if args.quiet:
-            _name_failures(verdicts)
-        return _finish(job, verdicts, say)
+
+    def work(begun: Callable[[], None] = lambda: None) -> int:
+        leave = threading.Event()
+        with _heeding_signals(job, leave if pane else None):
+            _start(job, home, pane, mtls=args.mtls)
+            begun()
+            return _watch(args, job, settings, leave, say)
+
+    return _detach(args, job, work) if args.detach else work()
+
+
+def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
+    if args.tmux is not None:
+        return Tmux(socket=args.tmux_socket), check_name(args.tmux)
+    if args.tmux_socket is not None:
+        raise InvalidInputError("--tmux-socket names the server of a session", hint="add --tmux SESSION")
+    return None
+
+
+def _start(job: Delegation, home: Path, pane: tuple[Tmux, str] | None, *, mtls: bool) -> None:
+    try:
+        environ = job_identity(home, job.job_id) if mtls else dict(os.environ)
+    except JobwireError:
+        job.cancel("no certificate could be issued for it")
+        raise
+    job.start(tmux=pane, environ=environ, directory=Path.cwd())
+
+
+def _watch(
+    args: argparse.Namespace,
+    job: Delegation,
+    settings: BrokerSettings,
+    leave: threading.Event,
+    say: Callable[[str], None],
+) -> int:
+    printer = line_printer(sys.stderr, as_json=args.json)
+    verdicts = watch_jobs(
+        jobs=[job.job_id],
+        home=Path(args.home),
+        settings=settings,
+        on_line=(lambda _: None) if args.quiet else printer,
+        stop=leave,
+    )
+    printer.finish()
+    if verdicts.interrupted:
+        job.leave()
+        return _HUNG_UP
+    if args.quiet:
+        _name_failures(verdicts)
+    return _finish(job, verdicts, say)
+
+
+def _detach(args: argparse.Namespace, job: Delegation, work: Callable[[Callable[[], None]], int]) -> int:
+    """Let a process of its own start and watch the job: its limits hold as they do in the foreground."""
+    try:
+        in_background(work)
+    except JobwireError:
+        job.cancel("it could not be started in the background")
+        raise
+    log = Path(job.log_directory) / "output.log"
+    print(json.dumps({"job_id": job.job_id, "output": str(log)}) if args.json else job.job_id)
+    return ExitCode.OK
 
 
 def job_identity(home: Path, job_id: str) -> dict[str, str]:
@@ -144,13 +203,21 @@ def _speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
-def cancelled_by_signals(job: Delegation) -> contextlib.AbstractContextManager[None]:
+def _heeding_signals(
+    job: Delegation, leave: threading.Event | None
+) -> contextlib.AbstractContextManager[None]:
     """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself.
 
-    One that was ignored when we began stays ignored: so nohup and a shell's background jobs want it.
+    With `leave` SIGHUP sets that instead: what runs in a pane does not end with our terminal. A signal that
+    was ignored when we began stays ignored: so nohup and a shell's background jobs want it.
     """
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    return delivered({number: partial(_cancel, job, f"cancelled by {number.name}") for number in heeded})
+    actions: dict[signal.Signals, Callable[[], None]] = {
+        number: partial(_cancel, job, f"cancelled by {number.name}") for number in heeded
+    }
+    if leave is not None and signal.SIGHUP in actions:
+        actions[signal.SIGHUP] = leave.set
+    return delivered(actions)
 
 
 def _cancel(job: Delegation, cause: str) -> None:

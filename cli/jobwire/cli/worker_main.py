@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from jobwire.cli.lifeline import Lifeline
+from jobwire.cli.tmux import PANE_VARIABLES
 from jobwire.cli.worker import Command, Reporter, Worker
 from jobwire.cli.worker_process import Order, take_order
 from jobwire.core.clock import SystemClock
@@ -21,8 +22,9 @@ from jobwire.storage.signals import stop_event
 def main() -> int:
     """Work off the order named in argv; return the command's exit status as a shell gives it."""
     order = take_order(Path(sys.argv[1]))
+    own = {name: value for name, value in os.environ.items() if name in PANE_VARIABLES}
     os.environ.clear()
-    os.environ.update(order.environment)
+    os.environ.update({**own, **order.environment})
     os.chdir(order.directory)
     try:
         with stop_event(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as stopped:

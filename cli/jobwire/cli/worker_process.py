@@ -6,8 +6,6 @@ would show it to everybody who lists processes.
 
 import contextlib
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from jobwire.core.errors import ConfigError
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 
@@ -82,6 +79,10 @@ class WorkerProcess(Protocol):
         """Wait up to `seconds` for its end; tell whether it ended."""
         ...
 
+    def close(self) -> None:
+        """Let go of it; it goes on if it runs."""
+        ...
+
 
 class ChildWorker:
     """A worker as our child, sharing our terminal for output, in a session of its own.
@@ -94,7 +95,7 @@ class ChildWorker:
         # Quiet output is still kept in the job's output.log.
         sink = subprocess.DEVNULL if quiet else None
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(order)], stdout=sink, stderr=sink, start_new_session=True
+            worker_command(order), stdout=sink, stderr=sink, start_new_session=True
         )
 
     def alive(self) -> bool:
@@ -114,42 +115,10 @@ class ChildWorker:
             return False
         return True
 
+    def close(self) -> None:
+        """Let go of it: nothing is held."""
 
-class TmuxWorker:
-    """A worker in a window of a tmux session; the session is made if it is not there."""
 
-    def __init__(self, order: Path, *, session: str, title: str, directory: str) -> None:
-        if shutil.which("tmux") is None:
-            raise ConfigError("tmux is not installed", hint="apt-get install tmux, or run without --tmux")
-        command = [sys.executable, "-m", _MODULE, str(order)]
-        known = subprocess.run(["tmux", "has-session", "-t", f"={session}"], capture_output=True, check=False)
-        place = (
-            ["new-window", "-d", "-t", f"={session}:"]
-            if known.returncode == 0
-            else ["new-session", "-d", "-s", session, "-x", "120", "-y", "40"]
-        )
-        shown = ["-n", title, "-c", directory, "-P", "-F", "#{pane_id} #{pane_pid}"]
-        answer = subprocess.run(
-            ["tmux", *place, *shown, "--", *command], capture_output=True, text=True, check=False
-        )
-        if answer.returncode != 0:
-            raise ConfigError(f"tmux refused: {answer.stderr.strip()}", hint="see `tmux ls`")
-        self.pane, pid = answer.stdout.split()
-        # A descriptor of the process, not its number: numbers are used again (pidfd_open(2)).
-        self._descriptor = os.pidfd_open(int(pid))
-
-    def alive(self) -> bool:
-        """Tell whether the pane's process still runs."""
-        return not self.wait(0)
-
-    def stop(self) -> None:
-        """Send SIGTERM to the pane's process."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end; a pidfd becomes readable then."""
-        import select  # noqa: PLC0415  used by --tmux only
-
-        readable, _, _ = select.select([self._descriptor], [], [], seconds)
-        return bool(readable)
+def worker_command(order: Path) -> list[str]:
+    """Return the command line of the worker that works off `order`."""
+    return [sys.executable, "-m", _MODULE, str(order)]

@@ -1,5 +1,7 @@
 """Pytest fixtures for real brokers: shared ones for the session, fresh ones for a test that breaks them."""
 
+import subprocess
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -63,3 +65,12 @@ def fresh_broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     """Start each kind of broker in turn, for one test that may stop, kill and restart it."""
     with _new_server(request.param) as server:
         yield server
+
+
+@pytest.fixture
+def tmux_server() -> Iterator[str]:
+    """Give the name of a tmux server (`tmux -L`) that nobody else uses; it is ended afterwards."""
+    program = require("tmux")
+    name = f"jobwire-test-{uuid.uuid4().hex[:8]}"
+    yield name
+    subprocess.run([program, "-L", name, "kill-server"], capture_output=True, check=False)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
-from jobwire.testing import BrokerProcess, EmbeddedServer, require, wait_for
+from jobwire.testing import BrokerProcess, EmbeddedServer, wait_for
 
 
 def command(home: Path, *words: str) -> list[str]:
@@ -214,23 +213,6 @@ def test_a_silent_command_cancelled_from_elsewhere_stops(
     )
     _, errors = watcher.communicate(timeout=30)
     assert watcher.returncode == 3, errors
-
-
-def test_in_a_tmux_pane(embedded_broker: EmbeddedServer) -> None:
-    """--tmux runs the worker in a window of that session; output is in the pane, the verdict here."""
-    tmux = require("tmux")
-    session = f"jobwire-test-{uuid.uuid4().hex[:8]}"
-    # A session of our own keeps the pane's output readable after the worker ended.
-    subprocess.run([tmux, "new-session", "-d", "-s", session], check=True)
-    try:
-        answer = run(embedded_broker.home, "--tmux", session, "--", "sh", "-c", "echo in the pane; exit 0")
-        assert answer.returncode == 0, answer.stderr
-    finally:
-        subprocess.run([tmux, "kill-session", "-t", session], check=True)
-    record = newest(embedded_broker.home)
-    assert record.status is Status.COMPLETED
-    log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "output.log")
-    assert log.read_text() == "in the pane\n"
 
 
 def test_with_a_certificate_for_the_job_alone(broker: BrokerProcess) -> None:
