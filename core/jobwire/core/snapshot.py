@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from jobwire.core.bounds import KEPT_TOKENS
 from jobwire.core.canonical import JsonShapeError, canonical_json
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import LIMITS, JobRecord
 from jobwire.core.signature import sign_bytes, verify_bytes
@@ -56,8 +57,15 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
     )
 
 
+class UnknownStateError(InvalidInputError):
+    """A snapshot that the registry signed and that says something unknown here."""
+
+
 def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | None:
-    """Return the snapshot if it is of `job_id` and signed for the holder of `token`, else None."""
+    """Return the snapshot if it is of `job_id` and signed for the holder of `token`, else None.
+
+    Raises UnknownStateError for one that is signed and says what only a newer version knows.
+    """
     try:
         value = decode_object(payload)
         signed = (*_FIELDS, _TIMEOUT) if _TIMEOUT in value else _FIELDS
@@ -69,21 +77,27 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
     current = verify_bytes(message, value.get("hmac_sig"), token)
     if value["job_id"] != job_id or not (current or any(old)):
         return None
-    return Snapshot(
-        job_id=job_id,
-        status=Status(str(value["status"])),
-        last_seq=_integer(value["last_seq"]),
-        attempt=_integer(value["attempt"]),
-        updated_at=str(value["updated_at"]),
-        attention=value["attention"] is True,
-        detail=str(value["detail"]),
-        superseded=not current,
-        timed_out=str(value[_TIMEOUT]) if value.get(_TIMEOUT) in LIMITS else None,
-    )
+    try:
+        return Snapshot(
+            job_id=job_id,
+            status=Status(str(value["status"])),
+            last_seq=_integer(value["last_seq"]),
+            attempt=_integer(value["attempt"]),
+            updated_at=str(value["updated_at"]),
+            attention=value["attention"] is True,
+            detail=str(value["detail"]),
+            superseded=not current,
+            timed_out=str(value[_TIMEOUT]) if value.get(_TIMEOUT) in LIMITS else None,
+        )
+    except (TypeError, ValueError) as error:
+        raise UnknownStateError(
+            f"the registry's state of job {job_id} says what this version does not know: {error}",
+            hint="update jobwire on this host to the registry's version",
+            job_id=job_id,
+        ) from error
 
 
 def _integer(value: object) -> int:
-    # Signed by the registry: anything else is its defect, not a stranger's input.
     if type(value) is not int:
-        raise TypeError("the registry signed a snapshot with a field that is no integer")
+        raise TypeError(f"{type(value).__name__} is no seq")
     return value

@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     _print(published.to_json())
     if published.failure is not None:
         raise published.failure
-    _warn_unconfirmed(published)
+    if published.confirmed is False:
+        _warn_unconfirmed(published, attended=desk.is_attended())
     return int(ExitCode.OK)
 
 
@@ -163,10 +164,10 @@ def _print(body: Mapping[str, object]) -> None:
     print(json.dumps(body), flush=True)
 
 
-def _warn_unconfirmed(published: Published) -> None:
-    if published.confirmed is False:
-        print(
-            f"{PROG}: warning: the registry process did not confirm seq {published.seq} in time; it is kept"
-            " and sent again until it does",
-            file=sys.stderr,
-        )
+def _warn_unconfirmed(published: Published, *, attended: bool) -> None:
+    why = "did not confirm it in time" if attended else "of this home is not running"
+    print(
+        f"{PROG}: warning: seq {published.seq} is delivered, but the registry process {why}; it is kept, and"
+        " sent again until it is confirmed",
+        file=sys.stderr,
+    )

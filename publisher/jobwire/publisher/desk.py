@@ -52,6 +52,10 @@ class Desk(Protocol):
         """Return how far the job is, read afresh."""
         ...
 
+    def is_attended(self) -> bool:
+        """Tell whether a registry process may be running that confirms what arrives: waiting makes sense."""
+        ...
+
     def trim(self, through_seq: int) -> None:
         """Drop the outbox's entries up to `through_seq`, under the job's lock."""
         ...

@@ -49,7 +49,7 @@ def publish(
     """Keep `saying` as the job's next event and send what is due.
 
     `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
-    terminal event where there is such a process, else not at all. Raises what `Desk.take` raises: then
+    terminal event where such a process runs, else not at all. Raises what `Desk.take` raises: then
     nothing was kept. What fails later is in the answer.
     """
     entry = desk.take(saying)
@@ -68,6 +68,8 @@ def _confirm(desk: Desk, courier: Courier, seq: int, seconds: float | None, *, t
     if seconds is None:
         if not terminal or desk.standing().confirmed_seq is None:
             return None
+        if not desk.is_attended():
+            return False
         seconds = CONFIRM_SECONDS
     return courier.confirm(seq, seconds) if seconds > 0 else None
 

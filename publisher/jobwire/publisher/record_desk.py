@@ -12,13 +12,12 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import check_attempt, check_open, event_in, speak
 from jobwire.registry import locks
+from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
 from jobwire.registry.outbox import Entry, Outbox, Standing, send_lock_name
 from jobwire.registry.store import LockedRecord, RecordStore
 from jobwire.transport import load_settings
 
 SOURCE = "publisher"
-# Written by `jobwire registry serve` while it looks after this home.
-SERVE_FILE = "serve.json"
 
 
 class RecordDesk:
@@ -73,6 +72,10 @@ class RecordDesk:
         record = self._store.get(self.job_id)
         confirmed = record.confirmed_seq if self._serve_file.exists() else None
         return Standing(record.attempt, record.last_seq, confirmed)
+
+    def is_attended(self) -> bool:
+        """See `Desk.is_attended`: serve.json stays when the process ends, its lock goes with it."""
+        return locks.is_held(self._store.lock_path(SERVE_LOCK))
 
     def trim(self, through_seq: int) -> None:
         """See `Desk.trim`."""

@@ -12,7 +12,7 @@ from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
-from jobwire.core.snapshot import Snapshot, decode_snapshot
+from jobwire.core.snapshot import Snapshot, UnknownStateError, decode_snapshot
 from jobwire.core.topics import Topics
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
@@ -41,6 +41,7 @@ class TicketDesk:
         self._files = files or SystemFiles()
         self._ticket = read_ticket(path)
         self._snapshot: Snapshot | None = None
+        self._puzzled = False
         self.outbox = Outbox(f"{path}.outbox", files=self._files, keep_last=True)
         self.job_id = self._ticket.job_id
         if attempt is not None:
@@ -84,6 +85,10 @@ class TicketDesk:
             confirmed = self._snapshot.last_seq
         return Standing(self._ticket.attempt, self.outbox.last_seq, confirmed)
 
+    def is_attended(self) -> bool:
+        """See `Desk.is_attended`: another host's processes cannot be seen from here."""
+        return True
+
     def trim(self, through_seq: int) -> None:
         """See `Desk.trim`."""
         with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
@@ -98,8 +103,14 @@ class TicketDesk:
         return [Topics(topic_root).state(self.job_id)]
 
     def hear(self, message: Message) -> None:
-        """See `Desk.hear`: what is not signed for this ticket's holder is ignored."""
-        heard = decode_snapshot(message.payload, job_id=self.job_id, token=self._ticket.auth_token)
+        """See `Desk.hear`: what is not signed for this ticket's holder, or not understood, is ignored."""
+        try:
+            heard = decode_snapshot(message.payload, job_id=self.job_id, token=self._ticket.auth_token)
+        except UnknownStateError as error:
+            if not self._puzzled:
+                _log.warning("%s", error)
+            self._puzzled = True
+            return
         if heard is None:
             return
         # A retained state that was kept back by somebody must not undo what is known.

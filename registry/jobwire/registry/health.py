@@ -13,12 +13,10 @@ from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError, UnreachableError
 from jobwire.registry import locks
 from jobwire.registry.deadlines import epoch
-from jobwire.registry.layout import HomeLayout
+from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK, HomeLayout
 from jobwire.storage.durable import replace_atomically, replace_durably
 from jobwire.storage.failures import storage_failure
 
-SERVE_FILE = "serve.json"
-SERVE_LOCK = "serve"
 # Written every second; a process that has not managed it for so long hangs.
 STALE_SECONDS = 15.0
 # What is journaled is folded within some five seconds, many jobs at once included.

@@ -27,6 +27,9 @@ ANNOUNCE = "announce"
 LOCKS = "locks"
 LOGS = "logs"
 OUTBOX = "outbox"
+# Written by the registry process, and stays; held by it as long as it runs.
+SERVE_FILE = "serve.json"
+SERVE_LOCK = "serve"
 # In the order of their making; the last one tells that all others are there for good.
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
 

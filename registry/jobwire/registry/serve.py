@@ -17,6 +17,7 @@ from jobwire.journal import JournalWriter
 from jobwire.registry import health, locks
 from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
+from jobwire.registry.layout import SERVE_LOCK
 from jobwire.registry.parts import Connections, Parts, journal_path
 from jobwire.registry.purge import Rules
 from jobwire.registry.states import StateQueue
@@ -96,7 +97,7 @@ class RegistryProcess:
             raise self._failure
 
     def _take_lock(self) -> int:
-        path = self._store.lock_path(health.SERVE_LOCK)
+        path = self._store.lock_path(SERVE_LOCK)
         lock = locks.try_acquire(path)
         if lock is None:
             pid = locks.holder_pid(path)

@@ -7,7 +7,7 @@ from jobwire.core.admission import Accepted, JobView, Reason, Rejected, admit
 from jobwire.core.clock import Clock
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted
 from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.snapshot import decode_snapshot
+from jobwire.core.snapshot import UnknownStateError, decode_snapshot
 from jobwire.core.ticket import Ticket
 from jobwire.core.topics import TopicAddress, Topics
 from jobwire.subscriber.connection import Connection
@@ -297,16 +297,17 @@ class Session:
             self._settle(lines)
 
     def _state(self, message: Message, watch: JobWatch) -> None:
-        view = watch.view
+        snapshot, unknown = None, False
         try:
-            snapshot = decode_snapshot(message.payload, job_id=watch.job_id, token=view.token)
-        except (TypeError, ValueError):
-            snapshot = None
+            snapshot = decode_snapshot(message.payload, job_id=watch.job_id, token=watch.view.token)
+        except UnknownStateError as error:
+            self._lines.append(Refusal(watch.job_id, Reason.INVALID_FIELD, str(error)))
+            unknown = True
         if snapshot is not None:
             self._say(watch.on_snapshot(snapshot, self._clock.monotonic()))
         looked = watch.verdict is None and self._look_at_record(watch)
         # A retained one may be of an earlier attempt, left behind by nobody's fault.
-        if snapshot is None and not looked and not message.retain:
+        if snapshot is None and not unknown and not looked and not message.retain:
             self._lines.append(
                 Refusal(watch.job_id, Reason.BAD_SIGNATURE, "a state that the registry did not sign for us")
             )

@@ -255,6 +255,18 @@ def test_a_damaged_state_is_refused(wire: Wire) -> None:
     assert watching.reasons() == ["bad_signature"]
 
 
+def test_a_state_of_a_newer_registry_is_named_and_left_aside(wire: Wire) -> None:
+    """A signed state that is not understood is no forgery: the refusal says what to do, the watch goes on."""
+    watching = wire.watch().connected()
+    record = wire.house.record(wire.job)
+    wire.state(encode_snapshot(record._replace(status="paused"), confirmed_seq=0))  # type: ignore[arg-type]
+    wait_for(lambda: watching.reasons() == ["invalid_field"])
+    wire.send(1, "started")
+    wire.send(2, "completed")
+    (verdict,) = watching.end()
+    assert verdict.outcome is Outcome.COMPLETED
+
+
 def test_cleared_topics_say_nothing(wire: Wire) -> None:
     """An empty message that clears a retained one is neither an event nor an offence."""
     watching = wire.watch().connected()

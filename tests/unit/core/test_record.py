@@ -25,7 +25,7 @@ from jobwire.core.record import (
     public_record,
 )
 from jobwire.core.signature import new_token
-from jobwire.core.snapshot import decode_snapshot, encode_snapshot
+from jobwire.core.snapshot import UnknownStateError, decode_snapshot, encode_snapshot
 
 STAMP = "2026-01-02T03:04:05.678Z"
 NOW = 1_767_323_045.0
@@ -267,6 +267,17 @@ def test_a_snapshot_is_for_its_holder() -> None:
     )
     assert old.encode() not in raw
     assert record.auth_token.encode() not in raw
+
+
+@pytest.mark.parametrize("change", [{"status": "paused"}, {"attempt": "2"}, {"status": None}])
+def test_a_snapshot_of_a_newer_registry_is_told_apart_from_a_forged_one(change: dict[str, object]) -> None:
+    """What is signed and not understood has a name and a remedy of its own."""
+    record = fresh()._replace(**change)  # type: ignore[arg-type]  # that is the point
+    raw = encode_snapshot(record, confirmed_seq=0)
+    with pytest.raises(UnknownStateError) as unknown:
+        decode_snapshot(raw, job_id="0000abcd", token=record.auth_token)
+    assert "update jobwire" in unknown.value.hint
+    assert decode_snapshot(raw, job_id="0000abcd", token=new_token()) is None
 
 
 def test_a_snapshot_says_which_limit_ended_the_job() -> None:

@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -13,8 +14,10 @@ from jobwire.core.errors import RefusedError, StoppedError, UnreachableError
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.publishing import publish
-from jobwire.publisher.record_desk import SERVE_FILE, RecordDesk
+from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
+from jobwire.registry import locks
+from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
 from jobwire.registry.outbox import RESEND_SECONDS, SentMark
 from jobwire.registry.store import RecordStore
 from jobwire.testing import InMemoryBroker, ManualClock, wait_for
@@ -165,9 +168,13 @@ class TestWithARegistryProcess:
     """Where a registry process confirms, the outbox is trimmed by its word, not by the broker's."""
 
     @pytest.fixture(autouse=True)
-    def serve(self, store: RecordStore) -> None:
-        """Let a registry process look after this home."""
+    def serve(self, store: RecordStore, clock: ManualClock) -> Iterator[ExitStack]:
+        """Let a registry process look after this home, until what is given is closed."""
         Path(store.home, SERVE_FILE).write_text("{}")
+        lock = locks.held(store.lock_path(SERVE_LOCK), clock=clock, deadline_seconds=0, what="the registry")
+        with ExitStack() as process:
+            process.enter_context(lock)
+            yield process
 
     @staticmethod
     def confirm(store: RecordStore, seq: int) -> None:
@@ -283,6 +290,19 @@ class TestWithARegistryProcess:
         assert (published.delivered, published.confirmed) == (True, False)
         assert published.to_json()["confirmed"] is False
         assert 10 <= clock.monotonic() - before < 11
+        assert desk.outbox.last_seq == 2
+
+    def test_nobody_waits_for_a_registry_process_that_is_gone(
+        self, serve: ExitStack, desk: RecordDesk, office: Office, clock: ManualClock
+    ) -> None:
+        """Where serve.json was left behind, a terminal event is kept and its confirmation not waited for."""
+        serve.close()
+        courier = office.courier(desk)
+        publish(desk, courier, STARTED)
+        before = clock.monotonic()
+        published = publish(desk, courier, COMPLETED)
+        assert (published.delivered, published.confirmed) == (True, False)
+        assert clock.monotonic() == before
         assert desk.outbox.last_seq == 2
 
     def test_a_confirmed_terminal_event_says_so(

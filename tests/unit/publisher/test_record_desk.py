@@ -18,8 +18,9 @@ from jobwire.core.errors import (
 )
 from jobwire.core.record import JobRecord
 from jobwire.core.signature import signed_event_message, verify_bytes
-from jobwire.publisher.record_desk import SERVE_FILE, RecordDesk
+from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
+from jobwire.registry.layout import SERVE_FILE
 from jobwire.registry.store import RecordStore
 from jobwire.storage.doubles import Crash, PowerCutFiles
 from jobwire.storage.files import StrPath, SystemFiles

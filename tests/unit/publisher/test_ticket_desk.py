@@ -349,3 +349,20 @@ def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> No
     assert ca_file.read_text() == "CA"
     assert ca_file.stat().st_mode & 0o777 == 0o600
     assert ca_file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_of_a_newer_registry_is_no_obstacle(
+    ticket_desk: TicketDesk, registry: Registry, office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A state that is not understood is left aside, which is said once; events go out as before it."""
+    courier = office.courier(ticket_desk)
+    publish(ticket_desk, courier, STARTED)
+    registry.say(confirmed=1)
+    publish(ticket_desk, courier, PROGRESS)
+    for number in range(2):
+        registry.move(registry.record._replace(status="paused", last_seq=number))  # type: ignore[arg-type]
+        registry.say(confirmed=2)
+        assert publish(ticket_desk, courier, PROGRESS).delivered
+    assert ticket_desk.standing().confirmed_seq == 1
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "update jobwire" in caplog.text
