@@ -104,7 +104,7 @@ class EmbeddedBroker:
 
 
 def require_loopback(host: str, *, beyond_loopback: bool) -> None:
-    """Raise ConfigError for an address beyond loopback that was not asked for out loud."""
+    """Raise ConfigError for an address beyond loopback that was not asked for explicitly."""
     if not beyond_loopback and not is_loopback(host):
         raise ConfigError(
             f"the embedded broker is for this host, not for {host}",

@@ -42,7 +42,7 @@ def configure(paths: BrokerPaths, listening: Listening) -> Path:
 
 
 def require_writable(directory: Path) -> None:
-    """Raise ConfigError unless files can be created in `directory`; tried, because root may everything."""
+    """Raise ConfigError unless files can be created in `directory`; tried: modes do not bind root."""
     probe = directory / f".writable.{os.getpid()}"
     try:
         probe.touch()

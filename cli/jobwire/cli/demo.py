@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     home = _fresh(args.directory)
     # A broker configured in this shell is not the demo's.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_BROKER_VARIABLES)}
-    # A closed terminal or a polite kill ends the demo in order, just as Ctrl-C does.
+    # A closed terminal or SIGTERM ends the demo in order, just as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:

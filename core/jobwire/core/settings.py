@@ -65,7 +65,7 @@ class Secret:
 class BrokerSettings(NamedTuple):
     """Where the broker is and who we are there.
 
-    `tls` is False only on loopback or where plaintext was asked for out loud (`explicit_plaintext`).
+    `tls` is False only on loopback or where plaintext was asked for explicitly (`explicit_plaintext`).
     `protocol` is one of PROTOCOLS; "auto" means 5 (the embedded broker's settings file says 3.1.1).
     """
 
@@ -155,7 +155,7 @@ def _build(merged: Mapping[str, tuple[str, object]]) -> BrokerSettings:
 
 
 def _tls(entry: tuple[str, object] | None) -> tuple[bool, bool]:
-    """Return (use TLS, was plaintext asked for out loud)."""
+    """Return (use TLS, was plaintext asked for explicitly)."""
     if entry is None:
         return True, False
     where, value = entry

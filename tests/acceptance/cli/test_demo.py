@@ -47,7 +47,7 @@ def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C, a polite kill or a closed terminal in the middle: the demo ends what it started."""
+    """Ctrl-C, SIGTERM or a closed terminal in the middle: the demo ends what it started."""
     directory = tmp_path / "demo"
     process = subprocess.Popen(
         demo(directory, "--no-metrics"),

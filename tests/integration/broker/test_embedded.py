@@ -214,7 +214,7 @@ def test_a_key_that_others_can_read_prevents_the_start(start_broker: StartBroker
 
 
 def test_it_stays_on_this_host(own_home: Path) -> None:
-    """An address beyond loopback is refused unless it was asked for out loud."""
+    """An address beyond loopback is refused unless it was asked for explicitly."""
     with pytest.raises(ConfigError, match="for this host"):
         EmbeddedBroker(home=own_home, host="0.0.0.0")  # noqa: S104 - the refusal is what is tested
     EmbeddedBroker(home=own_home, host="0.0.0.0", beyond_loopback=True)  # noqa: S104 - as above
