@@ -29,6 +29,8 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
     "publish": Command("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
     "watch": Command("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
+    "logs": Command("jobwire.cli.logs", "print the output of a job's command"),
+    "attach": Command("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),
     "list": Command("jobwire.registry.top_level", "the jobs, newest first"),
     "cancel": Command("jobwire.registry.top_level", "cancel a job"),
     "dismiss": Command("jobwire.registry.top_level", "take failed jobs out of the failures that are counted"),

@@ -1,0 +1,133 @@
+"""`jobwire attach`: joins a job: its pane where it has one, else its events and output to the verdict."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from jobwire.cli.output_log import OutputReader, OutputSink, output_path
+from jobwire.cli.tmux import Pane, Tmux
+from jobwire.core.commands import INTERRUPTED
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
+from jobwire.core.roles import Role
+from jobwire.registry.cli import Subparsers, count
+from jobwire.registry.store import RecordStore
+from jobwire.storage.signals import stop_event
+from jobwire.subscriber import Verdicts, line_printer, watch_jobs
+from jobwire.transport import load_settings
+
+_BY_STATUS = {
+    Status.COMPLETED: ExitCode.OK,
+    Status.ERROR: ExitCode.JOB_ERROR,
+    Status.CANCELLED: ExitCode.STOPPED,
+}
+_LINES = 10
+
+EXAMPLES = """\
+example:
+  jobwire attach 1a2b3c4d
+
+a job that runs in a tmux pane is shown there: in this terminal, or by switching the tmux that you are in.
+Without a terminal, and for every other job, its output and its events come here until the verdict, whose
+exit code this is. Ctrl-C leaves the job alone."""
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `jobwire attach`."""
+    parser = subparsers.add_parser(
+        "attach",
+        help="join a job: its tmux pane, or its output and events to the verdict",
+        description="Join a job that was begun elsewhere.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+    parser.add_argument(
+        "--lines",
+        type=count,
+        default=_LINES,
+        metavar="N",
+        help=f"output before now (default: {_LINES} lines)",
+    )
+    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Join; return the verdict's exit code, or 0 where the job goes on without us."""
+    store = RecordStore(Path(args.home))
+    record = store.get(args.job)
+    pane = Pane.of(record)
+    if pane is not None and not record.terminal and sys.stdin.isatty() and sys.stdout.isatty():
+        joined = _join(Tmux(path=pane.socket), pane)
+        if joined:
+            return _state_now(store.get(args.job))
+    return _watch(args, store, record)
+
+
+def _join(tmux: Tmux, pane: Pane) -> bool:
+    """Show the pane; tell whether that was possible, and say how."""
+    if not tmux.holds(pane):
+        _say(f"its pane {pane.pane} in session {pane.session} is gone")
+        return False
+    here = os.environ.get("TMUX", "").split(",")[0]
+    if not here:
+        _say(f"tmux attach, pane {pane.pane} in session {pane.session}; prefix d leaves it")
+        tmux.attach(pane)
+        return True
+    if here == pane.socket:
+        tmux.switch(pane)
+        _say(f"switched to pane {pane.pane} in session {pane.session}; prefix L goes back")
+        return True
+    _say(f"it runs in another tmux: tmux -S {pane.socket} attach -t {pane.session}, from outside of this one")
+    return False
+
+
+def _state_now(record: JobRecord) -> int:
+    if record.terminal:
+        _say(f"job {record.job_id} is {record.status}")
+        return _BY_STATUS[record.status]
+    _say(f"job {record.job_id} goes on")
+    return ExitCode.OK
+
+
+def _watch(args: argparse.Namespace, store: RecordStore, record: JobRecord) -> int:
+    settings = load_settings(
+        home=Path(args.home), role=Role.HERMES, command_line={}, record=record.broker, environ=os.environ
+    )
+    printer = line_printer(sys.stderr, as_json=args.json)
+    over = threading.Event()
+    sink = OutputSink()
+    with (
+        OutputReader(output_path(store, args.job), sink, lines=args.lines) as reader,
+        stop_event(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as stop,
+    ):
+
+        def copy() -> None:
+            try:
+                reader.follow(over.is_set, over.wait)
+            except BrokenPipeError:
+                stop.set()  # nobody reads any more
+
+        copying = threading.Thread(target=copy, name="output", daemon=True)
+        copying.start()
+        try:
+            verdicts: Verdicts = watch_jobs(
+                jobs=[args.job], home=Path(args.home), settings=settings, on_line=printer, stop=stop
+            )
+        finally:
+            over.set()
+            copying.join()
+            sink.finish()
+            printer.finish()
+    if verdicts.interrupted:
+        _say(f"job {args.job} goes on")
+        return INTERRUPTED
+    return verdicts.exit_code
+
+
+def _say(text: str) -> None:
+    print(f"jobwire: {text}", file=sys.stderr)

@@ -1,0 +1,53 @@
+"""`jobwire logs`: the output of a job's command."""
+
+import argparse
+from pathlib import Path
+
+from jobwire.cli.output_log import OutputReader, OutputSink, output_path
+from jobwire.core.clock import SystemClock
+from jobwire.core.errors import NotFoundError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.registry.cli import Subparsers, count
+from jobwire.registry.store import RecordStore
+
+EXAMPLES = """\
+examples:
+  jobwire logs 1a2b3c4d
+  jobwire logs -f --lines 20 1a2b3c4d
+
+on a terminal only colours pass, other controls are written out; elsewhere the output is as it came."""
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `jobwire logs`."""
+    parser = subparsers.add_parser(
+        "logs",
+        help="print the output of a job's command",
+        description="Print what the command of a job has written, both streams in one.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.add_argument("--lines", type=count, metavar="N", help="the last N lines only (default: all)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the output; raises NotFoundError for an unknown job, and where no output is kept."""
+    store = RecordStore(Path(args.home))
+    record = store.get(args.job)
+    sink = OutputSink()
+    with OutputReader(output_path(store, args.job), sink, lines=args.lines) as reader:
+        if args.follow:
+            reader.follow(lambda: store.get(args.job).terminal, SystemClock().sleep)
+        else:
+            reader.rest()
+        sink.finish()
+        if not reader.found:
+            raise NotFoundError(
+                f"no output of job {args.job} is kept",
+                hint="`jobwire run` keeps the output of what it runs; other workers keep their own"
+                if record.terminal or args.follow
+                else "where it has not begun yet, `jobwire logs -f` waits for it",
+            )
+    return ExitCode.OK
