@@ -78,7 +78,7 @@ def _set_aside(home: Path, job: str, files: FileSystem | None) -> None:
     if path.exists():
         path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(QuarantinedRecordError):
-        store.get(job)
+        store.repair(job)
 
 
 Operation = Callable[[Path, str, FileSystem | None], None]

@@ -31,6 +31,10 @@ class RecordFormatError(StorageError):
     """Bytes that are not a job record; `facts["field"]` names the first bad field."""
 
 
+class RecordVersionError(RecordFormatError):
+    """A record of a schema version that this program does not know; `facts["version"]`. Not damaged."""
+
+
 class Priority(StrEnum):
     """The order of `pick`."""
 
@@ -154,7 +158,15 @@ def decode_record(payload: bytes) -> JobRecord:
         raise RecordFormatError(f"not JSON: {error}", field="") from error
     if not isinstance(body, dict):
         raise RecordFormatError("not a JSON object", field="")
-    if body.get("schema_version") != RECORD_VERSION:
+    version = body.get("schema_version")
+    if type(version) is int and version > RECORD_VERSION:
+        raise RecordVersionError(
+            f"it is of schema version {version}, and this jobwire knows version {RECORD_VERSION}",
+            hint="use the jobwire that wrote it, or a later one",
+            field="schema_version",
+            version=version,
+        )
+    if version != RECORD_VERSION:
         raise RecordFormatError(f"schema_version is not {RECORD_VERSION}", field="schema_version")
     return _read(body)
 

@@ -73,8 +73,15 @@ class HomeLayout:
         return self._path(JOBS)
 
     def exists(self, job_id: str) -> bool:
-        """Tell whether the job has a record."""
-        return os.path.exists(self.record_path(job_id))
+        """Tell whether the job has a record. Raises StorageError where that cannot be told."""
+        path = self.record_path(job_id)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_failure("look for", path, error) from error
+        return True
 
     def has_jobs(self) -> bool:
         """Tell whether anything was ever written here."""

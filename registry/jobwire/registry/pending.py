@@ -14,23 +14,29 @@ import errno
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.lifecycle import TERMINAL_STATUSES
-from jobwire.core.record import DISMISSED, JobRecord, Priority, dismissed_at
+from jobwire.core.record import DISMISSED, RECORD_VERSION, JobRecord, Priority, dismissed_at
 from jobwire.registry.deadlines import epoch, next_due, ready_at
 from jobwire.registry.layout import TOUCHED
+from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.store import RecordStore
 from jobwire.storage.failures import storage_failure
 
 FILE = "pending.sqlite"
-_VERSION = "4"
+# The form of the table, and that of the records it was made from.
+_VERSION = f"5.{RECORD_VERSION}"
 _SEEN = ".seen"
 # No such table or column, not a database, malformed. The low byte of an extended code is its kind.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+# The status of a row whose record cannot be read: it is nobody's to pick, and reported.
+UNREADABLE = "unreadable"
+_UNKNOWN = "INSERT OR IGNORE INTO jobs VALUES (?, ?, NULL, 0, 0, NULL, NULL, NULL, 0, 0, NULL)"
+_LOOK_AGAIN_SECONDS = 10.0
 _RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The record's own field (it survives as an unknown one) that keeps the order of registration over rebuilds.
@@ -67,8 +73,11 @@ class PendingIndex:
             # For instance by a power loss. What it held stands in the records.
             self.rebuild()
 
-    def rebuild(self) -> int:
-        """Make the index again from all records and return their number. Cost: some 50 us a job."""
+    def rebuild(self, *, repair: bool = False) -> int:
+        """Make the index again from all records and return their number. Cost: some 50 us a job.
+
+        With `repair` damaged records go to quarantine.
+        """
         whole = False
         self.close()
         try:
@@ -81,7 +90,7 @@ class PendingIndex:
             self._clear_marks()
             self._store.sweep_all()
             with self._transaction(connection):
-                count = self._load_all(connection)
+                count = self._load_all(connection, repair=repair)
                 about = [("version", _VERSION), ("boot", _boot_id())]
                 connection.executemany("INSERT INTO about VALUES (?, ?)", about)
                 # After the rows: sorting once is cheaper than keeping nine trees in order.
@@ -108,26 +117,30 @@ class PendingIndex:
         """Do not report the job as due before the epoch second `until`."""
         self._use().execute("UPDATE jobs SET due = ? WHERE job_id = ?", (until, job_id))
 
-    def next_pending(self, session: str | None, *, any_session: bool, now: float) -> str | None:
+    def next_pending(
+        self, session: str | None, *, any_session: bool, now: float, skip: Collection[str] = ()
+    ) -> str | None:
         """Return the job to pick next at `now`, in epoch seconds: the oldest of the highest priority.
 
-        For `session` that is a job addressed to it or to nobody; for None a job addressed to nobody,
-        or any job with `any_session`.
+        None of `skip` is returned. For `session` that is a job addressed to it or to nobody; for None a job
+        addressed to nobody, or any job with `any_session`.
         """
         self._use().execute("UPDATE jobs SET ready = NULL WHERE ready <= ?", (now,))
         if any_session:
             query = (
                 "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick_any "
-                "WHERE status = 'pending' AND ready IS NULL ORDER BY rank, position LIMIT 1"
+                "WHERE status = 'pending' AND ready IS NULL ORDER BY rank, position LIMIT ?"
             )
-            rows = self._rows(query, ())
+            rows = self._rows(query, (len(skip) + 1,))
         else:
             query = (
                 "SELECT rank, position, job_id FROM jobs INDEXED BY jobs_to_pick "
-                "WHERE status = 'pending' AND ready IS NULL AND session IS ? ORDER BY rank, position LIMIT 1"
+                "WHERE status = 'pending' AND ready IS NULL AND session IS ? ORDER BY rank, position LIMIT ?"
             )
-            rows = [row for wanted in {session, None} for row in self._rows(query, (wanted,))]
-        return str(min(rows)[2]) if rows else None
+            limit = len(skip) + 1
+            rows = [row for wanted in {session, None} for row in self._rows(query, (wanted, limit))]
+        free = [row for row in rows if row[2] not in skip]
+        return str(min(free)[2]) if free else None
 
     def by_key(self, key: str) -> str | None:
         """Return the job registered under this idempotency key."""
@@ -138,7 +151,7 @@ class PendingIndex:
         """Return the unfinished jobs addressed to `session`, oldest first."""
         query = (
             "SELECT job_id FROM jobs INDEXED BY jobs_open "
-            "WHERE session = ? AND status IN ('pending', 'running') ORDER BY position"
+            "WHERE session = ? AND status IN ('pending', 'running', 'unreadable') ORDER BY position"
         )
         return [row[0] for row in self._rows(query, (session,))]
 
@@ -166,6 +179,10 @@ class PendingIndex:
         )
         return [row[0] for row in self._rows(query, (after, limit))]
 
+    def unreadable(self) -> list[str]:
+        """Return all jobs whose records could not be read."""
+        return [row[0] for row in self._rows("SELECT job_id FROM jobs WHERE status = ?", (UNREADABLE,))]
+
     def unfinished(self) -> list[str]:
         """Return all pending and running jobs."""
         query = "SELECT job_id FROM jobs WHERE status IN ('pending', 'running')"
@@ -181,7 +198,7 @@ class PendingIndex:
     ) -> list[tuple[str, int]]:
         """Return a page of (job id, position), newest first, that match; `below` continues a listing."""
         wanted = list(statuses)
-        clauses = ["position < ?"] if below is not None else []
+        clauses = ["status != 'unreadable'"] + (["position < ?"] if below is not None else [])
         values: list[object] = [below] if below is not None else []
         if wanted:
             clauses.append(f"status IN ({', '.join('?' * len(wanted))})")
@@ -286,28 +303,39 @@ class PendingIndex:
             record = self._store.get(job_id)
         except NotFoundError:
             connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
-        except JobwireError as error:
+        except QuarantinedRecordError as error:
             self._warn(str(error))
             connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+        except JobwireError as error:
+            self._warn(str(error))
+            self.set_unreadable(job_id)
         else:
             connection.execute(_UPSERT, _row(record))
 
-    def _load_all(self, connection: sqlite3.Connection) -> int:
+    def set_unreadable(self, job_id: str) -> None:
+        """Keep what is known of a job whose record cannot be read now; the reaper looks at it again."""
+        connection = self._use()
+        again = self._store.clock.now() + _LOOK_AGAIN_SECONDS
+        connection.execute(_UNKNOWN, (job_id, UNREADABLE))
+        query = "UPDATE jobs SET status = ?, due = ? WHERE job_id = ?"
+        connection.execute(query, (UNREADABLE, again, job_id))
+
+    def _load_all(self, connection: sqlite3.Connection, *, repair: bool) -> int:
         count = 0
         for job_id in self._store.job_ids():
-            row = _row_of_file(self._store.record_path(job_id), job_id) or self._row_by_store(job_id)
-            if row is not None:
+            row = _row_of_file(self._store.record_path(job_id), job_id)
+            try:
+                if row is None:
+                    # A record that has a limit, or is not as it should be.
+                    row = _row(self._store.repair(job_id) if repair else self._store.get(job_id))
                 connection.execute(_UPSERT, row)
                 count += 1
+            except (NotFoundError, QuarantinedRecordError) as error:
+                self._warn(str(error))
+            except JobwireError as error:
+                self._warn(str(error))
+                self.set_unreadable(job_id)
         return count
-
-    def _row_by_store(self, job_id: str) -> tuple[object, ...] | None:
-        """Return the row of a record that has a limit, or is not as it should be: then it is reported."""
-        try:
-            return _row(self._store.get(job_id))
-        except JobwireError as error:
-            self._warn(str(error))
-            return None
 
     def _marks(self) -> list[Path]:
         try:
@@ -363,7 +391,8 @@ def _row_of_file(path: str, job_id: str) -> tuple[object, ...] | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    sound = row[0] == job_id and row[1] in TERMINAL_STATUSES and type(position) is int
+    known = body.get("schema_version") == RECORD_VERSION
+    sound = known and row[0] == job_id and row[1] in TERMINAL_STATUSES and type(position) is int
     return row if sound else None
 
 

@@ -23,7 +23,7 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_to_pick ON jobs (session, rank, position) WHERE status = 'pending' AND ready IS NULL;
 CREATE INDEX jobs_to_pick_any ON jobs (rank, position) WHERE status = 'pending' AND ready IS NULL;
 CREATE INDEX jobs_resting ON jobs (ready) WHERE ready IS NOT NULL;
-CREATE INDEX jobs_open ON jobs (session, position) WHERE status IN ('pending', 'running');
+CREATE INDEX jobs_open ON jobs (session, position) WHERE status IN ('pending', 'running', 'unreadable');
 CREATE INDEX jobs_by_status ON jobs (status, position);
 CREATE INDEX jobs_by_session ON jobs (session, position);
 CREATE INDEX jobs_by_position ON jobs (position);

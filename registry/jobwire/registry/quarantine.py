@@ -13,14 +13,19 @@ from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
 
 if TYPE_CHECKING:
+    from jobwire.core.record import RecordFormatError, RecordVersionError
     from jobwire.storage.files import FileSystem
 
 FOLDER = "quarantine"
 _REASON = ".reason.json"
 
 
-class QuarantinedRecordError(StorageError):
-    """The job's record could not be read and stands in quarantine. Facts: job_id, path, reason."""
+class UnreadableRecordError(StorageError):
+    """The job has a record that cannot be made sense of. Facts: job_id, path, reason."""
+
+
+class QuarantinedRecordError(UnreadableRecordError):
+    """The job's record could not be read and stands in quarantine."""
 
 
 class Quarantined(NamedTuple):
@@ -79,6 +84,30 @@ def error_for(item: Quarantined) -> QuarantinedRecordError:
         job_id=item.job_id,
         path=item.path,
         reason=item.reason,
+    )
+
+
+def unknown_version(job_id: str, path: str, error: RecordVersionError) -> UnreadableRecordError:
+    """Return the error for a record that a later program wrote: it stays where it is."""
+    return UnreadableRecordError(
+        f"the record of job {job_id} cannot be read: {error.message}",
+        hint=f"{error.hint}; the record is left as it is",
+        job_id=job_id,
+        path=path,
+        reason=error.message,
+        version=error.facts["version"],
+    )
+
+
+def damaged(job_id: str, path: str, error: RecordFormatError) -> UnreadableRecordError:
+    """Return the error for a record that was found damaged by somebody who only reads."""
+    return UnreadableRecordError(
+        f"the record of job {job_id} cannot be read ({error.message})",
+        hint="correct the file, or register the job anew; `jobwire registry reindex`, like any change of the "
+        "job, moves it to jobs/quarantine/",
+        job_id=job_id,
+        path=path,
+        reason=error.message,
     )
 
 

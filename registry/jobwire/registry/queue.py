@@ -5,7 +5,7 @@ that order). Nothing here needs a running process.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
-from jobwire.registry.quarantine import QuarantinedRecordError
+from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError
 from jobwire.registry.reaper import Reaped, reap_due
 from jobwire.registry.spec import JobSpec, check_spec
 from jobwire.registry.store import RecordStore
@@ -40,6 +40,8 @@ from jobwire.registry.store import RecordStore
 QUEUE_DEADLINE_SECONDS = 30.0
 # Overdue jobs looked at by one pick: enough that no registry process is needed, few enough to stay quick.
 _REAPED_BY_PICK = 20
+# So long a pick waits for locks of jobs, all in all.
+_BUSY_SECONDS = 1.0
 _DISMISS_PAGE = 200
 _POLL_SECONDS = 0.05
 _LOOK_AGAIN_SECONDS = 1.0
@@ -103,13 +105,12 @@ class JobQueue:
                 # A registry process knows of events that are not in the records yet: it reaps itself.
                 limit = 0 if is_running(self.store) else _REAPED_BY_PICK
                 reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=limit)
-                record = self._claim_next(grant, agent_session, index, any_session=any_session)
-                elsewhere = index.waiting_elsewhere() if record is None else 0
-                resting = index.resting() if record is None else 0
+                record, busy = self._claim_next(grant, agent_session, index, any_session=any_session)
+                rest = _Rest(index.waiting_elsewhere(), index.resting(), busy, len(index.unreadable()))
             if record is not None:
                 return record
             if not self._wait_for_change(seen, give_up):
-                raise _no_work(agent_session, elsewhere, resting)
+                raise _no_work(agent_session, rest)
 
     def renew(
         self,
@@ -227,6 +228,7 @@ class JobQueue:
         found: list[JobRecord] = []
         if limit <= 0 or not self.store.has_jobs():
             return found
+        self._look_at_unreadable()
         for record in self._scan(wanted, agent_session):
             if (not wanted or record.status in wanted) and agent_session in {None, record.agent_session}:
                 found.append(record)
@@ -244,7 +246,7 @@ class JobQueue:
     def reindex(self) -> int:
         """Make the index again from all records and return their number."""
         with self._lock():
-            return self._index.rebuild()
+            return self._index.rebuild(repair=True)
 
     @contextmanager
     def index(self) -> Iterator[PendingIndex]:
@@ -333,20 +335,50 @@ class JobQueue:
 
     def _claim_next(
         self, grant: LeaseGrant, session: str | None, index: PendingIndex, *, any_session: bool
+    ) -> tuple[JobRecord | None, set[str]]:
+        """Claim, and return the record, and the jobs that were passed over because their locks are held.
+
+        Everybody waits for the queue's lock meanwhile, so nobody's lock is waited for long.
+        """
+        clock = self.store.clock
+        give_up = clock.monotonic() + _BUSY_SECONDS
+        busy: set[str] = set()
+        while True:
+            job_id = index.next_pending(session, any_session=any_session, now=clock.now(), skip=busy)
+            left = give_up - clock.monotonic()
+            if job_id is None:
+                if not busy or left <= 0:
+                    return None, busy
+                busy = set()  # perhaps one of them was held for a moment only
+            elif left <= 0 and locks.is_held(self.store.lock_path(job_id)):
+                busy.add(job_id)
+            else:
+                try:
+                    record = self._claim(job_id, grant, index, max(0.0, min(left, _BUSY_SECONDS / 4)))
+                except locks.LockTimeoutError:
+                    busy.add(job_id)
+                else:
+                    if record is not None:
+                        return record, busy
+
+    def _claim(
+        self, job_id: str, grant: LeaseGrant, index: PendingIndex, deadline_seconds: float
     ) -> JobRecord | None:
+        """Claim the job; None, with its row corrected, where it cannot be. Raises LockTimeoutError."""
         now = self.store.clock.now()
-        while (job_id := index.next_pending(session, any_session=any_session, now=now)) is not None:
-            try:
-                with self.store.locked(job_id) as locked:
-                    if locked.record.status is Status.PENDING and (ready_at(locked.record) or now) <= now:
-                        claimed = fold.claim(locked.record, grant, self.store.clock.now())
-                        locked.replace(claimed, cause=f"picked by {grant.owner}")
-                        return locked.record
-                    # The row was behind the record, which is the truth.
-                    index.put(locked.record)
-            except (NotFoundError, QuarantinedRecordError) as error:
-                self._warn(str(error))
-                index.remove(job_id)
+        try:
+            with self.store.locked(job_id, deadline_seconds=deadline_seconds) as locked:
+                if locked.record.status is Status.PENDING and (ready_at(locked.record) or now) <= now:
+                    claimed = fold.claim(locked.record, grant, self.store.clock.now())
+                    return locked.replace(claimed, cause=f"picked by {grant.owner}")
+                # The row was behind the record, which is the truth.
+                index.put(locked.record)
+        except (NotFoundError, QuarantinedRecordError) as error:
+            self._warn(str(error))
+            index.remove(job_id)
+        except UnreadableRecordError as error:
+            self._warn(str(error))
+            index.set_unreadable(job_id)
         return None
 
     def _moved(self, record: JobRecord, status: Status, now: float, cause: str) -> JobRecord:
@@ -355,6 +387,19 @@ class JobQueue:
         if status is Status.ERROR:
             return fold.fail(record, now, cause)
         return fold.retry(record, self._new_token(), now, cause)
+
+    def _look_at_unreadable(self) -> None:
+        """Report the jobs whose records cannot be read, or have the index take up those that can again."""
+        try:
+            with self._queue() as index:
+                unreadable = index.unreadable()
+            for job_id in unreadable:
+                for _ in self._read([job_id]):
+                    self.store.touch(job_id)
+        except StorageError as error:
+            # Where the index cannot be used every record is read, and reported.
+            if "errno" not in error.facts:
+                raise
 
     def _scan(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
         try:
@@ -397,13 +442,36 @@ def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> Le
     return LeaseGrant(record.lease.owner if owner is None else owner, record.lease.seconds)
 
 
-def _no_work(session: str | None, elsewhere: int, resting: int) -> NoWorkError:
+class _Rest(NamedTuple):
+    """Why there is nothing to pick: how many jobs are for others, rest, are locked, or cannot be read."""
+
+    elsewhere: int
+    resting: int
+    busy: Collection[str]
+    unreadable: int
+
+
+def _no_work(session: str | None, rest: _Rest) -> NoWorkError:
     where = f" for session {session}" if session is not None else ""
     hint = "wait for one with --wait SECONDS"
-    if elsewhere:
-        hint = f"{elsewhere} pending job(s) are for named sessions: --agent-session NAME or --any-session"
-    elif resting:
+    if rest.busy:
+        names = ", ".join(sorted(rest.busy)[:3])
+        hint = f"{len(rest.busy)} pending job(s) are locked by other processes ({names}); {hint}"
+    elif rest.elsewhere:
         hint = (
-            f"{resting} pending job(s) rest after a lost lease, `jobwire registry list` says how long; {hint}"
+            f"{rest.elsewhere} pending job(s) are for named sessions: --agent-session NAME or --any-session"
         )
-    return NoWorkError(f"no pending job{where}", hint=hint, addressed_elsewhere=elsewhere, resting=resting)
+    elif rest.resting:
+        hint = (
+            f"{rest.resting} pending job(s) rest after a lost lease, `jobwire registry list` says how long; "
+            f"{hint}"
+        )
+    elif rest.unreadable:
+        hint = f"{rest.unreadable} job(s) cannot be read, `jobwire registry list` says why; {hint}"
+    return NoWorkError(
+        f"no pending job{where}",
+        hint=hint,
+        addressed_elsewhere=rest.elsewhere,
+        resting=rest.resting,
+        locked=len(rest.busy),
+    )

@@ -7,12 +7,16 @@ from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.deadlines import overdue
+from jobwire.registry.locks import LockTimeoutError
 from jobwire.registry.pending import PendingIndex, Warn
 from jobwire.registry.store import RecordStore
 
 _PAGE = 100
-_LOCK_SECONDS = 1.0
+# Everybody waits for the queue meanwhile.
+_LOCK_SECONDS = 0.1
 _AGAIN_SECONDS = 5.0
+# A record that cannot be read now will most likely not be in five seconds either.
+_UNREADABLE_SECONDS = 60.0
 
 
 class Reaped(NamedTuple):
@@ -71,10 +75,14 @@ def _reap_one(
     except NotFoundError:
         index.remove(job_id)
         return None
-    except JobwireError as error:
-        # One unreadable or locked job must not keep the others waiting.
+    except LockTimeoutError as error:
+        # One locked or unreadable job must not keep the others waiting.
         warn(str(error))
         index.postpone(job_id, store.clock.now() + _AGAIN_SECONDS)
+        return None
+    except JobwireError as error:
+        warn(str(error))
+        index.postpone(job_id, store.clock.now() + _UNREADABLE_SECONDS)
         return None
     index.put(locked.record)
     return Reaped(locked.record, before.status, moved[1]) if moved is not None else None

@@ -16,6 +16,7 @@ from jobwire.core.fold import apply_event
 from jobwire.core.record import (
     JobRecord,
     RecordFormatError,
+    RecordVersionError,
     decode_record,
     dismissed_at,
     encode_record,
@@ -59,17 +60,26 @@ class RecordStore(HomeLayout):
     """All jobs below one home directory. Safe for any number of processes and threads.
 
     Methods raise InvalidInputError for what is no job id, NotFoundError for an unknown job,
-    QuarantinedRecordError where its record could not be read, and StorageError for the disk.
+    UnreadableRecordError where its record cannot be made sense of (QuarantinedRecordError once it was
+    moved aside, which only those do that hold its lock), and StorageError for the disk.
     """
 
     def get(self, job_id: str) -> JobRecord:
-        """Return the record as it is now, without a lock."""
+        """Return the record as it is now, without a lock. Moves nothing, whatever it finds."""
         try:
             return self._read(job_id)
-        except RecordFormatError:
-            # Moving it is a write: under the lock, and only if it is still unreadable there.
-            with self._lock(job_id, locks.DEFAULT_DEADLINE_SECONDS):
-                return self.read_locked(job_id)
+        except RecordFormatError as error:
+            raise quarantine.damaged(job_id, self.record_path(job_id), error) from error
+
+    def repair(self, job_id: str, *, deadline_seconds: float = locks.DEFAULT_DEADLINE_SECONDS) -> JobRecord:
+        """Return the record; a damaged one goes to quarantine, under its lock. Raises as `locked`."""
+        with self.locked(job_id, deadline_seconds=deadline_seconds) as locked:
+            return locked.record
+
+    def require(self, job_id: str) -> None:
+        """Raise NotFoundError, or QuarantinedRecordError, where the job has no record."""
+        if not self.exists(job_id):
+            raise self._missing(job_id)
 
     @contextlib.contextmanager
     def locked(
@@ -79,8 +89,7 @@ class RecordStore(HomeLayout):
 
         Blocks up to `deadline_seconds`, then raises LockTimeoutError naming the holder's pid.
         """
-        if not self.exists(job_id):
-            raise self._missing(job_id)
+        self.require(job_id)
         with self._lock(job_id, deadline_seconds):
             yield LockedRecord(self, self.read_locked(job_id))
 
@@ -137,7 +146,7 @@ class RecordStore(HomeLayout):
         return AuditLog(self.log_dir(job_id), files=self.files)
 
     def read_locked(self, job_id: str) -> JobRecord:
-        """Return the record; the caller holds its lock. One that cannot be read goes to quarantine."""
+        """Return the record; the caller holds its lock. One that cannot be parsed goes to quarantine."""
         try:
             return self._read(job_id)
         except RecordFormatError as error:
@@ -155,6 +164,8 @@ class RecordStore(HomeLayout):
             raise self._missing(job_id) from None
         except OSError as error:
             raise storage_failure("read", path, error) from error
+        except RecordVersionError as error:
+            raise quarantine.unknown_version(job_id, path, error) from error
         if record.job_id != job_id:
             raise RecordFormatError(f"it is the record of job {record.job_id}", field="job_id")
         return record

@@ -12,7 +12,7 @@ from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant, cancel, claim
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
-from jobwire.registry.quarantine import QuarantinedRecordError, find
+from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError, find
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
@@ -145,24 +145,43 @@ def test_equal_replacement_writes_nothing(store: RecordStore, job: JobRecord) ->
         (b'{"schema_version": 1, "job_id": "1a2b', "not JSON"),
         (b"[]", "not a JSON object"),
         (b"\xff\xfe", "not JSON"),
-        (b'{"schema_version": 2}', "schema_version"),
+        (b'{"schema_version": "1"}', "schema_version"),
+        (b'{"schema_version": 0}', "schema_version"),
         (b'{"schema_version": 1}', "missing"),
     ],
 )
 def test_unreadable_records_are_set_aside(
     store: RecordStore, job: JobRecord, content: bytes, reason: str
 ) -> None:
-    """A torn record goes to quarantine with its reason and is reported from then on, never as absent."""
-    Path(store.record_path(job.job_id)).write_bytes(content)
+    """A torn record is reported, moved to quarantine with its reason by who may write, and never absent."""
+    path = Path(store.record_path(job.job_id))
+    path.write_bytes(content)
+    with pytest.raises(UnreadableRecordError, match=reason):
+        store.get(job.job_id)
+    assert path.read_bytes() == content
     for _ in range(2):
-        with pytest.raises(QuarantinedRecordError, match=reason):
-            store.get(job.job_id)
-    with pytest.raises(QuarantinedRecordError), store.locked(job.job_id):
-        pass
+        with pytest.raises(QuarantinedRecordError, match=reason), store.locked(job.job_id):
+            pass
+    with pytest.raises(QuarantinedRecordError, match=reason):
+        store.get(job.job_id)
     (item,) = find(store.jobs_path())
     assert item.job_id == job.job_id
     assert Path(item.path).read_bytes() == content
     assert list(store.job_ids()) == []
+
+
+def test_a_later_version_is_left_alone(store: RecordStore, job: JobRecord) -> None:
+    """A record that a later jobwire wrote is refused with its version, by everybody, and never moved."""
+    path = Path(store.record_path(job.job_id))
+    later = path.read_bytes().replace(b'"schema_version": 1', b'"schema_version": 2')
+    path.write_bytes(later)
+    for attempt in (store.get, store.repair):
+        with pytest.raises(UnreadableRecordError, match="schema version 2") as caught:
+            attempt(job.job_id)
+        assert caught.value.facts["version"] == 2
+        assert "later" in caught.value.hint
+    assert path.read_bytes() == later
+    assert find(store.jobs_path()) == []
 
 
 def test_a_record_of_another_job_is_set_aside(store: RecordStore, job: JobRecord) -> None:
@@ -170,7 +189,7 @@ def test_a_record_of_another_job_is_set_aside(store: RecordStore, job: JobRecord
     source, copy = Path(store.record_path(job.job_id)), Path(store.record_path("ffffffff"))
     copy.write_bytes(source.read_bytes())
     with pytest.raises(QuarantinedRecordError, match="1a2b3c4d"):
-        store.get("ffffffff")
+        store.repair("ffffffff")
 
 
 def test_restored_record_is_used_again(store: RecordStore, job: JobRecord) -> None:
@@ -179,7 +198,7 @@ def test_restored_record_is_used_again(store: RecordStore, job: JobRecord) -> No
     good = path.read_bytes()
     path.write_bytes(b"{")
     with pytest.raises(QuarantinedRecordError):
-        store.get(job.job_id)
+        store.repair(job.job_id)
     path.write_bytes(good)
     assert store.get(job.job_id) == job
 
