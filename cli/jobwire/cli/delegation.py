@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from jobwire.cli.ending import Ending
 from jobwire.cli.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
+from jobwire.cli.worker import read_ending
 from jobwire.cli.worker_process import (
     ChildWorker,
     Order,
@@ -30,7 +32,9 @@ from jobwire.registry.store import RecordStore
 
 # After the worker's end, how long its last event may take to reach the record.
 _SETTLE_SECONDS = 2.0
-_STOP_SECONDS = 8.0
+# Longer than a command's grace and its worker's last sending together.
+_STOP_SECONDS = 12.0
+_PATIENT_SECONDS = 0.25
 _MAX_TITLE = 120
 
 
@@ -112,13 +116,21 @@ class Delegation:
         if self._worker is not None:
             self._worker.stop()
 
-    def close(self) -> None:
-        """Wait for the worker's end; a worker that does not end in time is asked again."""
+    def close(self, *, patient: bool = False) -> Ending | None:
+        """Wait for the worker's end and return its command's, where that is known.
+
+        A worker that does not end in time is asked to. `patient`: the job has ended by its own word, and
+        its command has all the time that it takes.
+        """
         self._closing.set()
+        folder = Path(self.log_directory)
+        while patient and self._worker is not None and not self._worker.wait(_PATIENT_SECONDS):
+            patient = read_ending(folder) is None
         if self._worker is not None and not self._worker.wait(_STOP_SECONDS):
             self._worker.stop()
             self._worker.wait(_STOP_SECONDS)
         self._let_go()
+        return read_ending(folder)
 
     def leave(self) -> None:
         """Let the worker go on without us."""
@@ -173,9 +185,13 @@ class Delegation:
             waited += 0.1
         with self._store.locked(self.job_id) as locked:
             if not locked.record.terminal:
-                cause = "the worker died without a last word"
+                cause = f"the worker died without a last word{self._how_it_ended()}"
                 locked.replace(fail(locked.record, self._store.clock.now(), cause), cause=cause)
                 print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)
+
+    def _how_it_ended(self) -> str:
+        ending = self._worker.ending() if self._worker is not None else None
+        return "" if ending is None else f" ({ending.sentence})"
 
 
 def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:

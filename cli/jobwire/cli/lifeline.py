@@ -2,12 +2,16 @@
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError, StorageError
-from jobwire.core.fold import LeaseGrant, renew
+from jobwire.core.fold import LeaseGrant, fail, renew
 from jobwire.core.lifecycle import Status
+from jobwire.core.record import JobRecord
 from jobwire.registry.store import RecordStore
+from jobwire.subscriber.watch import ended_by_event
 
 # A command may be silent for hours: its worker still shows that it lives.
 CHECK_SECONDS = 1.0
+# The watcher ends the job at its wall limit and says so; where there is no watcher, the worker does.
+_WALL_MARGIN_SECONDS = 2.0
 
 
 class Lifeline:
@@ -21,25 +25,49 @@ class Lifeline:
         self._attempt = attempt
         self._grant = grant
         self._clock = clock
-        self._next_check = clock.monotonic()
-        self._next_renewal = clock.monotonic() + grant.seconds / 3
+        self._began = clock.monotonic()
+        self._next_check = self._began
+        self._next_renewal = self._began + grant.seconds / 3
 
     def holds(self) -> bool:
-        """Tell whether the job is still this attempt's; True while the disk cannot tell."""
+        """Tell whether the command may go on; True while the disk cannot tell.
+
+        It may where the job has ended by its own word: then its command ends when it is done.
+        """
         now = self._clock.monotonic()
         if now < self._next_check:
             return True
         self._next_check = now + CHECK_SECONDS
         try:
             record = self._store.get(self._job_id)
-            if record.status is not Status.RUNNING or record.attempt != self._attempt:
-                return record.status is Status.PENDING and record.attempt == self._attempt
-            if now >= self._next_renewal:
+            if not self._ours(record) or self._expired(record, now):
+                return False
+            if record.status is Status.RUNNING and now >= self._next_renewal:
                 self._renew(now)
         except NotFoundError:
             return False
         except StorageError:
             return True
+        return True
+
+    def waiting(self) -> bool:
+        """Tell whether the job waits for a permission; raises StorageError and NotFoundError."""
+        return self._store.get(self._job_id).attention
+
+    def _ours(self, record: JobRecord) -> bool:
+        if record.attempt != self._attempt:
+            return False
+        return not record.terminal or ended_by_event(record)
+
+    def _expired(self, record: JobRecord, now: float) -> bool:
+        limit = record.timeouts.wall_seconds
+        if limit is None or now < self._began + limit + _WALL_MARGIN_SECONDS:
+            return False
+        cause = f"not finished within {limit:g} s (wall timeout)"
+        with self._store.locked(self._job_id) as locked:
+            if not locked.record.terminal:
+                ended = fail(locked.record, self._store.clock.now(), cause, timeout="wall")
+                locked.replace(ended, cause=cause, source="worker")
         return True
 
     def _renew(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What a command's output says about its progress: pure reading of lines, at most one report a second."""
+"""What a command's output says about its progress: pure reading of lines, and how often that is told."""
 
 import re
 from typing import NamedTuple
@@ -7,9 +7,15 @@ from typing import NamedTuple
 _SPOKEN = re.compile(r"\s*+::(progress|permission)\s++(\S.*)")
 # 12%, 12.5 %, [ 12%]; not 120% of something, not a longer number's tail.
 _PERCENT = re.compile(r"(?<![\w.])(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%")
+# [12/60] as build tools print it, padded or not.
+_BRACKETED = re.compile(r"\[ *([0-9]{1,9}) ?/ ?([0-9]{1,9}) *\]")
+# 12/60; not in a date (12/06/2026, 06/12), a path (1/2/3), an address (10.0.0.0/24) or a unit (3/4-inch).
+_COUNTED = re.compile(r"(?<![\w./:+-])(0|[1-9][0-9]{0,8})/([1-9][0-9]{0,8})(?![\w/+-]|[.:][\w])")
 # Colours and cursor movements (ECMA-48 control sequences) and other control characters.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_LINE = 16 * 1024
+# For those who look at a fleet; each one costs two flushes of the disk.
+_LIFE_SECONDS = 30.0
 
 
 class Report(NamedTuple):
@@ -37,7 +43,14 @@ def read_line(line: str) -> Report | None:
 
 def _percent(text: str) -> float | None:
     found = _PERCENT.search(text)
-    return float(found[1]) if found else None
+    if found:
+        return float(found[1])
+    for pattern in (_BRACKETED, _COUNTED):
+        for counted in pattern.finditer(text):
+            done, total = int(counted[1]), int(counted[2])
+            if 0 < total >= done:
+                return round(100 * done / total, 1)
+    return None
 
 
 class LineSplitter:
@@ -57,7 +70,7 @@ class LineSplitter:
 
 
 class Throttle:
-    """Lets at most one progress report a second through, always the latest; permission never waits."""
+    """Lets one progress report through each `interval_seconds`, always the latest; permission never waits."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
         self._interval = interval_seconds
@@ -81,3 +94,51 @@ class Throttle:
     def last_word(self) -> Report | None:
         """Return what was held back and never went out."""
         return self._waiting
+
+
+class SignsOfLife:
+    """Output that reports nothing still shows that the command lives: told now and then.
+
+    `interval_seconds` is how long nobody needs to hear of it; everything that is said starts it anew.
+    """
+
+    def __init__(self, interval_seconds: float, monotonic: float) -> None:
+        self._interval = interval_seconds
+        self._said_at = monotonic
+        self._last = Report("progress", "")
+        self._printed = 0
+        self._told = 0
+
+    def printed(self, size: int) -> None:
+        """Take note that the command printed `size` bytes."""
+        self._printed += size
+
+    def said(self, report: Report, monotonic: float) -> None:
+        """Take note of what was told."""
+        self._said_at = monotonic
+        self._told = self._printed
+        if report.kind == "progress":
+            self._last = report
+
+    def due(self, monotonic: float) -> Report | None:
+        """Return what to tell now: the last report again, because nothing else is known; or None."""
+        if self._printed == self._told or monotonic < self._said_at + self._interval:
+            return None
+        return self._last if self._last.detail else Report("progress", f"printed {_size(self._printed)}")
+
+    @property
+    def interval_seconds(self) -> float:
+        """Return how long output may go unsaid."""
+        return self._interval
+
+
+def life_interval(idle_seconds: float | None) -> float:
+    """Return how often output is told as a sign of life, for a job with this idle limit."""
+    return _LIFE_SECONDS if idle_seconds is None else min(_LIFE_SECONDS, idle_seconds / 3)
+
+
+def _size(count: int) -> str:
+    for unit, size in (("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

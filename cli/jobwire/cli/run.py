@@ -14,6 +14,7 @@ from pathlib import Path
 from jobwire.cli.delegation import Delegation, Plan
 from jobwire.cli.detach import in_background
 from jobwire.cli.tmux import Tmux, check_name
+from jobwire.cli.worker import OUTPUT_FILE
 from jobwire.core.commands import report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
@@ -22,9 +23,10 @@ from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import delivered
-from jobwire.subscriber import Verdict, Verdicts, line_printer, watch_jobs
+from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
+from jobwire.transport.tls import build_context
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
 # 128 + SIGHUP, as shells report it.
@@ -38,10 +40,16 @@ examples:
   jobwire run --tmux work -- claude -p "fix the tests"
   job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
 
-the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, and lines
-`::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
+the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
+lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
 process, where one runs, enforces them also when this command is gone. Ctrl-C cancels the job (SIGTERM, then
-SIGKILL). So does closing the terminal, but with --tmux, --detach and nohup the job goes on."""
+SIGKILL). So does closing the terminal, but with --tmux, --detach and nohup the job goes on.
+
+settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
+starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
+events wait in DIR/outbox until the next `publish_event --flush` or the registry process sends them.
+
+exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -72,7 +80,9 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
     parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="after --: what to run")
+    parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run, with its own options"
+    )
     parser.set_defaults(run=run)
 
 
@@ -86,12 +96,13 @@ def seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Delegate the command and watch it; return the exit code of SPEC section 6."""
-    if "\0" in "".join(args.command):
-        raise InvalidInputError("the command holds a NUL character")
+    command = words_of(args.command)
     home = Path(args.home)
     timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
-    plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
-    settings = load_settings(home=home, role=Role.HERMES, command_line={}, record={}, environ=os.environ)
+    plan = Plan(command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
+    settings = usable_settings(home, Role.HERMES)
+    if not args.mtls:
+        usable_settings(home, Role.WORKER)
     pane = _pane(args)
     job = Delegation(RecordStore(home), plan)
     say = _speaker(quiet=args.quiet, as_json=args.json)
@@ -102,9 +113,37 @@ def run(args: argparse.Namespace) -> int:
         with _heeding_signals(job, leave if pane else None):
             _start(job, home, pane, mtls=args.mtls)
             begun()
-            return _watch(args, job, settings, leave, say)
+            try:
+                return _watch(args, job, settings, leave, say)
+            except JobwireError:
+                # Whoever reads our exit code takes the command for not run: so it must not run on.
+                job.cancel("it could not be watched any more")
+                job.close()
+                raise
 
     return _detach(args, job, work) if args.detach else work()
+
+
+def words_of(command: list[str]) -> list[str]:
+    """Return the words after the first `--`, which is not the command's; raises InvalidInputError."""
+    words = command[1:] if command[:1] == ["--"] else command
+    if not words:
+        raise InvalidInputError("no command is named", hint="jobwire run [options] -- COMMAND [its options]")
+    if "\0" in "".join(words):
+        raise InvalidInputError("the command holds a NUL character")
+    return words
+
+
+def usable_settings(home: Path, role: Role) -> BrokerSettings:
+    """Return the settings of `role` with every file that they name tried; raises ConfigError.
+
+    What can be known before anything runs is refused there. What only the broker can say, no or nothing
+    at all, comes later and stops no command.
+    """
+    settings = load_settings(home=home, role=role, command_line={}, record={}, environ=os.environ)
+    if settings.tls:
+        build_context(settings)
+    return settings
 
 
 def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
@@ -132,11 +171,18 @@ def _watch(
     say: Callable[[str], None],
 ) -> int:
     printer = line_printer(sys.stderr, as_json=args.json)
+
+    def on_line(line: Line) -> None:
+        # The worker in this terminal tells of the broker itself, once.
+        if not args.quiet and (args.tmux or not isinstance(line, Note) or line.job_id):
+            printer(line)
+
     verdicts = watch_jobs(
         jobs=[job.job_id],
         home=Path(args.home),
         settings=settings,
-        on_line=(lambda _: None) if args.quiet else printer,
+        on_line=on_line,
+        broker_required=False,
         stop=leave,
     )
     printer.finish()
@@ -155,7 +201,7 @@ def _detach(args: argparse.Namespace, job: Delegation, work: Callable[[Callable[
     except JobwireError:
         job.cancel("it could not be started in the background")
         raise
-    log = Path(job.log_directory) / "output.log"
+    log = Path(job.log_directory) / OUTPUT_FILE
     print(json.dumps({"job_id": job.job_id, "output": str(log)}) if args.json else job.job_id)
     return ExitCode.OK
 
@@ -190,8 +236,16 @@ def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> 
     verdict: Verdict | None = verdicts.by_job.get(job.job_id)
     if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
         job.cancel(verdict.reason)
-    job.close()
-    say(f"job {job.job_id}: output in {Path(job.log_directory) / 'output.log'}")
+    own_word = verdict is not None and verdict.outcome in {Outcome.COMPLETED, Outcome.ERROR}
+    ending = job.close(patient=own_word)
+    say(f"job {job.job_id}: output in {Path(job.log_directory) / OUTPUT_FILE}")
+    if ending is not None and not ending.good and verdicts.exit_code == ExitCode.OK:
+        # The job's word stands in its record; who reads our exit code asked for the command.
+        print(
+            f"jobwire: job {job.job_id} says it is completed, but its command ended: {ending.sentence}",
+            file=sys.stderr,
+        )
+        return int(ExitCode.JOB_ERROR)
     return verdicts.exit_code
 
 

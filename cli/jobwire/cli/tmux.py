@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from jobwire.cli.ending import Ending
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.record import JobRecord
@@ -153,6 +154,10 @@ class TmuxWorker:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
+
+    def ending(self) -> Ending | None:
+        """Return None: only a parent learns it."""
+        return None
 
     def close(self) -> None:
         """Let go of the process, which goes on; from now on it counts as ended."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from jobwire.cli.ending import Ending
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 
@@ -79,6 +80,10 @@ class WorkerProcess(Protocol):
         """Wait up to `seconds` for its end; tell whether it ended."""
         ...
 
+    def ending(self) -> Ending | None:
+        """Return how it ended; None where that is not known."""
+        ...
+
     def close(self) -> None:
         """Let go of it; it goes on if it runs."""
         ...
@@ -94,8 +99,10 @@ class ChildWorker:
     def __init__(self, order: Path, *, quiet: bool = False) -> None:
         # Quiet output is still kept in the job's output.log.
         sink = subprocess.DEVNULL if quiet else None
+        # In a session of its own the terminal is not the child's: reading from it would fail halfway.
+        source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
         self._process = subprocess.Popen(
-            worker_command(order), stdout=sink, stderr=sink, start_new_session=True
+            worker_command(order), stdin=source, stdout=sink, stderr=sink, start_new_session=True
         )
 
     def alive(self) -> bool:
@@ -114,6 +121,11 @@ class ChildWorker:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def ending(self) -> Ending | None:
+        """Return how it ended."""
+        code = self._process.returncode
+        return None if code is None else Ending.of_returncode(code)
 
     def close(self) -> None:
         """Let go of it: nothing is held."""

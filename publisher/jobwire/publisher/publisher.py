@@ -14,7 +14,7 @@ from jobwire.core.event import TERMINAL_EVENTS, EventType
 from jobwire.core.redaction import Redactor
 from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
 from jobwire.publisher.courier import Courier
-from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, publish
+from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
 from jobwire.publisher.saying import Saying, clean, refuse_unclean
 
 _log = logging.getLogger("jobwire.publisher")
@@ -120,6 +120,32 @@ class Publisher:
             elif published.delivered:
                 self._quiet_until = 0.0
             return published
+
+    def keep(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
+        """Keep any event durably, without sending it: `send` does that, also from another thread.
+
+        Waits for the disk and never for a broker. Raises as `say`, but nothing about a broker.
+        """
+        saying = self._cleaned(Saying(str(event), detail, data or {}))
+        entry = self._desk.take(saying)
+        self._ended = self._ended or saying.event in TERMINAL_EVENTS
+        return Published(self._desk.job_id, entry.seq, entry.event, delivered=False)
+
+    def send(self) -> None:
+        """Send what was kept, in one try, and wait for the registry process after a terminal event.
+
+        Raises UnreachableError, RefusedError or ConfigError: what was not sent stays in the outbox.
+        """
+        with self._guard:
+            ended, seq = self._ended, self._desk.outbox.last_seq
+            if not seq:
+                return
+            courier = self._connected()
+            delivery = courier.deliver(seq, attempts=1)
+            if delivery.failure is not None:
+                raise delivery.failure
+            if ended:
+                confirm(self._desk, courier, seq, self._confirm_seconds, terminal=True)
 
     def flush(self) -> bool:
         """Send what is waiting, now; tell whether all of it was delivered. Raises as the events do."""

@@ -58,13 +58,14 @@ def publish(
     failure = delivery.failure
     if delivery.delivered and failure is None:
         try:
-            confirmed = _confirm(desk, courier, entry.seq, confirm_seconds, terminal=entry.retain)
+            confirmed = confirm(desk, courier, entry.seq, confirm_seconds, terminal=entry.retain)
         except JobwireError as error:
             failure = error
     return Published(desk.job_id, entry.seq, entry.event, delivery.delivered, confirmed, kept(failure, desk))
 
 
-def _confirm(desk: Desk, courier: Courier, seq: int, seconds: float | None, *, terminal: bool) -> bool | None:
+def confirm(desk: Desk, courier: Courier, seq: int, seconds: float | None, *, terminal: bool) -> bool | None:
+    """Wait as `publish` does until the registry process has `seq`; None where that is not waited for."""
     if seconds is None:
         if not terminal or desk.standing().confirmed_seq is None:
             return None

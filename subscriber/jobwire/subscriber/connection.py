@@ -28,7 +28,8 @@ class Connection:
 
     `factory(clean)` makes a transport with that client id. `state_filters` are given up
     where the access list refuses them; `event_filters` too, unless `events_required`, where states are
-    allowed. One thread calls the methods.
+    allowed. Not `required`: a broker that will never have us is noted, and nothing comes. One thread calls
+    the methods.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class Connection:
         event_filters: Sequence[str],
         state_filters: Sequence[str],
         events_required: bool = True,
+        required: bool = True,
         backoff: Callable[[int], float] = _jittered,
     ) -> None:
         self._factory = factory
         self._event_filters = list(event_filters)
         self._state_filters = list(state_filters)
         self._events_required = events_required
+        self._required = required
         self._backoff = backoff
         self._notes: deque[str] = deque()
         self._closing = threading.Event()
@@ -67,13 +70,16 @@ class Connection:
             if not self._changed.wait(timeout_seconds):
                 return []
             if self._failure is not None:
-                raise self._failure
+                self._gone_for_good(self._failure)
             return []
         try:
             return transport.receive_many(max_items, timeout_seconds)
         except RefusedError as error:
             if not self._can_do_without(error):
-                raise
+                self._gone_for_good(error)
+                self._transport = None
+                transport.close()
+                return []
         except TransportError as error:
             self._notes.append(f"{error.message}; connecting again")
         self._start_again(transport)
@@ -104,6 +110,13 @@ class Connection:
             transport.close()
         if self._session_made:
             self._clear_session()
+
+    def _gone_for_good(self, failure: JobwireError) -> None:
+        if self._required:
+            raise failure
+        self._notes.append(f"{failure.message}; only the record tells how the job goes on")
+        self._failure = None
+        self._changed.clear()
 
     def _start_again(self, transport: Transport) -> None:
         self._transport = None

@@ -62,6 +62,7 @@ def open_session(
     timeouts: TimeoutOverrides | None = None,
     mode: Mode = Mode(),  # noqa: B008 - immutable
     strict_idle: bool = False,
+    broker_required: bool = True,
     stop: threading.Event | None = None,
     clock: Clock | None = None,
     factory: Factory | None = None,
@@ -91,6 +92,7 @@ def open_session(
             state_filters=[topics.state(job_id) for job_id in watched],
             # A worker's certificate may read its job's state and no events.
             events_required=home is not None,
+            required=broker_required,
         ),
         topics=topics,
         records=None if home is None else LocalJobs(RecordStore(os.fspath(home), clock=clock), warn=warn),
@@ -115,6 +117,7 @@ def watch_jobs(
     on_line: Callable[[Line], None],
     stop: threading.Event | None = None,
     strict_idle: bool = False,
+    broker_required: bool = True,
 ) -> Verdicts:
     """Watch `jobs` to the end and return their verdicts; blocks.
 
@@ -132,6 +135,7 @@ def watch_jobs(
             timeouts=timeouts,
             mode=mode,
             strict_idle=strict_idle,
+            broker_required=broker_required,
             stop=stop,
         ),
         on_line,

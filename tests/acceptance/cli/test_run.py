@@ -10,63 +10,34 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, EmbeddedServer, wait_for
-
-
-def command(home: Path, *words: str) -> list[str]:
-    """Return the command line of `jobwire run`."""
-    return [sys.executable, "-m", "jobwire.cli.main", "--home", str(home), "run", *words]
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Return this environment without a broker configured by hand."""
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(("MQTT_", "JOBWIRE_"))
-    } | more
-
-
-def run(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run `jobwire run` to its end."""
-    return subprocess.run(
-        command(home, *words),
-        capture_output=True,
-        text=True,
-        env=environment(**more),
-        timeout=60,
-        check=False,
-    )
-
-
-def newest(home: Path) -> JobRecord:
-    """Return the record of the job that was registered last."""
-    store = RecordStore(home)
-    return max((store.get(job_id) for job_id in store.job_ids()), key=lambda record: record.created_at)
-
-
-def history(home: Path, job_id: str) -> list[str]:
-    """Return the events of a job's history, in order."""
-    lines = Path(RecordStore(home).log_dir(job_id), "events.ndjson").read_text().splitlines()
-    return [line["event"]["event"] for line in map(json.loads, lines) if line["kind"] == "event"]
+from jobwire.testing.run_command import (
+    event_names,
+    newest_record,
+    run_to_its_end,
+    run_words,
+    runs,
+)
+from jobwire.testing.watching import bare_environment
 
 
 def test_a_command_that_succeeds(embedded_broker: EmbeddedServer) -> None:
     """Output passes through and is kept, progress is recorded, the record holds the result, exit code 0."""
     script = "echo '::progress half 50%'; echo to-stderr >&2; echo done"
-    answer = run(embedded_broker.home, "--title", "two steps", "--", "sh", "-c", script)
+    answer = run_to_its_end(embedded_broker.home, "--title", "two steps", "--", "sh", "-c", script)
     assert answer.returncode == 0, answer.stderr
     assert "done" in answer.stdout
     assert "to-stderr" in answer.stderr
-    record = newest(embedded_broker.home)
+    record = newest_record(embedded_broker.home)
     assert (record.status, record.title) == (Status.COMPLETED, "two steps")
     assert record.result is not None
     result = record.result["data"]
     assert isinstance(result, dict)
     assert result["exit_status"] == 0
     assert result["duration_seconds"] >= 0
-    assert history(embedded_broker.home, record.job_id) == ["started", "progress", "completed"]
+    assert event_names(embedded_broker.home, record.job_id) == ["started", "progress", "completed"]
     log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "output.log")
     assert "done" in log.read_text()
     assert "to-stderr" in log.read_text()
@@ -74,33 +45,33 @@ def test_a_command_that_succeeds(embedded_broker: EmbeddedServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "text"),
+    ("words", "figures", "text"),
     [
-        (["sh", "-c", "exit 7"], 7, "exit status 7"),
-        (["sh", "-c", "kill -9 $$"], 137, "SIGKILL"),
-        (["no-such-program-anywhere"], 127, "not found"),
+        (["sh", "-c", "exit 7"], {"exit_status": 7}, "exit status 7"),
+        (["sh", "-c", "kill -9 $$"], {"signal": "SIGKILL"}, "SIGKILL"),
+        (["no-such-program-anywhere"], {"exit_status": 127}, "not found"),
     ],
 )
 def test_a_command_that_fails(
-    embedded_broker: EmbeddedServer, words: list[str], status: int, text: str
+    embedded_broker: EmbeddedServer, words: list[str], figures: dict[str, object], text: str
 ) -> None:
-    """The job ends in error with the command's own exit status, and so does the watch: exit code 1."""
-    answer = run(embedded_broker.home, "--", *words)
+    """The job ends in error with the command's own exit status or signal; exit code 1."""
+    answer = run_to_its_end(embedded_broker.home, "--", *words)
     assert answer.returncode == 1, answer.stderr
-    record = newest(embedded_broker.home)
+    record = newest_record(embedded_broker.home)
     assert record.status is Status.ERROR
     assert text in record.detail
     assert record.result is not None
     assert isinstance(record.result["data"], dict)
-    assert record.result["data"]["exit_status"] == status
+    assert figures.items() <= record.result["data"].items()
 
 
 def test_secrets_in_output_do_not_reach_the_wire(embedded_broker: EmbeddedServer) -> None:
     """What is taken from output is redacted: the record and history hold neither path nor token."""
     script = "echo '::progress saved /home/someone/x with token=abc123 and s3cr3t-value'"
-    answer = run(embedded_broker.home, "--", "sh", "-c", script, DEPLOY_TOKEN="s3cr3t-value")
+    answer = run_to_its_end(embedded_broker.home, "--", "sh", "-c", script, DEPLOY_TOKEN="s3cr3t-value")
     assert answer.returncode == 0
-    folder = Path(RecordStore(embedded_broker.home).log_dir(newest(embedded_broker.home).job_id))
+    folder = Path(RecordStore(embedded_broker.home).log_dir(newest_record(embedded_broker.home).job_id))
     told = (folder / "events.ndjson").read_text()
     assert "[redacted]" in told
     for secret in ("/home/someone", "abc123", "s3cr3t-value"):
@@ -111,9 +82,9 @@ def test_secrets_in_output_do_not_reach_the_wire(embedded_broker: EmbeddedServer
 def test_a_title_stays_as_typed_here_and_is_shortened_on_the_wire(embedded_broker: EmbeddedServer) -> None:
     """The command's path stands in the record; `started` names the program alone; bytes are no obstacle."""
     words = [sys.executable, "-c", "pass", os.fsdecode(b"caf\xe9")]
-    answer = run(embedded_broker.home, "--", *words)
+    answer = run_to_its_end(embedded_broker.home, "--", *words)
     assert (answer.returncode, "Traceback" in answer.stderr) == (0, False), answer.stderr
-    record = newest(embedded_broker.home)
+    record = newest_record(embedded_broker.home)
     assert record.title == f"{sys.executable} -c pass 'caf\ufffd'"
     log = Path(RecordStore(embedded_broker.home).log_dir(record.job_id), "events.ndjson")
     events = [
@@ -127,26 +98,26 @@ def test_ctrl_c_cancels_the_job_and_ends_everything(embedded_broker: EmbeddedSer
     pid_file = tmp_path / "pid"
     script = f"sleep 300 & echo $! > {pid_file}; wait"
     watcher = subprocess.Popen(
-        command(embedded_broker.home, "--", "sh", "-c", script),
+        run_words(embedded_broker.home, "--", "sh", "-c", script),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=bare_environment(),
     )
     wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), what="the command to run")
     watcher.send_signal(signal.SIGINT)
     _, errors = watcher.communicate(timeout=30)
     assert watcher.returncode == 3, errors
-    assert newest(embedded_broker.home).status is Status.CANCELLED
-    wait_for(lambda: not running(int(pid_file.read_text())), what="the grandchild to be gone")
+    assert newest_record(embedded_broker.home).status is Status.CANCELLED
+    wait_for(lambda: not runs(int(pid_file.read_text())), what="the grandchild to be gone")
 
 
 def test_a_wall_timeout_ends_the_job(embedded_broker: EmbeddedServer) -> None:
     """The wall timeout gives exit code 2, says so, and the command does not go on."""
-    answer = run(embedded_broker.home, "--wall-timeout", "1", "--", "sleep", "300")
+    answer = run_to_its_end(embedded_broker.home, "--wall-timeout", "1", "--", "sleep", "300")
     assert answer.returncode == 2, answer.stderr
     assert "wall" in answer.stderr
-    assert newest(embedded_broker.home).status is Status.CANCELLED
+    assert newest_record(embedded_broker.home).status is Status.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -161,19 +132,19 @@ def test_quiet_names_the_reason_where_it_fails(
     embedded_broker: EmbeddedServer, words: list[str], code: int, reason: str
 ) -> None:
     """--quiet says nothing of a success; of everything else stderr has one line that says which and why."""
-    answer = run(embedded_broker.home, "--quiet", *words)
+    answer = run_to_its_end(embedded_broker.home, "--quiet", *words)
     assert answer.returncode == code, answer.stderr
-    said = f"jobwire: job {newest(embedded_broker.home).job_id}: {reason}\n" if reason else ""
+    said = f"jobwire: job {newest_record(embedded_broker.home).job_id}: {reason}\n" if reason else ""
     assert answer.stderr == said
 
 
 def test_without_a_broker_the_job_still_runs(tmp_path: Path) -> None:
     """No broker: the command runs, the record gives the verdict, the events wait in the outbox."""
     home = tmp_path / "home"
-    answer = run(home, "--", "echo", "alone", MQTT_PORT="1")
+    answer = run_to_its_end(home, "--", "echo", "alone", MQTT_PORT="1")
     assert answer.returncode == 0, answer.stderr
     assert "alone" in answer.stdout
-    record = newest(home)
+    record = newest_record(home)
     assert record.status is Status.COMPLETED
     assert Path(RecordStore(home).outbox_path(record.job_id)).stat().st_size > 0
 
@@ -181,9 +152,9 @@ def test_without_a_broker_the_job_still_runs(tmp_path: Path) -> None:
 def test_a_killed_worker_is_an_error_not_a_hang(embedded_broker: EmbeddedServer) -> None:
     """SIGKILL of the worker ends the job in error within seconds, saying why."""
     script = "kill -9 $PPID; sleep 1"
-    answer = run(embedded_broker.home, "--", "sh", "-c", script)
+    answer = run_to_its_end(embedded_broker.home, "--", "sh", "-c", script)
     assert answer.returncode == 1, answer.stderr
-    assert "died" in newest(embedded_broker.home).detail
+    assert "died" in newest_record(embedded_broker.home).detail
 
 
 def test_a_silent_command_cancelled_from_elsewhere_stops(
@@ -192,13 +163,13 @@ def test_a_silent_command_cancelled_from_elsewhere_stops(
     """`jobwire registry cancel` reaches a command that never says anything."""
     started = tmp_path / "started"
     watcher = subprocess.Popen(
-        command(embedded_broker.home, "--", "sh", "-c", f"touch {started}; exec sleep 300"),
+        run_words(embedded_broker.home, "--", "sh", "-c", f"touch {started}; exec sleep 300"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment(),
+        env=bare_environment(),
     )
     wait_for(started.exists, what="the command to run")
-    job_id = newest(embedded_broker.home).job_id
+    job_id = newest_record(embedded_broker.home).job_id
     cancel = [
         sys.executable,
         "-m",
@@ -209,7 +180,8 @@ def test_a_silent_command_cancelled_from_elsewhere_stops(
         "cancel",
     ]
     assert (
-        subprocess.run([*cancel, job_id], capture_output=True, env=environment(), check=False).returncode == 0
+        subprocess.run([*cancel, job_id], capture_output=True, env=bare_environment(), check=False).returncode
+        == 0
     )
     _, errors = watcher.communicate(timeout=30)
     assert watcher.returncode == 3, errors
@@ -217,20 +189,20 @@ def test_a_silent_command_cancelled_from_elsewhere_stops(
 
 def test_with_a_certificate_for_the_job_alone(broker: BrokerProcess) -> None:
     """--mtls: the worker authenticates as the job itself, on both brokers, and every event is delivered."""
-    answer = run(broker.home, "--mtls", "--", "echo", "confined")
+    answer = run_to_its_end(broker.home, "--mtls", "--", "echo", "confined")
     assert answer.returncode == 0, answer.stderr
     assert "outbox" not in answer.stderr
-    record = newest(broker.home)
+    record = newest_record(broker.home)
     assert (broker.home / "certs" / "clients" / f"{record.job_id}.pem").exists()
     assert Outbox(RecordStore(broker.home).outbox_path(record.job_id)).entries() == []
 
 
 def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -> None:
     """Without certificates --mtls explains itself, and the job does not stay behind as running."""
-    answer = run(tmp_path / "home", "--mtls", "--", "true")
+    answer = run_to_its_end(tmp_path / "home", "--mtls", "--", "true")
     assert answer.returncode in {30, 40}, answer.stderr
     assert "certs init" in answer.stderr
-    assert newest(tmp_path / "home").status is Status.CANCELLED
+    assert newest_record(tmp_path / "home").status is Status.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -238,14 +210,6 @@ def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -
 )
 def test_usage_errors(words: list[str], tmp_path: Path) -> None:
     """A missing command or an impossible timeout is exit code 30, and nothing is registered."""
-    answer = run(tmp_path / "home", *words)
+    answer = run_to_its_end(tmp_path / "home", *words)
     assert answer.returncode == 30
     assert not (tmp_path / "home").exists()
-
-
-def running(pid: int) -> bool:
-    """Tell whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

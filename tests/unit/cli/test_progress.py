@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.cli.progress import LineSplitter, Report, Throttle, read_line
+from jobwire.cli.progress import LineSplitter, Report, SignsOfLife, Throttle, life_interval, read_line
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,24 @@ from jobwire.cli.progress import LineSplitter, Report, Throttle, read_line
         ("[ 12%] Building C object", Report("progress", "[ 12%] Building C object", 12.0)),
         ("\x1b[32m99.5 %\x1b[0m done", Report("progress", "99.5 % done", 99.5)),
         ("100%|####| 3/3", Report("progress", "100%|####| 3/3", 100.0)),
+        ("[12/60] Building C object", Report("progress", "[12/60] Building C object", 20.0)),
+        ("[ 3/ 60] x", Report("progress", "[ 3/ 60] x", 5.0)),
+        ("test 12/60: ok", Report("progress", "test 12/60: ok", 20.0)),
+        ("epoch 1/3, loss 0.5", Report("progress", "epoch 1/3, loss 0.5", 33.3)),
+        ("0/7", Report("progress", "0/7", 0.0)),
+        ("7/7.", Report("progress", "7/7.", 100.0)),
+        ("1/2 of it is 80%", Report("progress", "1/2 of it is 80%", 80.0)),
+        ("on 12/06/2026", None),
+        ("on 06/12", None),
+        ("a/1/2/3 and 1/2/3", None),
+        ("60/12", None),
+        ("[60/12]", None),
+        ("[0/0]", None),
+        ("10.0.0.0/24", None),
+        ("at 12:30/45", None),
+        ("a 3/4-inch pipe", None),
+        ("text/1.2", None),
+        ("v1/2", None),
         ("120% more", None),
         ("v1.50% x", None),
         ("nothing to see", None),
@@ -63,3 +81,32 @@ def test_at_most_one_a_second_and_the_latest_wins() -> None:
     throttle.offer(Report("permission_required", "?"))
     throttle.offer(Report("progress", "4"))
     assert throttle.take(11.1) == Report("permission_required", "?")
+
+
+def test_output_is_a_sign_of_life() -> None:
+    """A command that prints without reporting is told of once an interval, and a silent one is not."""
+    life = SignsOfLife(10.0, 0.0)
+    assert life.due(50.0) is None
+    life.printed(1500)
+    assert life.due(9.0) is None
+    first = life.due(10.0)
+    assert first == Report("progress", "printed 1.5 kB")
+    life.said(first, 10.0)
+    assert life.due(100.0) is None
+    life.printed(1)
+    assert life.due(19.0) is None
+    assert life.due(20.0) is not None
+
+
+def test_a_sign_of_life_takes_nothing_back() -> None:
+    """What was reported last stays the job's word, with its figure."""
+    life = SignsOfLife(10.0, 0.0)
+    life.said(Report("progress", "half", 50.0), 1.0)
+    life.printed(1)
+    assert life.due(11.0) == Report("progress", "half", 50.0)
+
+
+@pytest.mark.parametrize(("idle", "interval"), [(None, 30.0), (3.0, 1.0), (600.0, 30.0)])
+def test_signs_of_life_come_in_time(idle: float | None, interval: float) -> None:
+    """Who prints is never called idle: two signs are missed before the limit is reached."""
+    assert life_interval(idle) == interval
