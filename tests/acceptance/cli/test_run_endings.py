@@ -108,8 +108,8 @@ def test_its_own_completed_hides_no_exit_status(embedded_broker: EmbeddedServer)
 
 def test_output_is_a_sign_of_life(embedded_broker: EmbeddedServer) -> None:
     """Who prints is not idle, whatever he prints; who is silent is."""
-    script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo working; sleep 0.3; done"
-    answer = run_to_its_end(embedded_broker.home, "--idle-timeout", "2", "--", "sh", "-c", script)
+    script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo working; sleep 0.5; done"
+    answer = run_to_its_end(embedded_broker.home, "--idle-timeout", "4", "--", "sh", "-c", script)
     assert answer.returncode == 0, answer.stderr
     silent = run_to_its_end(embedded_broker.home, "--idle-timeout", "2", "--", "sleep", "60")
     assert silent.returncode == 2, silent.stderr
@@ -118,9 +118,9 @@ def test_output_is_a_sign_of_life(embedded_broker: EmbeddedServer) -> None:
 def test_a_sign_of_life_does_not_answer_a_question(embedded_broker: EmbeddedServer) -> None:
     """While the job waits for a permission its output goes on, and the request stands."""
     script = (
-        "echo '::permission may I?'; for i in 1 2 3 4 5 6 7 8; do echo waiting; sleep 0.3; done; kill -9 $$"
+        "echo '::permission may I?'; for i in 1 2 3 4 5 6 7 8; do echo waiting; sleep 0.6; done; kill -9 $$"
     )
-    answer = run_to_its_end(embedded_broker.home, "--idle-timeout", "1", "--", "sh", "-c", script)
+    answer = run_to_its_end(embedded_broker.home, "--idle-timeout", "6", "--", "sh", "-c", script)
     assert answer.returncode == 1, answer.stderr
     assert answer.stderr.count(" progress ") == 0
 
