@@ -68,7 +68,7 @@ def test_a_broker_that_never_answers(silent_port: int, tmp_path: Path) -> None:
     began = time.monotonic()
     answer = run_to_its_end(tmp_path / "home", "--", "echo", "alive", MQTT_PORT=str(silent_port))
     assert (answer.returncode, answer.stdout) == (0, "alive\n"), answer.stderr
-    assert time.monotonic() - began < 14
+    assert time.monotonic() - began < 25
     assert unsent(tmp_path / "home") == ["started", "completed"]
 
 
@@ -79,7 +79,7 @@ def test_the_wall_timeout_holds_without_an_answer(silent_port: int, tmp_path: Pa
         tmp_path / "home", "--wall-timeout", "2", "--", "sleep", "300", MQTT_PORT=str(silent_port)
     )
     assert answer.returncode == 2, answer.stderr
-    assert time.monotonic() - began < 16
+    assert time.monotonic() - began < 25
     assert newest_record(tmp_path / "home").status is Status.CANCELLED
 
 
@@ -93,9 +93,11 @@ def test_the_wall_timeout_holds_without_a_watcher(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         env=bare_environment(MQTT_PORT="1"),
     )
-    wait_for(started.exists, what="the command to run")
-    watcher.kill()
-    watcher.wait()
+    try:
+        wait_for(started.exists, deadline_seconds=30, what="the command to run")
+    finally:
+        watcher.kill()
+        watcher.wait()
     wait_for(lambda: newest_record(home).terminal, deadline_seconds=20, what="the job to end")
     assert "wall timeout" in newest_record(home).detail
 
