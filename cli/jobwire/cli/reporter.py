@@ -172,6 +172,8 @@ class Reporter:
             self._last_word(event, detail, {**_figures(self._throttle.last_word()), **data})
         if self._sender.finish(LAST_SECONDS):
             self._voice.close()
+        else:
+            complain("the broker has not answered yet; the last events wait in the outbox")
 
     def _last_word(self, event: str, detail: str, data: Mapping[str, object]) -> None:
         for attempt in range(1, _LAST_WORD_TRIES + 1):

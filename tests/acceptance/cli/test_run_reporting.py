@@ -69,6 +69,7 @@ def test_a_broker_that_never_answers(silent_port: int, tmp_path: Path) -> None:
     answer = run_to_its_end(tmp_path / "home", "--", "echo", "alive", MQTT_PORT=str(silent_port))
     assert (answer.returncode, answer.stdout) == (0, "alive\n"), answer.stderr
     assert time.monotonic() - began < 25
+    assert answer.stderr.count("has not answered") == 1, answer.stderr
     assert unsent(tmp_path / "home") == ["started", "completed"]
 
 
