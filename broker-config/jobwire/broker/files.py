@@ -9,8 +9,11 @@ from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FILE_MODE, SystemFiles
 from jobwire.storage.folder_lock import locked_folder
+from jobwire.storage.given import read_given
 
 _FILES = SystemFiles()
+# Access lists and password files of many thousand accounts.
+_MAX_TEXT = 16 * 1024 * 1024
 
 
 def make_private_directory(path: Path) -> None:
@@ -40,11 +43,11 @@ def replace_private(path: Path, text: str, *, mode: int = FILE_MODE) -> None:
     replace_durably(path, text.encode(), mode=mode, files=_FILES)
 
 
-def read_text(path: Path, what: str, *, hint: str = "") -> str:
-    """Return the text of `path`, or raise ConfigError naming `what` could not be read."""
+def read_text(path: Path, what: str, *, hint: str = "", private: bool = False) -> str:
+    """Return the text of `path`, or raise ConfigError naming what is wrong with it."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_given(path, what, limit=_MAX_TEXT, private=private, hint=hint).decode()
     except FileNotFoundError as error:
         raise ConfigError(f"{what} {path} does not exist", hint=hint, path=str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{what} {path} cannot be read: {error}", hint=hint, path=str(path)) from error

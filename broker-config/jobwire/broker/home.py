@@ -20,7 +20,6 @@ from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import PROTOCOLS
 from jobwire.core.topics import Topics
-from jobwire.storage.private import require_private
 
 ROLES = tuple(Role)
 SETTINGS_FILE = "jobwire.toml"
@@ -112,8 +111,7 @@ def rendered_root(access_list: str) -> str | None:
 
 def read_password(path: Path) -> str:
     """Return the one line of a password file that only its owner can read."""
-    require_private(path)
-    password = read_text(path, "password file").rstrip("\n")
+    password = read_text(path, "password file", private=True).rstrip("\n")
     if not password or "\n" in password:
         raise ConfigError(f"{path} does not hold one line", hint="write the password as its only line")
     return password

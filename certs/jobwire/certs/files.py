@@ -17,9 +17,10 @@ from jobwire.storage.durable import (
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.folder_lock import locked_folder
-from jobwire.storage.private import require_private
+from jobwire.storage.given import read_given
 
 _FILES = SystemFiles()
+_MAX_KEY = 1024 * 1024
 
 
 @contextmanager
@@ -82,17 +83,23 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(
-            f"no file {path}", hint="create the certificates with: jobwire certs init", path=str(path)
-        ) from error
+        raise _missing(path) from error
     except OSError as error:
         raise storage_failure("read", path, error) from error
 
 
+def _missing(path: Path) -> NotFoundError:
+    return NotFoundError(
+        f"no file {path}", hint="create the certificates with: jobwire certs init", path=str(path)
+    )
+
+
 def read_private(path: Path) -> bytes:
-    """Return the bytes of a key file; ConfigError if group or others may access it."""
-    require_private(path)
-    return read_file(path)
+    """Return the bytes of a key file; raises as `read_file`, and ConfigError if others may access it."""
+    try:
+        return read_given(path, "key file", limit=_MAX_KEY, private=True)
+    except FileNotFoundError as error:
+        raise _missing(path) from error
 
 
 def remove_files(*paths: Path) -> None:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.flush:
             raise InvalidInputError("nothing to say", hint="give --event, or --flush to send what is waiting")
         return _flush(args, environ, clock)
-    saying = _saying(args, environ)
+    saying = saying_in(args, environ)
     desk = _desk(args, _job_id(args, environ), environ, clock)
     courier = _courier(args, desk, environ, clock)
     try:
@@ -77,7 +77,11 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
-def _saying(args: argparse.Namespace, environ: Mapping[str, str]) -> Saying:
+def saying_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Saying:
+    """Return what the options say, cleaned, with a warning for what was replaced.
+
+    Raises InvalidInputError for what no event can carry, with `--strict` for what was replaced, too.
+    """
     if args.detail == STDIN and args.data_json == STDIN:
         raise InvalidInputError("--detail and --data-json cannot both read stdin")
     saying = Saying(args.event, read_detail(args.detail), read_data(args.data, args.data_json))

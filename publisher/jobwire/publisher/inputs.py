@@ -3,14 +3,16 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
-from jobwire.core.canonical import MAX_INTEGER, JsonShapeError
+from jobwire.core.canonical import JsonShapeError, check_shape
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.event import MAX_DETAIL, MAX_PAYLOAD
 from jobwire.core.strict_json import decode_object
+from jobwire.storage.given import read_given
 
 STDIN = "-"
+_FILE_HINT = "--data-json names a file, or - for stdin"
 # A character takes four bytes at most (RFC 3629); two more for the final line break.
 _MAX_DETAIL_BYTES = 4 * MAX_DETAIL + 2
 
@@ -18,15 +20,13 @@ _MAX_DETAIL_BYTES = 4 * MAX_DETAIL + 2
 def read_detail(text: str) -> str:
     """Return the detail that an option's `text` means: itself, or for `-` what stands on stdin.
 
-    Reads no more than the limit; raises InvalidInputError beyond it or for what is not UTF-8.
+    Reads no more than the limit, and raises InvalidInputError beyond it. Bytes that are not UTF-8 come as
+    Python gives them in argv.
     """
     if text != STDIN:
         return text
     raw = _limited(sys.stdin.buffer, _MAX_DETAIL_BYTES, "the detail on stdin")
-    try:
-        return raw.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the detail on stdin is not UTF-8") from error
+    return raw.decode(errors="surrogateescape").removesuffix("\n").removesuffix("\r")
 
 
 def read_data(pairs: Sequence[str], source: str | None) -> dict[str, object]:
@@ -40,6 +40,8 @@ def read_data(pairs: Sequence[str], source: str | None) -> dict[str, object]:
         key, separator, text = pair.partition("=")
         if not separator or not key:
             raise InvalidInputError(f"--data {pair!r} is not KEY=VALUE", hint="for example --data percent=40")
+        if not _is_utf8(pair):
+            raise InvalidInputError(f"--data {key!r} is not UTF-8", hint="check the shell's locale")
         if key in given:
             raise InvalidInputError(f"--data {key} is given twice", hint="give each key once")
         given.add(key)
@@ -50,15 +52,15 @@ def read_data(pairs: Sequence[str], source: str | None) -> dict[str, object]:
 def scalar(text: str) -> object:
     """Return `text` as the JSON number, string, boolean or null that it is, otherwise as text.
 
-    What is JSON but not the same number in every language (NaN, 1e999, beyond 2^53-1) is text.
+    What is JSON but not the same in every language (NaN, 1e999, beyond 2^53-1, half a surrogate pair) is
+    text.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        value = json.loads(text)
+        check_shape(value)
+    except (ValueError, RecursionError, JsonShapeError):
         return text
-    if isinstance(value, (dict, list)) or (isinstance(value, int) and abs(value) > MAX_INTEGER):
-        return text
-    if isinstance(value, float) and value - value != 0:
+    if isinstance(value, (dict, list)) or (isinstance(value, str) and not _is_utf8(value)):
         return text
     return value
 
@@ -69,12 +71,11 @@ def _read_json(source: str) -> dict[str, object]:
         if source == STDIN:
             raw = _limited(sys.stdin.buffer, MAX_PAYLOAD, what)
         else:
-            with open(source, "rb") as file:  # noqa: PTH123 - the text is the caller's, also "/dev/fd/3"
-                raw = _limited(file, MAX_PAYLOAD, what)
+            raw = read_given(source, "data file", limit=MAX_PAYLOAD, hint=_FILE_HINT)
     except FileNotFoundError as error:
-        raise NotFoundError(f"no file {source}", hint="--data-json names a file, or - for stdin") from error
+        raise NotFoundError(f"no file {source}", hint=_FILE_HINT) from error
     except OSError as error:
-        raise InvalidInputError(f"cannot read {source}: {error.strerror}") from error
+        raise InvalidInputError(f"cannot read stdin: {error.strerror}") from error
     try:
         return decode_object(raw)
     except JsonShapeError as error:
@@ -92,5 +93,9 @@ def _limited(stream: BinaryIO, limit: int, what: str) -> bytes:
     return raw
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(name)
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

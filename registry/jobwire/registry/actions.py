@@ -17,6 +17,7 @@ from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import MAX_INSTRUCTIONS, JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.storage.given import read_given
 
 
 def build(args: argparse.Namespace) -> JobQueue:
@@ -206,6 +207,9 @@ def _width() -> int:
     return shutil.get_terminal_size((120, 24)).columns
 
 
+_PIPE_HINT = "name a file, or - for stdin"
+
+
 def _instructions(args: argparse.Namespace) -> str:
     if args.instructions_file is None:
         return str(args.instructions)
@@ -217,11 +221,10 @@ def _instructions(args: argparse.Namespace) -> str:
         if args.instructions_file == "-":
             raw = sys.stdin.buffer.read(limit)
         else:
-            with Path(args.instructions_file).open("rb") as file:
-                raw = file.read(limit)
+            raw = read_given(args.instructions_file, "instructions file", limit=limit, hint=_PIPE_HINT)
         return raw.decode()
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {args.instructions_file}: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"cannot read {args.instructions_file}: no such file") from error
     except UnicodeDecodeError as error:
         raise InvalidInputError("the instructions are not UTF-8", hint="is it a text file?") from error
 

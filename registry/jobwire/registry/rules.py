@@ -5,6 +5,8 @@ from pathlib import Path
 from jobwire.core.errors import ConfigError
 from jobwire.journal.retention import Limits
 from jobwire.registry.purge import Rules
+from jobwire.storage.given import read_given
+from jobwire.transport.settings_files import MAX_SETTINGS
 
 _DAY = 86400.0
 _MIB = 1 << 20
@@ -72,8 +74,8 @@ def _read(path: Path) -> dict[str, object]:
     import tomllib  # noqa: PLC0415 - many a home has no settings file
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_given(path, "settings file", limit=MAX_SETTINGS).decode())
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", path=str(path)) from error

@@ -1,18 +1,17 @@
 """A ticket file, and the certificate files that it carries inside."""
 
-import os
-import stat
 from pathlib import Path
 
-from jobwire.core.errors import ConfigError, NotFoundError
+from jobwire.core.errors import NotFoundError
 from jobwire.core.ticket import INLINE_FILES, Ticket, decode_ticket
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem
+from jobwire.storage.given import read_given
 
 # Three PEM chains at most; anything larger is another file.
 MAX_TICKET = 256 * 1024
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_HINT = "`jobwire registry ticket JOB` writes one"
 
 
 def read_ticket(path: Path) -> Ticket:
@@ -21,22 +20,9 @@ def read_ticket(path: Path) -> Ticket:
     Raises NotFoundError where there is none, ConfigError where it is open to others or no ticket.
     """
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            payload = file.read(MAX_TICKET + 1)
+        return decode_ticket(read_given(path, "ticket", limit=MAX_TICKET, private=True, hint=_HINT))
     except FileNotFoundError as error:
-        raise NotFoundError(f"no ticket {path}", hint="`jobwire registry ticket JOB` writes one") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read the ticket {path}: {error.strerror}", path=str(path)) from error
-    if mode & _OTHERS:
-        raise ConfigError(
-            f"the ticket {path} is open to other users (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {path}; whoever read it can speak for the job: cancel it in doubt",
-            path=str(path),
-        )
-    if len(payload) > MAX_TICKET:
-        raise ConfigError(f"{path} is too large for a ticket", hint=f"{MAX_TICKET} bytes are allowed")
-    return decode_ticket(payload)
+        raise NotFoundError(f"no ticket {path}", hint=_HINT) from error
 
 
 def broker_layer(ticket: Ticket, path: Path, files: FileSystem) -> dict[str, object]:

@@ -208,7 +208,7 @@ def test_a_malformed_file_prevents_the_start(own_home: Path, name: str, content:
 def test_a_key_that_others_can_read_prevents_the_start(start_broker: StartBroker, own_home: Path) -> None:
     """A server key with loose permissions is refused with the command that mends it."""
     (own_home / "certs" / "server.key").chmod(0o644)
-    with pytest.raises(ConfigError, match="readable by others") as caught:
+    with pytest.raises(ConfigError, match="open to other users") as caught:
         start_broker(home=own_home)
     assert "chmod 600" in caught.value.hint
 

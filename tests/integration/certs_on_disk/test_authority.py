@@ -360,7 +360,7 @@ def test_exposed_authority_key_stops_everything(authority: CertificateAuthority)
     """No certificate is signed with a key that others may read."""
     authority.places.ca_key.chmod(0o644)
     for action in (lambda: authority.issue("x"), lambda: authority.renew("server"), authority.refresh_crl):
-        with pytest.raises(ConfigError, match="readable by others"):
+        with pytest.raises(ConfigError, match="open to other users"):
             action()
 
 

@@ -125,7 +125,7 @@ def test_a_readable_password_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("x\n")
     path.chmod(0o644)
-    with pytest.raises(ConfigError, match="readable by others"):
+    with pytest.raises(ConfigError, match="open to other users"):
         read_password(path)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ class Stdin:
         ("[1]", "[1]"),
         ('{"a":1}', '{"a":1}'),
         ("0x10", "0x10"),
+        ("1e17", "1e17"),
+        ('"\\ud800"', '"\\ud800"'),
         ("a=b", "a=b"),
     ],
 )
@@ -60,9 +63,9 @@ def test_pairs_lie_over_the_file(tmp_path: Path) -> None:
     assert read_data(["a=3", "c=x=y"], str(source)) == {"a": 3, "b": [2], "c": "x=y"}
 
 
-@pytest.mark.parametrize("pairs", [["a"], ["=1"], ["a=1", "a=2"]])
+@pytest.mark.parametrize("pairs", [["a"], ["=1"], ["a=1", "a=2"], ["a=\udcff"], ["\udcff=1"]])
 def test_bad_pairs_are_refused(pairs: list[str]) -> None:
-    """What is no KEY=VALUE, or is given twice, is refused."""
+    """What is no KEY=VALUE, is given twice, or is not UTF-8, is refused."""
     with pytest.raises(InvalidInputError):
         read_data(pairs, None)
 
@@ -84,6 +87,14 @@ def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
         read_data([], str(tmp_path / "missing.json"))
     with pytest.raises(InvalidInputError):
         read_data([], str(tmp_path))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """Where a file is named and a pipe stands, the way to read one is named."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InvalidInputError, match="is a pipe") as refused:
+        read_data([], str(tmp_path / "fifo"))
+    assert "- for stdin" in refused.value.hint
 
 
 def test_endless_input_is_refused_without_reading_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +130,5 @@ def test_detail_and_data_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_detail("-") == "fünf\nDateien"
     monkeypatch.setattr("sys.stdin", Stdin(json.dumps({"a": 1}).encode()))
     assert read_data([], "-") == {"a": 1}
-    monkeypatch.setattr("sys.stdin", Stdin(b"\xff"))
-    with pytest.raises(InvalidInputError):
-        read_detail("-")
+    monkeypatch.setattr("sys.stdin", Stdin(b"caf\xe9"))
+    assert read_detail("-") == os.fsdecode(b"caf\xe9")

@@ -1,5 +1,6 @@
 """Settings from jobwire.toml, password files and the layers above."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -177,6 +178,16 @@ def test_invalid_utf_8_is_explained(tmp_path: Path) -> None:
     (tmp_path / "jobwire.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError):
         load(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(home: Path) -> None:
+    """Neither settings nor a password are waited for."""
+    (home / "passwords" / "hermes").unlink()
+    for path in (home / "passwords" / "hermes", home / "jobwire.toml"):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        with pytest.raises(ConfigError, match="is a pipe"):
+            load(home)
 
 
 def test_a_settings_file_with_a_password_must_be_private(tmp_path: Path) -> None:

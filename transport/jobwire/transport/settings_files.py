@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import KEYS, BrokerSettings, Secret, from_environment, resolve_broker
-from jobwire.transport.private_files import check_private
+from jobwire.storage.given import check_given, read_given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,10 @@ SETTINGS_FILE = "jobwire.toml"
 _PATHS = ("ca_certs", "certfile", "keyfile", "password_file")
 _ROLE_KEYS = frozenset({"username", "password_file", "certfile", "keyfile"})
 _PASSWORDS = ("password", "password_file")
+MAX_SETTINGS = 1024 * 1024
+# MQTT 5, 3.1.3.6: two bytes of length.
+_MAX_PASSWORD = 64 * 1024
+_PATH_HINT = "check the path in jobwire.toml or the environment; it names a file of mode 0600"
 
 Layer = tuple[str, dict[str, object]]
 
@@ -52,15 +56,13 @@ def load_settings(
 def _read_file(path: "Path", role: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the tables `[broker]` and `[roles.ROLE]`, paths made absolute; empty if there is no file."""
     try:
-        raw = path.read_bytes()
+        raw = read_given(path, "settings file", limit=MAX_SETTINGS)
     except FileNotFoundError:
         return {}, {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
     document = _parse(path, raw)
     broker = _table(path, document, "broker", KEYS)
     if "password" in broker:
-        check_private(str(path), "settings file with a password in it")
+        check_given(path, "settings file with a password in it", private=True)
     roles = _table(path, document, "roles", None)
     account = _table(path, roles, role, _ROLE_KEYS, prefix="roles.")
     return broker, account
@@ -123,12 +125,12 @@ def _choose_password(layers: list[Layer]) -> None:
 
 
 def _read_password(path: str) -> Secret:
-    check_private(path, "password file")
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - one spelling for str paths
-            text = file.read().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the password file {path}: {error}", path=path) from error
+        raw = read_given(path, "password file", limit=_MAX_PASSWORD, private=True, hint=_PATH_HINT)
+        text = raw.decode().rstrip("\r\n")
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else "does not exist"
+        raise ConfigError(f"the password file {path} {reason}", hint=_PATH_HINT, path=path) from error
     if not text or "\n" in text:
         raise ConfigError(
             f"the password file {path} is not one line", hint="write the password as its only line", path=path

@@ -4,7 +4,9 @@ import ssl
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import BrokerSettings
-from jobwire.transport.private_files import check_private
+from jobwire.storage.given import check_given
+
+_HINT = "check the path in jobwire.toml or the environment"
 
 
 def build_context(settings: BrokerSettings) -> ssl.SSLContext:
@@ -30,7 +32,9 @@ def load_certificate(context: ssl.SSLContext, settings: BrokerSettings) -> None:
     """
     if settings.certfile is None or settings.keyfile is None:
         return
-    check_private(settings.keyfile, "private key")
+    # OpenSSL would wait for ever at a pipe.
+    check_given(settings.keyfile, "private key", private=True, hint=_HINT)
+    check_given(settings.certfile, "client certificate", hint=_HINT)
     try:
         # Without a password function OpenSSL would ask on the terminal.
         context.load_cert_chain(settings.certfile, settings.keyfile, password=lambda: b"")
@@ -45,6 +49,7 @@ def load_certificate(context: ssl.SSLContext, settings: BrokerSettings) -> None:
 
 
 def _load_authority(context: ssl.SSLContext, path: str) -> None:
+    check_given(path, "CA certificates", hint=_HINT)
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:

@@ -8,7 +8,6 @@ cannot be said in a worker that sees a part of it; the pipeline drops a seq that
 import json
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +16,10 @@ from jobwire.core.admission import ACCEPTED, JobView, Reason, Rejected, judge, p
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
-from jobwire.transport.private_files import check_private
+from jobwire.storage.given import read_given
 
+# A million jobs with a few tokens each.
+_MAX_KEYS = 256 * 1024 * 1024
 # Verdicts that say nothing about the signature, or whose yes is asked for again.
 _OPEN_VERDICTS = frozenset({ACCEPTED, "unverified", "", str(Reason.UNKNOWN_JOB)})
 
@@ -35,9 +36,8 @@ def load_keys() -> dict[str, tuple[str, ...]]:
             f"verify=true needs the environment variable {KEYS_FILE_VARIABLE}",
             hint="`jobwire metrics keys --out FILE` writes the file; name it in every executor's environment",
         )
-    check_private(name, "keys file")
     try:
-        document = json.loads(Path(name).read_bytes())
+        document = json.loads(read_given(name, "keys file", limit=_MAX_KEYS, private=True))
         return {str(job): tuple(map(str, tokens)) for job, tokens in document.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"cannot read the keys file {name}: {type(error).__name__}") from error

@@ -1,0 +1,111 @@
+"""Files that somebody named: an option, a variable, a setting. What they are is not ours to know.
+
+A pipe with nobody at its other end, a device, a file that never ends: opening or reading one would wait
+for ever, and a command that waits says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from jobwire.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jobwire.storage.files import StrPath
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_CHUNK = 64 * 1024
+
+
+def read_given(path: StrPath, what: str, *, limit: int, private: bool = False, hint: str = "") -> bytes:
+    """Return the bytes of a regular file of at most `limit` bytes; `what` names it in errors. Never waits.
+
+    Raises FileNotFoundError where there is none: what that means, the caller knows. Raises ConfigError
+    where it cannot be read, is no regular file, is too large, or is `private` and others have a right to it;
+    `hint` is the remedy for the first two.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            _check(os.fstat(descriptor).st_mode, path, what, private=private, hint=hint)
+            return _read(descriptor, path, what, limit)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, what, error, hint) from error
+
+
+def check_given(path: StrPath, what: str, *, private: bool = False, hint: str = "") -> None:
+    """Raise ConfigError unless `path` is a regular file, and a private one where that is asked for.
+
+    For files that a library opens by itself.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, what, error, hint) from error
+    _check(mode, path, what, private=private, hint=hint)
+
+
+def exposure(path: StrPath) -> ConfigError | None:
+    """Return the error for a file with a secret that group or others may access, None for a private one.
+
+    Also None where it is absent or cannot be examined: that is for its reader to say.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return None
+    try:
+        _check(mode, path, "secret file", private=True, hint="")
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _check(mode: int, path: StrPath, what: str, *, private: bool, hint: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise ConfigError(
+            f"the {what} {os.fspath(path)} is {_kind(mode)}, not a file",
+            hint=hint or "name a regular file",
+            path=os.fspath(path),
+        )
+    if private and mode & _OTHERS:
+        raise ConfigError(
+            f"the {what} {os.fspath(path)} is open to other users (mode {stat.S_IMODE(mode):04o})",
+            hint=f"chmod 600 {os.fspath(path)}; if somebody may have read it, replace what it holds",
+            path=os.fspath(path),
+            mode=stat.S_IMODE(mode),
+        )
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+
+
+def _read(descriptor: int, path: StrPath, what: str, limit: int) -> bytes:
+    content = b""
+    while more := os.read(descriptor, min(_CHUNK, limit + 1 - len(content))):
+        content += more
+    if len(content) > limit:
+        raise ConfigError(
+            f"the {what} {os.fspath(path)} has more than {limit} bytes",
+            hint="is it the right file?",
+            path=os.fspath(path),
+            limit=limit,
+        )
+    return content
+
+
+def _unreadable(path: StrPath, what: str, error: OSError | ValueError, hint: str) -> ConfigError:
+    # ValueError: a NUL in the name.
+    reason = error.strerror if isinstance(error, OSError) else error
+    return ConfigError(
+        f"cannot read the {what} {os.fspath(path)!s}: {reason}", hint=hint, path=os.fspath(path)
+    )

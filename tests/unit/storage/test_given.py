@@ -1,0 +1,60 @@
+"""A file that somebody named is read at once, or refused with its cause: nothing is waited for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobwire.core.errors import ConfigError
+from jobwire.storage.given import check_given, exposure, read_given
+
+
+def _read(path: Path | str, *, private: bool = False) -> bytes:
+    return read_given(path, "settings file", limit=1000, private=private)
+
+
+def test_a_regular_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    """All of it, also through a link; one byte too many is an error."""
+    path = tmp_path / "x"
+    path.write_bytes(b"a" * 1000)
+    (tmp_path / "link").symlink_to(path)
+    assert _read(tmp_path / "link") == b"a" * 1000
+    path.write_bytes(b"a" * 1001)
+    with pytest.raises(ConfigError, match="more than 1000 bytes"):
+        _read(path)
+
+
+def test_a_missing_file_is_the_callers_to_judge(tmp_path: Path) -> None:
+    """No file is no error of its own: settings may be absent, a ticket may not."""
+    with pytest.raises(FileNotFoundError):
+        _read(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="cannot read the settings file"):
+        check_given(tmp_path / "nothing", "settings file")
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    """A pipe without a writer, a device without an end, a directory, a name with a NUL."""
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    for path, word in ((tmp_path / "fifo", "pipe"), ("/dev/zero", "device"), (tmp_path, "directory")):
+        with pytest.raises(ConfigError, match=f"is a {word}"):
+            _read(path, private=True)
+        with pytest.raises(ConfigError, match=f"is a {word}"):
+            check_given(path, "private key")
+    with pytest.raises(ConfigError, match="cannot read"):
+        _read("a\0b")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o610])
+def test_a_secret_is_read_from_a_private_file_only(tmp_path: Path, mode: int) -> None:
+    """Any right of group or others is refused, with the command that takes it away."""
+    path = tmp_path / "x"
+    assert exposure(path) is None
+    path.touch(mode=0o600)
+    assert _read(path, private=True) == b""
+    assert exposure(path) is None
+    path.chmod(mode)
+    for read in (lambda: _read(path, private=True), lambda: check_given(path, "private key", private=True)):
+        with pytest.raises(ConfigError, match="open to other users") as caught:
+            read()
+        assert f"chmod 600 {path}" in caught.value.hint
+    assert str(exposure(path)).startswith(f"the secret file {path} is open")
