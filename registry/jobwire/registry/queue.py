@@ -33,7 +33,7 @@ from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError
 from jobwire.registry.reaper import Reaped, reap_due
-from jobwire.registry.spec import JobSpec, check_spec
+from jobwire.registry.spec import JobSpec, check_reason, check_spec
 from jobwire.registry.store import RecordStore
 
 # A rebuild of the index over 100,000 records takes seconds, and everybody waits for it.
@@ -136,8 +136,9 @@ class JobQueue:
     ) -> JobRecord:
         """Give the job back: pending as the next attempt, or error after the last one allowed.
 
-        Raises StoppedError for anybody but the lease's holder.
+        Raises StoppedError for anybody but the lease's holder, InvalidInputError for the reason.
         """
+        check_reason(reason)
         with self.store.locked(job_id) as locked:
             grant = _held_grant(locked.record, owner, attempt)
             now = self.store.clock.now()
@@ -149,8 +150,9 @@ class JobQueue:
     def cancel(self, job_id: str, *, reason: str = "") -> tuple[JobRecord, bool]:
         """Cancel, durably; return the record and whether this call did it.
 
-        Raises ConflictError where the job ended otherwise.
+        Raises ConflictError where the job ended otherwise, InvalidInputError for the reason.
         """
+        check_reason(reason)
         cause = reason or "cancelled"
         with self.store.locked(job_id) as locked:
             before = locked.record
@@ -207,6 +209,7 @@ class JobQueue:
         lifecycle forbids it.
         """
         check_change(change)
+        check_reason(reason)
         with self.store.locked(job_id) as locked:
             check_expected(locked.record, expect)
             now = self.store.clock.now()

@@ -11,6 +11,8 @@ from jobwire.core.settings import resolve_broker
 MAX_TITLE = 200
 MAX_NAME = 128
 MAX_KEY = 256
+# With the name of who released it, it becomes the record's detail (at most 1,024 characters).
+MAX_REASON = 512
 # Every writer of the record carries them along: bulk belongs into files that they name.
 MAX_INSTRUCTIONS = 256 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -55,6 +57,11 @@ def check_line(field: str, value: str | None, limit: int, *, empty: bool = False
         raise InvalidInputError(
             f"the {field} is not one printable line", hint="leave out line breaks and control characters"
         )
+
+
+def check_reason(reason: str) -> None:
+    """Refuse a reason that is not one printable line of at most MAX_REASON characters."""
+    check_line("reason", reason, MAX_REASON, empty=True)
 
 
 def check_timeouts(timeouts: Timeouts) -> None:

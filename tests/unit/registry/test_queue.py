@@ -310,6 +310,21 @@ def test_cancel_is_idempotent(queue: JobQueue, store: RecordStore) -> None:
     assert len(list(store.audit(job_id).lines())) == 2
 
 
+@pytest.mark.parametrize("reason", ["a\udcff", "two\nlines", "x" * 513, "\x1b[2J"])
+def test_a_reason_is_one_printable_line(queue: JobQueue, reason: str) -> None:
+    """What becomes the record's detail is checked where it comes in; nothing is changed."""
+    job = _add(queue)
+    held = queue.pick(ME)
+    for change in (
+        lambda: queue.cancel(job.job_id, reason=reason),
+        lambda: queue.release(job.job_id, owner=ME.owner, reason=reason),
+        lambda: queue.update(job.job_id, Change(), status=Status.ERROR, reason=reason),
+    ):
+        with pytest.raises(InvalidInputError, match="the reason"):
+            change()
+    assert queue.store.get(job.job_id) == held
+
+
 def test_cancel_of_a_finished_job(queue: JobQueue) -> None:
     """A job that ended otherwise is not cancelled any more."""
     job_id = _add(queue).job_id
