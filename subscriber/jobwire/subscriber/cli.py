@@ -1,6 +1,7 @@
 """The command `job_subscriber`, also known as `jobwire watch`."""
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from jobwire.core.broker_options import command_line_layer
 from jobwire.core.commands import INTERRUPTED, CommandParser, run_command
 from jobwire.core.errors import NoWorkError
+from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
 from jobwire.core.ticket import Ticket
@@ -20,6 +22,7 @@ from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.signals import delivered
 from jobwire.subscriber.formats import summary
+from jobwire.subscriber.moments import BEFORE, PERMISSION, UNTIL, VERDICT, Moment, Moments
 from jobwire.subscriber.options import (
     DESCRIPTION,
     EXAMPLES,
@@ -31,6 +34,7 @@ from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.session import Session
 from jobwire.subscriber.subscriber import open_session, settings_for
+from jobwire.subscriber.telling import Teller, hook_words
 from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
 
@@ -63,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     mode = mode_of(args)
     timeouts = timeout_options(args)
     tickets = [(read_ticket(Path(name)), Path(name)) for name in args.ticket]
+    hook = None if args.hook is None else hook_words(args.hook)
     stop = threading.Event()
 
     def warn(text: str) -> None:
@@ -89,33 +94,60 @@ def run(args: argparse.Namespace) -> int:
         stop=stop,
         warn=warn,
     )
-    with _stopped_by_signals(stop):
+    teller = Teller(hook=hook, bell=args.bell, environ=os.environ, warn=warn)
+    with _stopped_by_signals(stop), teller:
         try:
-            verdicts = _watch(session, printer, settings.address)
+            reached = _watch(session, printer, settings.address, teller, UNTIL[args.until])
         finally:
             printer.finish()
+    verdicts = session.verdicts()
+    if reached is not None:
+        _say_reached(reached, as_json=as_json)
+        return ExitCode.OK
     if not as_json:
         _sum_up(verdicts, session)
     if args.all and not mode.follow and not (verdicts.by_job or verdicts.undecided):
         raise NoWorkError(f"no unfinished job in {args.home}", hint="--follow waits for jobs to appear")
     _report(verdicts)
+    for job_id in verdicts.by_job:
+        if before := BEFORE.get(UNTIL[args.until]):
+            warn(f"job {job_id}: {before}")
     return verdicts.exit_code
 
 
-def _watch(session: Session, printer: LinePrinter, address: str) -> Verdicts:
-    """Print everything; say once when nothing published from then on can be missed (scripts wait for it)."""
-    batches = session.batches()
+def _watch(session: Session, printer: LinePrinter, address: str, teller: Teller, until: str) -> Moment | None:
+    """Print everything; return the moment that ended the watch, None for its own end.
+
+    Says once when nothing published from then on can be missed: scripts wait for it.
+    """
+    batches, moments = session.batches(), Moments()
+    told = {PERMISSION, VERDICT, until}
     announced = False
     try:
         for batch in batches:
             printer.batch(batch)
+            for moment in moments.of(batch, session.standings()) if teller.wanted or until != VERDICT else ():
+                if moment.event in told:
+                    teller.tell(moment)
+                if moment.event == until != VERDICT:
+                    return moment
             if session.connected and not announced:
                 announced = True
                 count = session.open_jobs
                 printer(Note("", f"watching {count} job{'' if count == 1 else 's'} on {address}"))
     finally:
         batches.close()
-    return session.verdicts()
+    return None
+
+
+def _say_reached(moment: Moment, *, as_json: bool) -> None:
+    what = next(name for name, event in UNTIL.items() if event == moment.event)
+    if as_json:
+        body = {"job_id": moment.job_id, "reached": what, "status": moment.status, "detail": moment.detail}
+        print(json.dumps({**body, "exit_code": int(ExitCode.OK)}))
+    else:
+        said = f": {safe(moment.detail)}" if moment.detail else ""
+        print(f"{PROG}: job {moment.job_id}: reached {what}{said}", file=sys.stderr)
 
 
 def _settings(

@@ -6,6 +6,7 @@ import math
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.fleet import Mode
+from jobwire.subscriber.moments import UNTIL
 
 DESCRIPTION = """\
 Watch jobs in the foreground: print each genuine event once and exit as the job ended.
@@ -18,12 +19,15 @@ examples:
   job_subscriber --job 0a1b2c3d
   job_subscriber --job 0a1b2c3d --job 4e5f6a7b --fail-fast --idle-timeout 300
   job_subscriber --all --format json | jq -r 'select(.verdict) | [.job_id, .verdict] | @tsv'
+  job_subscriber --all --follow --bell --exec 'notify-send jobwire'
+  job_subscriber --job 0a1b2c3d --until permission
   job_subscriber --ticket job.ticket --username hermes --password-file hermes.password
 
 timeouts count on the monotonic clock from the start of the watch; default: those of the job's record.
 They end the watch, not the job. The job's own limits are enforced by the registry process, which ends
 the job: that, too, is exit code 2.
-Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's."""
+Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's.
+--until: 0 when the first job reaches the moment; where all end before, as without it."""
 
 _MAX_PORT = 65535
 _TIMEOUTS = ("idle", "wall", "pending")
@@ -33,6 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add every option but --home."""
     _add_jobs(parser)
     _add_timeouts(parser)
+    _add_telling(parser)
     _add_output(parser)
     add_broker_options(parser)
 
@@ -55,6 +60,16 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     add("--pending-timeout", metavar="S", type=_limit, help="end if the job has not started after S seconds;"
         " until it has, idle does not count")  # fmt: skip
     add("--strict-idle", action="store_true", help="count idle also while the job waits for you")
+
+
+def _add_telling(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("telling you").add_argument
+    add("--until", choices=sorted(UNTIL), default="verdict", metavar="MOMENT",
+        help="permission: end with 0 as soon as a job waits for you; started; default: verdict")  # fmt: skip
+    add("--exec", dest="hook", metavar="CMD", type=str,
+        help="run CMD, without a shell, when a job asks for permission, at its verdict and at --until;"
+        " it finds JOBWIRE_EVENT, _JOB, _DETAIL and _STATUS and has 10 s")  # fmt: skip
+    add("--bell", action="store_true", help="ring the terminal's bell at the same moments")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from jobwire.core.ticket import Ticket
 from jobwire.core.topics import TopicAddress, Topics
 from jobwire.subscriber.connection import Connection
 from jobwire.subscriber.fleet import Fleet
+from jobwire.subscriber.moments import Standing
 from jobwire.subscriber.outcome import Line, Note, Refusal, Verdict, Verdicts
 from jobwire.subscriber.records import LocalJobs
 from jobwire.subscriber.watch import JobWatch
@@ -69,6 +70,7 @@ class Session:
         self._taken: list[Message] = []
         self._next_poll = 0.0
         self._deadline = 0.0
+        self._looked = True
 
     def batches(self) -> Generator[list[Line], None, None]:
         """Yield what there is to say, in order, until the watch is over.
@@ -104,6 +106,16 @@ class Session:
     def open_jobs(self) -> int:
         """Return how many jobs have no verdict yet."""
         return self._fleet.count
+
+    def standings(self) -> list[Standing]:
+        """Return how the jobs without a verdict stand: once for each look at the records, then nothing."""
+        looked, self._looked = self._looked, False
+        if not looked:
+            return []
+        return [
+            Standing(watch.job_id, watch.started, watch.attention, watch.detail)
+            for watch in self._fleet.open()
+        ]
 
     @property
     def titles(self) -> dict[str, str]:
@@ -193,6 +205,7 @@ class Session:
         self._say(watch.tick(self._clock.monotonic()))
 
     def _poll(self) -> None:
+        self._looked = True
         for watch in self._fleet.open():
             self._look_at_record(watch)
         if self._all_jobs and self._records is not None:

@@ -73,6 +73,8 @@ class JobWatch:
         self.verdict: Verdict | None = None
         self.events = 0
         self.last_event: Event | None = None
+        self.attention = False
+        self.detail = ""
         self._strict_idle = strict_idle
         self._has_record = has_record
         self._grace = grace_seconds
@@ -126,6 +128,7 @@ class JobWatch:
             grace_seconds=grace_seconds,
         )
         watch._registry_seq = record.last_seq
+        watch.detail = record.detail
         watch._pause(now, wanted=record.attention)
         return watch
 
@@ -155,7 +158,7 @@ class JobWatch:
         if record.attempt > self.view.attempt:
             lines.append(self._claimed_again(record, now))
         self._follow_status(record.status, now)
-        self._follow_registry(record.last_seq, attention=record.attention, now=now)
+        self._follow_registry(record, now=now)
         if record.terminal:
             lines += self._finished(record, now)
         return lines
@@ -176,7 +179,7 @@ class JobWatch:
             self._registry_seq = max(self._registry_seq, snapshot.last_seq)
         self._snapshot_at = snapshot.updated_at
         self._follow_status(snapshot.status, now)
-        self._follow_registry(snapshot.last_seq, attention=snapshot.attention, now=now)
+        self._follow_registry(snapshot, now=now)
         if snapshot.timed_out is not None:
             return [self._decide(_BY_LIMIT[snapshot.timed_out], snapshot.detail, now)]
         if snapshot.status is Status.CANCELLED:
@@ -221,6 +224,11 @@ class JobWatch:
     # Questions.
 
     @property
+    def started(self) -> bool:
+        """Tell whether the present attempt has said `started`."""
+        return max(self.view.last_seq, self._registry_seq) > self.view.attempt_seq
+
+    @property
     def deadline(self) -> float:
         """Return the monotonic time at which `tick` has something to do; infinity for never."""
         if self.verdict is not None:
@@ -254,6 +262,7 @@ class JobWatch:
         self._follow_status(Status.RUNNING, now)
         if event.seq > self._joined_seq:
             self._heard = now
+        self.detail = event.detail
         self._pause(now, wanted=event.event == "permission_required")
         if gap and self._behind_since is None:
             self._behind_since = now
@@ -276,6 +285,7 @@ class JobWatch:
         )
         self._waiting_since = now
         self._paused = False
+        self.attention = False
         return Note(
             self.job_id,
             f"claimed again ({record.detail}); watching attempt {record.attempt} under its new key",
@@ -291,10 +301,12 @@ class JobWatch:
             self._waiting_since = None
             self._heard = now
 
-    def _follow_registry(self, last_seq: int, *, attention: bool, now: float) -> None:
+    def _follow_registry(self, known: JobRecord | Snapshot, *, now: float) -> None:
         """Take what the registry has accepted as a sign of life, also while no broker carries it."""
+        last_seq = known.last_seq
         if last_seq >= self.view.last_seq:
-            self._pause(now, wanted=attention)
+            self.detail = known.detail
+            self._pause(now, wanted=known.attention)
         if last_seq > self._registry_seq:
             self._registry_seq = last_seq
             if last_seq > self.view.last_seq:
@@ -309,6 +321,7 @@ class JobWatch:
         if self._paused and not wanted:
             self._heard = now  # somebody answered: the time of waiting does not count
         self._paused = wanted and not self._strict_idle
+        self.attention = wanted
 
     def _finished(self, record: JobRecord, now: float) -> list[Line]:
         if record.timed_out is not None:
