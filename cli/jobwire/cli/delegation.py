@@ -28,6 +28,7 @@ from jobwire.core.fold import LeaseGrant, cancel, claim, fail
 from jobwire.core.record import JobRecord, Timeouts
 from jobwire.core.redaction import MASK, Redactor
 from jobwire.core.signature import new_token
+from jobwire.registry.spec import JobSpec, check_spec
 from jobwire.registry.store import RecordStore
 
 # After the worker's end, how long its last event may take to reach the record.
@@ -153,7 +154,16 @@ class Delegation:
         """Write the record as running already: nobody else may pick it between two steps."""
         now = self._store.clock.now()
         stamp = utc_timestamp(now)
-        title = _utf8(self._plan.title) or default_title(self._plan.command, os.environ)
+        given = _utf8(self._plan.title)
+        title = given or default_title(self._plan.command, os.environ)
+        check_spec(
+            JobSpec(
+                title=given,
+                agent_session=self._plan.agent_session,
+                timeouts=self._plan.timeouts,
+                broker=self._plan.broker,
+            )
+        )
         while True:
             record = JobRecord(
                 job_id=secrets.token_hex(4),

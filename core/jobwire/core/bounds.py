@@ -8,8 +8,8 @@ MAX_NAME = 128
 MAX_KEY = 256
 # Every writer of the record carries them along: bulk belongs into files that they name.
 MAX_INSTRUCTIONS = 256 * 1024
-# Leaves room in a detail (1,024) for what the registry says around it.
-MAX_REASON = 500
+# With the name of who released it, it becomes the record's detail (at most 1,024 characters).
+MAX_REASON = 512
 # Of one broker setting: the longest path (PATH_MAX of Linux).
 MAX_SETTING = 4096
 # A hundred years: longer than anybody waits, and every end of it is still a four-digit year.
@@ -54,7 +54,7 @@ def check_text(field: str, value: str, limit: int) -> None:
     if len(value) > limit:
         raise InvalidInputError(
             f"the {field} has {len(value)} characters, {limit} are allowed",
-            hint="put it into a file and name that",
+            hint="shorten it; what is longer goes into a file that it names",
         )
     try:
         value.encode()

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from jobwire.core.bounds import MAX_SECONDS
+from jobwire.core.bounds import MAX_INSTRUCTIONS, MAX_KEY, MAX_NAME, MAX_SECONDS, MAX_TITLE
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.event import MAX_DETAIL, Event
 from jobwire.core.lease import DEFAULT_LEASE_SECONDS
@@ -23,6 +23,7 @@ def _calendar(value: str) -> str:
 
 JobId = Annotated[str, Field(pattern=JOB_ID_PATTERN, description="8 lower-case hex characters")]
 Seq = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Count = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Timestamp = Annotated[
     str,
     Field(pattern=_TIMESTAMP_PATTERN, description="UTC, ISO 8601, ends in Z; advisory"),
@@ -59,7 +60,7 @@ class StateModel(BaseModel):
     job_id: JobId
     status: Literal["pending", "running", "completed", "error", "cancelled"]
     last_seq: Seq
-    attempt: Annotated[int, Field(ge=1)]
+    attempt: Count
     updated_at: Timestamp
     attention: bool
     detail: Detail
@@ -79,7 +80,7 @@ class LeaseModel(BaseModel):
 
     model_config = ConfigDict(strict=True, title="lease")
 
-    owner: str
+    owner: Annotated[str, Field(max_length=MAX_NAME)]
     expires_at: Timestamp
     seconds: Annotated[Seconds, Field(description="granted: each event extends it by so much")] = (
         DEFAULT_LEASE_SECONDS
@@ -104,10 +105,10 @@ class RecordModel(BaseModel):
     schema_version: Literal[1]
     job_id: JobId
     status: Literal["pending", "running", "completed", "error", "cancelled"]
-    attempt: Annotated[int, Field(ge=1)]
-    agent_session: str | None
-    title: str
-    instructions: str
+    attempt: Count
+    agent_session: Annotated[str, Field(max_length=MAX_NAME)] | None
+    title: Annotated[str, Field(max_length=MAX_TITLE)]
+    instructions: Annotated[str, Field(max_length=MAX_INSTRUCTIONS)]
     created_at: Timestamp
     updated_at: Timestamp
     started_at: Timestamp | None
@@ -120,13 +121,13 @@ class RecordModel(BaseModel):
     lease: LeaseModel | None
     timeouts: TimeoutsModel
     priority: Literal["high", "normal", "low"]
-    idempotency_key: str | None
+    idempotency_key: Annotated[str, Field(max_length=MAX_KEY)] | None
     broker: dict[str, str | int]
     attempt_seq: Annotated[Seq, Field(description="last_seq when the present attempt began")] = 0
     confirmed_seq: Annotated[
         Seq, Field(description="highest seq that the registry process has journaled")
     ] = 0
-    max_attempts: Annotated[int | None, Field(ge=1)] = None
+    max_attempts: Count | None = None
     previous_tokens: Annotated[
         list[str], Field(description="tokens of the latest earlier attempts, oldest first")
     ] = []

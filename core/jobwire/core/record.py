@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from jobwire.core.bounds import seconds_fit
+from jobwire.core.bounds import MAX_INSTRUCTIONS, MAX_KEY, MAX_NAME, MAX_TITLE, seconds_fit
 from jobwire.core.canonical import MAX_INTEGER
-from jobwire.core.errors import StorageError
+from jobwire.core.errors import InvalidInputError, JobwireError, StorageError
+from jobwire.core.event import MAX_DETAIL
 from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease
 from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
 from jobwire.core.topics import check_job_id
@@ -124,15 +125,24 @@ _encode_text = json.encoder.encode_basestring
 
 
 def encode_record(record: JobRecord) -> bytes:
-    """Return the record as one JSON object, a line for each field, with a final line break."""
+    """Return the record as one JSON object, a line for each field, with a final line break.
+
+    Raises InvalidInputError naming the field that `decode_record` would not read back: written, it would
+    cost the whole job.
+    """
     value = record._asdict()
     extra = value.pop("extra")
     value["lease"] = record.lease._asdict() if record.lease else None
     value["timeouts"] = record.timeouts._asdict()
+    for name, reader in _READERS.items():
+        _checked(name, reader, value[name], InvalidInputError)
     body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
     # One field a line, by hand: json's own indentation leaves its C encoder and takes ten times as long.
     fields = ",\n ".join([f"{_encode_text(name)}: {_encode_field(item)}" for name, item in body.items()])
-    return f"{{\n {fields}\n}}\n".encode()
+    try:
+        return f"{{\n {fields}\n}}\n".encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"job {record.job_id}: a text is not valid UTF-8") from error
 
 
 def _encode_field(value: object) -> str:
@@ -178,10 +188,7 @@ def _read(body: dict[str, Any]) -> JobRecord:
             if name in _OPTIONAL:
                 continue
             raise RecordFormatError(f"field {name} is missing", field=name)
-        try:
-            fields[name] = reader(body[name])
-        except Exception as error:  # whatever a reader raises, the field is bad
-            raise RecordFormatError(f"field {name} is not valid", field=name) from error
+        fields[name] = _checked(name, reader, body[name], RecordFormatError)
     extra = {name: value for name, value in body.items() if name not in _READERS and name != "schema_version"}
     beside = extra.pop(_LEASE_SECONDS, None)
     if fields["lease"] is not None and "seconds" not in body["lease"] and seconds_fit(beside):
@@ -189,10 +196,31 @@ def _read(body: dict[str, Any]) -> JobRecord:
     return JobRecord(**fields, extra=extra)
 
 
+def _checked(name: str, reader: Callable[[Any], Any], value: object, refusal: type[JobwireError]) -> Any:
+    try:
+        return reader(value)
+    except Exception as error:  # whatever a reader raises, the field is bad
+        raise refusal(f"field {name} is not valid", field=name) from error
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _text_within(limit: int) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if len(_text(value)) > limit:
+            raise ValueError
+        return _text(value)
+
+    return read
+
+
+def _detail(value: object) -> str:
+    # Earlier versions wrote reasons of any length.
+    return _text(value)[:MAX_DETAIL]
 
 
 def _timestamp(value: object) -> str:
@@ -237,7 +265,8 @@ def _seconds(value: object) -> float:
 def _lease(value: object) -> Lease:
     body = _object(value)
     seconds = _seconds(body.get("seconds", DEFAULT_LEASE_SECONDS))
-    return Lease(_text(body["owner"]), _timestamp(body["expires_at"]), seconds)
+    # Likewise names.
+    return Lease(_text(body["owner"])[:MAX_NAME], _timestamp(body["expires_at"]), seconds)
 
 
 def _timeouts(value: object) -> Timeouts:
@@ -246,7 +275,7 @@ def _timeouts(value: object) -> Timeouts:
 
 
 def _tokens(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise TypeError
     return tuple(_text(item) for item in value)
 
@@ -270,19 +299,19 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "updated_at": _timestamp,
     "status": Status,
     "attempt": _count(1),
-    "agent_session": _optional(_text),
-    "title": _text,
-    "instructions": _text,
+    "agent_session": _optional(_text_within(MAX_NAME)),
+    "title": _text_within(MAX_TITLE),
+    "instructions": _text_within(MAX_INSTRUCTIONS),
     "started_at": _optional(_timestamp),
     "finished_at": _optional(_timestamp),
     "last_seq": _count(0),
     "attention": _flag,
-    "detail": _text,
+    "detail": _detail,
     "result": _optional(_object),
     "lease": _optional(_lease),
     "timeouts": _timeouts,
     "priority": Priority,
-    "idempotency_key": _optional(_text),
+    "idempotency_key": _optional(_text_within(MAX_KEY)),
     "broker": _broker,
     "attempt_seq": _count(0),
     "confirmed_seq": _count(0),

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jobwire.core.bounds import seconds_fit
 from jobwire.core.canonical import MAX_INTEGER, JsonShapeError
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.record import MIN_TOKEN, JobRecord, Timeouts
@@ -141,9 +142,9 @@ def _topic_root(value: object) -> str:
 def _seconds(value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if not seconds_fit(value):
         raise ValueError
-    return value
+    return value  # type: ignore[return-value]  # a number by now
 
 
 def _timeouts(value: object) -> Timeouts:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.fold import LeaseGrant
@@ -15,7 +16,7 @@ from jobwire.core.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine
 from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import MAX_INSTRUCTIONS, JobSpec
+from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.storage.given import read_given
 
@@ -234,7 +235,9 @@ def broker_pair(pair: str) -> tuple[str, str | int]:
     key, separator, value = pair.partition("=")
     if not separator:
         raise InvalidInputError(f"not KEY=VALUE: {key!r}", hint="for example --broker port=1883")
-    return key, int(value) if key == "port" and value.isdigit() else value
+    # Five digits at most: more make no port, and int() would refuse thousands of them.
+    number = key == "port" and value.isascii() and value.isdigit() and len(value) <= len("65535")
+    return key, int(value) if number else value
 
 
 def _need_holder(args: argparse.Namespace) -> None:

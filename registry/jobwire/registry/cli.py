@@ -5,8 +5,9 @@ import importlib
 from collections.abc import Callable
 from typing import TypeAlias
 
-from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
 from jobwire.core.broker_options import add_broker_options
+from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.commands import add_command
 from jobwire.core.fold import DEFAULT_LEASE_SECONDS
 from jobwire.core.lifecycle import Status
@@ -380,16 +381,16 @@ def _add_max_attempts(parser: argparse.ArgumentParser) -> None:
 
 
 def duration(text: str) -> float:
-    """Return a number of seconds from 0 on; argparse reports what is none."""
+    """Return a number of seconds, hours or days from 0 on; argparse reports what is none."""
     value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text}")
+    if not 0 <= value <= MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"not a number from 0 to {MAX_SECONDS:.0f}: {text}")
     return value
 
 
 def count(text: str) -> int:
     """Return a number from 0 on; argparse reports what is none."""
     value = int(text)
-    if value < 0:
+    if not 0 <= value <= MAX_INTEGER:
         raise argparse.ArgumentTypeError(f"not a count: {text}")
     return value

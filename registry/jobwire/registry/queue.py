@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core import fold
-from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
+from jobwire.core import fold, lease
+from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_NAME, check_line
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -97,6 +97,8 @@ class JobQueue:
         with `any_session`. Blocks up to `wait_seconds`, then raises NoWorkError.
         """
         clock = self.store.clock
+        lease.grant(grant, clock.now())  # before anything is looked at: whether it can be granted at all
+        _check_names(agent_session=agent_session)
         give_up = clock.monotonic() + wait_seconds
         self.store.make_layout()
         while True:
@@ -124,6 +126,7 @@ class JobQueue:
 
         By what was granted, or granted anew for `seconds`.
         """
+        _check_names(owner=owner)
         with self.store.locked(job_id) as locked:
             grant = _held_grant(locked.record, owner, attempt)
             if seconds is not None:
@@ -138,6 +141,7 @@ class JobQueue:
 
         Raises StoppedError for anybody but the lease's holder, InvalidInputError for the reason.
         """
+        _check_names(owner=owner)
         check_reason(reason)
         with self.store.locked(job_id) as locked:
             grant = _held_grant(locked.record, owner, attempt)
@@ -227,6 +231,7 @@ class JobQueue:
         self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50
     ) -> list[JobRecord]:
         """Return up to `limit` matching records, newest first; unreadable ones are reported and left out."""
+        _check_names(agent_session=agent_session)
         wanted = frozenset(statuses)
         found: list[JobRecord] = []
         if limit <= 0 or not self.store.has_jobs():
@@ -432,6 +437,13 @@ class JobQueue:
                 continue  # purged since
             except JobwireError as error:
                 self._warn(str(error))
+
+
+def _check_names(*, owner: str | None = None, agent_session: str | None = None) -> None:
+    """Refuse what no record can hold: it would match nothing, and UTF-8 may not carry it."""
+    for field, name in (("owner", owner), ("session", agent_session)):
+        if name is not None:
+            check_line(field, name, MAX_NAME)
 
 
 def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> LeaseGrant:

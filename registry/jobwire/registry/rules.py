@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import ConfigError
 from jobwire.journal.retention import Limits
 from jobwire.registry.purge import Rules
@@ -45,9 +46,10 @@ def _journal_limits(table: dict[str, object]) -> Limits:
 def _number(key: str, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+    most = _NO_LIMIT / _MIB if key == _JOURNAL_MIB else MAX_SECONDS / _DAY
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         unit = "MiB; 0 sets no limit" if key == _JOURNAL_MIB else "days; 0 keeps for ever"
-        raise ConfigError(f"[registry] {key} is {value!r}", hint=f"a number of {unit}")
+        raise ConfigError(f"[registry] {key} is {value!r}", hint=f"at most {most:.0f} {unit}")
     return value
 
 

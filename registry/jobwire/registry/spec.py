@@ -1,21 +1,24 @@
 """What a delegator says of a new job, and what of it is refused."""
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from jobwire.core.bounds import (
+    MAX_ATTEMPTS,
+    MAX_INSTRUCTIONS,
+    MAX_KEY,
+    MAX_NAME,
+    MAX_REASON,
+    MAX_SETTING,
+    MAX_TITLE,
+    check_count,
+    check_line,
+    check_seconds,
+    check_text,
+)
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.record import Priority, Timeouts
 from jobwire.core.settings import resolve_broker
-
-MAX_TITLE = 200
-MAX_NAME = 128
-MAX_KEY = 256
-# With the name of who released it, it becomes the record's detail (at most 1,024 characters).
-MAX_REASON = 512
-# Every writer of the record carries them along: bulk belongs into files that they name.
-MAX_INSTRUCTIONS = 256 * 1024
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class JobSpec(NamedTuple):
@@ -35,28 +38,17 @@ class JobSpec(NamedTuple):
 def check_spec(spec: JobSpec) -> None:
     """Raise InvalidInputError naming the first field that is not acceptable."""
     check_line("title", spec.title, MAX_TITLE, empty=True)
-    check_line("session", spec.agent_session, MAX_NAME)
-    check_line("idempotency key", spec.idempotency_key, MAX_KEY)
-    _check_text("instructions", spec.instructions, MAX_INSTRUCTIONS)
-    if "\0" in spec.instructions:
-        raise InvalidInputError("the instructions hold a NUL character", hint="is it a text file?")
+    if spec.agent_session is not None:
+        check_line("session", spec.agent_session, MAX_NAME)
+    if spec.idempotency_key is not None:
+        check_line("idempotency key", spec.idempotency_key, MAX_KEY)
+    check_text("instructions", spec.instructions, MAX_INSTRUCTIONS)
     if spec.unique_session and spec.agent_session is None:
         raise InvalidInputError("a unique session needs its name", hint="add --agent-session NAME")
-    if spec.max_attempts is not None and spec.max_attempts < 1:
-        raise InvalidInputError(f"max_attempts is {spec.max_attempts}", hint="at least 1")
+    if spec.max_attempts is not None:
+        check_count("max_attempts", spec.max_attempts, MAX_ATTEMPTS)
     check_timeouts(spec.timeouts)
     check_broker(spec.broker)
-
-
-def check_line(field: str, value: str | None, limit: int, *, empty: bool = False) -> None:
-    """Refuse what is not one printable line of at most `limit` characters."""
-    if value is None:
-        return
-    _check_text(field, value, limit)
-    if _CONTROL.search(value) or not (value or empty):
-        raise InvalidInputError(
-            f"the {field} is not one printable line", hint="leave out line breaks and control characters"
-        )
 
 
 def check_reason(reason: str) -> None:
@@ -65,29 +57,19 @@ def check_reason(reason: str) -> None:
 
 
 def check_timeouts(timeouts: Timeouts) -> None:
-    """Refuse limits that are no positive, finite number of seconds."""
+    """Refuse limits that no record can hold."""
     for name, value in timeouts._asdict().items():
-        if value is not None and not 0 < value < float("inf"):
-            raise InvalidInputError(f"{name} is {value}", hint="a positive number of seconds")
+        if value is not None:
+            check_seconds(name, value)
 
 
 def check_broker(broker: Mapping[str, str | int]) -> None:
     """Refuse unknown or unusable broker settings, and a password in clear."""
     if "password" in broker:
         raise InvalidInputError(
-            "a password does not go into a job's record",
+            "the broker setting 'password' does not go into a job's record",
             hint="name a 0600 file with password_file=PATH",
         )
+    for key, value in broker.items():
+        check_line(f"broker setting {key[:MAX_NAME]!r}", str(value), MAX_SETTING, empty=True)
     resolve_broker([("the job's broker settings", broker)])
-
-
-def _check_text(field: str, value: str, limit: int) -> None:
-    if len(value) > limit:
-        raise InvalidInputError(
-            f"the {field} has {len(value)} characters, {limit} are allowed",
-            hint="put it into a file and name that",
-        )
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"the {field} is not valid UTF-8") from error

@@ -1,8 +1,14 @@
 """What a job of `jobwire run` is called where nobody named it."""
 
 import shlex
+from pathlib import Path
 
-from jobwire.cli.delegation import default_title
+import pytest
+
+from jobwire.cli.delegation import Delegation, Plan, default_title
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.record import Timeouts
+from jobwire.registry.store import RecordStore
 
 
 def test_a_title_can_be_pasted_into_a_shell() -> None:
@@ -28,3 +34,19 @@ def test_a_long_command_is_cut_visibly() -> None:
     title = default_title(["echo", "a" * 1000], {})
     assert len(title) == 120
     assert title.endswith("…")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(["true"], title="x" * 201),
+        Plan(["true"], agent_session="a\nb"),
+        Plan(["true"], timeouts=Timeouts(wall_seconds=1e300)),
+    ],
+)
+def test_run_holds_to_the_rules_of_registration(tmp_path: Path, plan: Plan) -> None:
+    """What `register` refuses, `run` refuses too, before there is a job."""
+    store = RecordStore(tmp_path / "home")
+    with pytest.raises(InvalidInputError):
+        Delegation(store, plan)
+    assert not store.has_jobs()

@@ -2,14 +2,16 @@
 
 import itertools
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, StoppedError, TransitionError
+from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError, TransitionError
 from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant, apply_event, cancel, claim, fail, next_attempt, renew
 from jobwire.core.lease import Lease
@@ -82,7 +84,9 @@ def test_decoder_and_schema_refuse_alike(record: JobRecord, data: st.DataObject)
     if data.draw(st.booleans()):
         del body[name]
     else:
-        body[name] = data.draw(st.sampled_from([None, -1, 0, "", "x", [], {}, True, 1.5]))
+        body[name] = data.draw(
+            st.sampled_from([None, -1, 0, "", "x", [], {}, True, 1.5, 2**53, 1e300, "x" * 300])
+        )
     raw = json.dumps(body).encode()
     try:
         RecordModel.model_validate_json(raw)
@@ -91,6 +95,58 @@ def test_decoder_and_schema_refuse_alike(record: JobRecord, data: st.DataObject)
             decode_record(raw)
     else:
         decode_record(raw)
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, True, "1", 1e300, float("inf"), MAX_SECONDS + 1, MAX_SECONDS, 1, None]
+)
+def test_decoder_and_schema_hold_one_bound_of_seconds(value: object) -> None:
+    """A limit or a lease's length is refused by both or by neither."""
+    whole = json.loads(encode_record(claim(fresh(), LeaseGrant("w"), NOW)))
+    for name, field in (("timeouts", "wall_seconds"), ("lease", "seconds")):
+        raw = json.dumps({**whole, name: {**whole[name], field: value}}).encode()
+        sound = (value in (1, MAX_SECONDS) and value is not True) or (value is None and name == "timeouts")
+        assert _reads(decode_record, RecordFormatError, raw) is sound
+        assert _reads(RecordModel.model_validate_json, ValidationError, raw) is sound
+
+
+def _reads(reader: Callable[[bytes], object], refusal: type[Exception], raw: bytes) -> bool:
+    try:
+        reader(raw)
+    except refusal:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("title", "x" * 201),
+        ("instructions", "x" * (256 * 1024 + 1)),
+        ("idempotency_key", "x" * 257),
+        ("agent_session", "x" * 129),
+        ("max_attempts", 2**53),
+        ("timeouts", Timeouts(wall_seconds=True)),
+        ("timeouts", Timeouts(idle_seconds=1e300)),
+        ("lease", Lease("w", "33658-09-27T01:46:40.000Z")),
+        ("broker", {"tls": True}),
+        ("title", "\udcff"),
+    ],
+)
+def test_nothing_is_written_that_would_not_be_read(name: str, value: object) -> None:
+    """Whatever a caller puts into a record, it is refused before it could cost the whole job."""
+    with pytest.raises(InvalidInputError, match="UTF-8" if value == "\udcff" else name):
+        encode_record(fresh(**{name: value}))
+
+
+def test_longer_reasons_of_earlier_versions_are_read() -> None:
+    """A record with a detail or an owner beyond today's bounds is read, cut, and not lost."""
+    body = json.loads(encode_record(claim(fresh(), LeaseGrant("w"), NOW)))
+    body.update(detail="x" * 5000, lease={**body["lease"], "owner": "o" * 5000})
+    record = decode_record(json.dumps(body).encode())
+    assert record.lease is not None
+    assert (len(record.detail), len(record.lease.owner)) == (1024, 128)
+    RecordModel.model_validate_json(encode_record(record))
 
 
 @given(st.integers(0, 400))
