@@ -19,6 +19,7 @@ from jobwire.core.errors import JobwireError
 from jobwire.journal import JournalReader
 from jobwire.metrics.java import find_java
 from jobwire.metrics.session import SparkSettings, start_session
+from jobwire.storage.home import HELP, find_home
 
 Answer = list[dict[str, Any]]
 
@@ -113,11 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--home", default=os.environ.get("JOBWIRE_HOME") or ".hermes", metavar="DIR")
+    parser.add_argument("--home", metavar="DIR", help=HELP)
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
     args = parser.parse_args(argv)
-    home = Path(args.home).absolute()
     try:
+        home = Path(find_home(args.home, os.environ)).absolute()
         find_java(os.environ)
         JournalReader(home / "journal").close()
     except JobwireError as error:

@@ -1,6 +1,5 @@
 """Where a broker listens: what clients on this host connect to, and whether its certificate holds there."""
 
-import os
 import shlex
 import socket
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from jobwire.broker.home import BrokerPaths, named_broker
 from jobwire.certs import CertificateAuthority
 from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.core.errors import UnreachableError
-from jobwire.core.settings import DEFAULT_HOME, is_loopback
+from jobwire.core.settings import is_loopback
 
 _LOCALHOST = "localhost"
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -101,8 +100,7 @@ def examine_certificate(home: Path, host: str) -> Remark | None:
 
 def _naming(home: Path, authority: CertificateAuthority, present: Sequence[str], name: str) -> str:
     """Return the commands that put `name` into the certificate, which goes on naming what it named."""
-    usual = home == Path(os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME)
-    certs = "jobwire certs" if usual else f"jobwire --home {shlex.quote(str(home))} certs"
+    certs = f"jobwire --home {shlex.quote(str(home))} certs"
     names = " ".join(f"--server-name {item}" for item in (*present, name))
     steps = [f"{certs} renew server {names}"]
     if authority.refuses([name]):

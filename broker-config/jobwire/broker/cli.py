@@ -28,6 +28,7 @@ from jobwire.core.commands import add_command
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.settings import TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.storage.home import Need
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
@@ -77,7 +78,7 @@ def _add_up(commands: "_Commands") -> None:
     parser.add_argument(
         "--beyond-loopback", action="store_true", help="let the embedded broker serve other hosts"
     )
-    parser.set_defaults(run=run_up)
+    parser.set_defaults(run=run_up, home_need=Need.PLACE)
 
 
 def run_up(args: argparse.Namespace) -> int:
@@ -174,8 +175,11 @@ def _up_mosquitto(args: argparse.Namespace, home: Path, listening: Listening) ->
 
 
 def _announce(args: argparse.Namespace, home: Path, host: str, port: int, pid: int) -> None:
-    ca = BrokerPaths(home).ca.resolve()
-    print(ready_line(host=host, port=port, ca_certs=ca, pid=pid, as_json=args.json), flush=True)
+    home = home.resolve()
+    line = ready_line(
+        host=host, port=port, home=home, ca_certs=BrokerPaths(home).ca, pid=pid, as_json=args.json
+    )
+    print(line, flush=True)
 
 
 def _add_render(commands: "_Commands") -> None:
@@ -239,7 +243,7 @@ def _add_check(commands: "_Commands") -> None:
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--warn-days", type=float, default=30.0, help="warn so long before an expiry")
     parser.add_argument("--strict", action="store_true", help="exit 30 for warnings too, as a timer needs it")
-    parser.set_defaults(run=run_check)
+    parser.set_defaults(run=run_check, home_need=Need.NOTHING)
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -266,7 +270,7 @@ def _add_small(commands: "_Commands") -> None:
         "jobwire broker reload",
     )
     reload.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
-    reload.set_defaults(run=run_reload)
+    reload.set_defaults(run=run_reload, home_need=lambda args: Need.NOTHING if args.dir else Need.HOME)
     table = add_command(
         commands,
         "access-table",
@@ -274,7 +278,7 @@ def _add_small(commands: "_Commands") -> None:
         "jobwire broker access-table --markdown > docs/security.md",
     )
     table.add_argument("--markdown", action="store_true", help="print the page docs/security.md")
-    table.set_defaults(run=run_access_table)
+    table.set_defaults(run=run_access_table, home_need=Need.NOTHING)
 
 
 def run_reload(args: argparse.Namespace) -> int:

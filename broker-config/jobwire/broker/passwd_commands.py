@@ -13,6 +13,7 @@ from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_us
 from jobwire.core.commands import add_command
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.storage.home import Need
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
@@ -41,6 +42,14 @@ def add_passwd(commands: "_Commands") -> None:
         parser.add_argument(
             "--dir", metavar="DIR", help="a rendered folder (default: the home's own broker folder)"
         )
+        parser.set_defaults(home_need=_home_need)
+
+
+def _home_need(args: argparse.Namespace) -> Need:
+    if args.dir is None:
+        return Need.HOME
+    # A password that is made here is kept in the home; what is removed goes there too, if it is there.
+    return Need.HOME if args.run is run_passwd_add and not args.password_file else Need.ANY
 
 
 def run_passwd_add(args: argparse.Namespace) -> int:
@@ -84,7 +93,8 @@ def run_passwd_remove(args: argparse.Namespace) -> int:
     """Remove an account and the kept password of it."""
     with PasswordFile.edit(_passwd_path(args)) as users:
         users.remove(args.name)
-    BrokerPaths(Path(args.home)).password(args.name).unlink(missing_ok=True)
+    if args.home is not None:
+        BrokerPaths(Path(args.home)).password(check_user_name(args.name)).unlink(missing_ok=True)
     print(json.dumps({"removed": args.name}) if args.json else f"{args.name}: removed")
     return ExitCode.OK
 

@@ -19,10 +19,11 @@ log = logging.getLogger("jobwire.broker")
 SHUTDOWN_SECONDS = 10.0
 
 
-def ready_line(*, host: str, port: int, ca_certs: Path, pid: int, as_json: bool) -> str:
+def ready_line(*, host: str, port: int, home: Path, ca_certs: Path, pid: int, as_json: bool) -> str:
     """Return the one line that says where the broker accepts connections."""
     if as_json:
-        return json.dumps({"ready": True, "host": host, "port": port, "ca_certs": str(ca_certs), "pid": pid})
+        body = {"ready": True, "host": host, "port": port, "ca_certs": str(ca_certs), "pid": pid}
+        return json.dumps({**body, "home": str(home)})
     shown = f"[{host}]" if ":" in host else host
     return f"broker ready on {shown}:{port} (TLS 1.3, CA {ca_certs}, pid {pid})"
 

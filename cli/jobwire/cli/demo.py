@@ -22,6 +22,7 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
+from jobwire.storage.home import Need
 from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings
 
@@ -65,7 +66,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
     parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")
     parser.add_argument("--json", action="store_true", help="print the result as JSON, the rest on stderr")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, home_need=Need.NOTHING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import ConfigError, InvalidInputError
-from jobwire.core.settings import DEFAULT_HOME
+from jobwire.storage import home as homes
 
 PROG = "jobwire"
 
@@ -25,6 +25,7 @@ class Command(NamedTuple):
 
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
 COMMANDS: dict[str, Command] = {
+    "init": Command("jobwire.cli.init", "make a home: the directory that keeps jobs, events and settings"),
     "run": Command("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
     "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
     "publish": Command("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
@@ -53,7 +54,7 @@ COMMANDS: dict[str, Command] = {
 
 EPILOG = """\
 start here:
-  jobwire broker up              a broker on this host, TLS and passwords included
+  jobwire broker up              a home in this directory and a broker, TLS and passwords included
   jobwire run -- make -j2 world  in a second terminal: any command as a watched job"""
 
 
@@ -68,13 +69,13 @@ class _Version(argparse.Action):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `jobwire`; return the exit code of SPEC section 6."""
-    words, home = _take_home(list(sys.argv[1:] if argv is None else argv))
+    words, option = _take_home(list(sys.argv[1:] if argv is None else argv))
     return run_command(
-        lambda _: _dispatch(words, home), argparse.Namespace(), prog=PROG, as_json="--json" in words
+        lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json="--json" in words
     )
 
 
-def _dispatch(words: list[str], home: str) -> int:
+def _dispatch(words: list[str], option: str | None) -> int:
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         import difflib  # noqa: PLC0415  only a typo needs it
 
@@ -83,10 +84,11 @@ def _dispatch(words: list[str], home: str) -> int:
         raise InvalidInputError(f"there is no command {words[0]!r}", hint=hint)
     parser = _parser(words[0] if words else "")
     args = parser.parse_args(words)
-    args.home = home
     if not hasattr(args, "run"):
         parser.print_help()
         return 0
+    args.home = option
+    homes.settle_home(args, os.environ)
     return int(args.run(args))
 
 
@@ -96,8 +98,7 @@ def _parser(chosen: str) -> CommandParser:
     parser.add_argument(
         "--home",
         metavar="DIR",
-        default=DEFAULT_HOME,
-        help="jobwire's directory (default: $JOBWIRE_HOME or .hermes); accepted by every command",
+        help=f"{homes.HELP}; accepted by every command",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
     if chosen in COMMANDS:
@@ -120,9 +121,9 @@ def _component(command: Command) -> ModuleType:
         ) from error
 
 
-def _take_home(words: list[str]) -> tuple[list[str], str]:
+def _take_home(words: list[str]) -> tuple[list[str], str | None]:
     """Take `--home DIR` from anywhere before `--`, so that it works on both sides of a command's name."""
-    home = os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME
+    home = None
     end = words.index("--") if "--" in words else len(words)
     kept: list[str] = []
     position = 0

@@ -5,6 +5,7 @@ import json
 
 from jobwire.core.models import MODELS
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
+from jobwire.storage.home import Need
 
 Json = dict[str, object]
 
@@ -19,7 +20,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     parser.add_argument("document", choices=[*MODELS, "asyncapi"])
     parser.add_argument("--json", action="store_true", help="the output is JSON in any case")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, home_need=Need.NOTHING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
 
-DEFAULT_HOME = ".hermes"
 PLAIN_PORT = 1883
 TLS_PORT = 8883
 PROTOCOLS = ("auto", "5", "3.1.1")

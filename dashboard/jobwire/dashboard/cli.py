@@ -161,8 +161,10 @@ def run_dashboard(args: argparse.Namespace) -> int:
     )
 
     def announce(url: str) -> None:
-        ready = json.dumps({"ready": True, "url": url, "pid": os.getpid()})
-        print(ready if args.json else f"jobwire dashboard: {url}", flush=True)
+        body = {"ready": True, "url": url, "pid": os.getpid(), "home": str(settings.home.absolute())}
+        print(
+            json.dumps(body) if args.json else f"jobwire dashboard: {url} shows {settings.home}", flush=True
+        )
 
     serve.run(settings, announce=announce)
     return 0

@@ -8,7 +8,6 @@ from pathlib import Path
 from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError
 from jobwire.core.record import JobRecord
-from jobwire.core.settings import DEFAULT_HOME
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS
 from jobwire.dashboard.fleet import Group, Limits, judge, row_of
@@ -137,8 +136,7 @@ class Desk:
         return counts
 
     def _commands(self, job_id: str, output: Path, *, open_job: bool) -> list[dict[str, str]]:
-        home = Path(self._source.store.home)
-        option = "" if str(home) == DEFAULT_HOME else f" --home {shlex.quote(str(home.absolute()))}"
+        option = f" --home {shlex.quote(str(Path(self._source.store.home).absolute()))}"
         commands = [
             ("watch it", f"job_subscriber --job {job_id}{option}"),
             ("its record", f"jobwire registry show {job_id}{option}"),

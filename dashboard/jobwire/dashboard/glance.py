@@ -13,6 +13,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.core.errors import StorageError
 from jobwire.core.topics import check_job_id
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Flags(NamedTuple):
 def look(home: str, *, failed_since: str, limit: int = 1000) -> Glance | None:
     """Return what the index says, or None where it is missing, outdated or busy.
 
-    `failed_since` is ISO 8601 UTC. Never blocks for more than a quarter of a second.
+    `failed_since` is ISO 8601 UTC. Never blocks for more than a quarter of a second. Raises StorageError, as
+    all functions here do, for what is there and cannot be read.
     """
     path = os.path.join(home, _INDEX)  # noqa: PTH118 - pathlib costs a tenth of the time allowed
     # Marks first: one that is taken away after this was put into the index before that.
@@ -148,11 +150,14 @@ def attention(home: str, job_ids: Iterable[str]) -> int:
 
 
 def _bytes(home: str, job_id: str) -> bytes:
+    file_name = os.path.join(home, "jobs", f"{check_job_id(job_id)}.json")  # noqa: PTH118 - as above
     try:
-        with open(os.path.join(home, "jobs", f"{check_job_id(job_id)}.json"), "rb") as file:  # noqa: PTH118, PTH123 - as above
+        with open(file_name, "rb") as file:  # noqa: PTH123 - as above
             return file.read()
-    except OSError:
+    except FileNotFoundError:
         return b""
+    except OSError as error:
+        raise _unreadable(file_name, error) from error
 
 
 def _json(payload: bytes) -> dict[str, object] | None:
@@ -163,11 +168,23 @@ def _json(payload: bytes) -> dict[str, object] | None:
     return body if isinstance(body, dict) else None
 
 
+def _unreadable(path: str, error: OSError) -> StorageError:
+    """Return the error for what may not be read: left out, it would make a false all-clear."""
+    return StorageError(
+        f"cannot read {path}: {error.strerror}",
+        hint="who may read it? See its owner, mode and disk",
+        path=path,
+    )
+
+
 def _touched(home: str) -> frozenset[str]:
+    folder = os.path.join(home, _TOUCHED)  # noqa: PTH118 - as above
     try:
-        names = os.listdir(os.path.join(home, _TOUCHED))  # noqa: PTH118, PTH208 - as above
-    except OSError:
+        names = os.listdir(folder)  # noqa: PTH208 - as above
+    except FileNotFoundError:
         return frozenset()
+    except OSError as error:
+        raise _unreadable(folder, error) from error
     return frozenset(name.removesuffix(".seen") for name in names)
 
 

@@ -63,7 +63,7 @@ def build(settings: Settings, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
         limits=settings.limits,
     )
     shown = {
-        "home": str(settings.home),
+        "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
         "login": "yes" if gate.asks else "no",
     }

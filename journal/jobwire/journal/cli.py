@@ -20,6 +20,7 @@ from jobwire.journal.render import as_json, as_line, moment
 from jobwire.journal.retention import KEEP_BYTES, KEEP_SECONDS, Limits, Retention
 from jobwire.journal.stat import stat
 from jobwire.journal.verify import verify
+from jobwire.storage.home import Need
 
 JOURNAL_NAME = "journal"
 _TAIL_ROWS = 10
@@ -63,6 +64,7 @@ def _leaf(
 ) -> argparse.ArgumentParser:
     parser = add_command(commands, name, summary, example, run=run)
     parser.add_argument("--journal", metavar="DIR", help="the journal's directory (default: <home>/journal)")
+    parser.set_defaults(home_need=lambda args: Need.NOTHING if args.journal else Need.HOME)
     return parser
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.settings import DEFAULT_HOME
 from jobwire.metrics.arguments import add_run_arguments, settings_of
 from jobwire.metrics.driver import Driver
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.session import QUICK_JAVA, java_options
 from jobwire.metrics.settings import MetricsSettings
+from jobwire.storage.home import HELP, settle_home
 from jobwire.storage.signals import stop_event
 
 MODES = ("run", "once", "rebuild")
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--settings", metavar="JSON", help="all settings at once (as the supervisor gives them)"
     )
-    parser.add_argument("--home", default=os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME)
+    parser.add_argument("--home", metavar="DIR", help=HELP)
     add_run_arguments(parser)
     args = parser.parse_args(argv)
     if args.path:
@@ -73,6 +73,7 @@ def _settings(args: argparse.Namespace) -> MetricsSettings:
         return MetricsSettings.from_json(args.settings, os.environ)
     if args.master is None:
         args.master = ""  # spark-submit knows it
+    settle_home(args, os.environ)
     return settings_of(args, dict(os.environ))
 
 

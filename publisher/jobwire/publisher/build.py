@@ -7,40 +7,35 @@ from pathlib import Path
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.settings import DEFAULT_HOME
 from jobwire.publisher.courier import EXPIRY_SECONDS, Route
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.record_desk import RecordDesk
 from jobwire.registry.store import RecordStore
+from jobwire.storage.home import find_home
 from jobwire.transport import PahoTransport
 
 ENV_JOB = "JOBWIRE_JOB"
 ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
 ENV_TICKET = "JOBWIRE_TICKET"
-ENV_HOME = "JOBWIRE_HOME"
 ENV_EXPIRY = "JOBWIRE_EXPIRY_SECONDS"
 # MQTT 5, 3.3.2.3.3: a four byte integer.
 MAX_EXPIRY = 2**32 - 1
-
-
-def default_home(environ: Mapping[str, str]) -> str:
-    """Return JOBWIRE_HOME, or `.hermes` in the working directory."""
-    return environ.get(ENV_HOME) or DEFAULT_HOME
 
 
 def open_desk(
     *,
     job_id: str | None,
     ticket: str | None,
-    home: str,
+    home: str | None,
     attempt: int | None,
     clock: Clock,
     environ: Mapping[str, str],
 ) -> Desk:
     """Return the desk of a job: by its ticket where one is given, else in the registry at `home`.
 
-    Without `attempt` the environment pins it. Raises InvalidInputError where neither job nor ticket is
-    named or the ticket is another job's, and as the desks do.
+    Without `home` it is found as commands find theirs. Without `attempt` the environment pins it. Raises
+    InvalidInputError where neither job nor ticket is named or the ticket is another job's, and as
+    `find_home` and the desks do.
     """
     if ticket is not None:
         from jobwire.publisher.ticket_desk import TicketDesk  # noqa: PLC0415 - only where there is a ticket
@@ -52,7 +47,7 @@ def open_desk(
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
     pinned = attempt if attempt is not None else _attempt_in(environ, job_id)
-    return RecordDesk(RecordStore(home, clock=clock), job_id, attempt=pinned)
+    return RecordDesk(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned)
 
 
 def open_route(

@@ -13,7 +13,7 @@ from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.redaction import Redactor
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_desk, open_route
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
@@ -21,6 +21,7 @@ from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
 from jobwire.publisher.publishing import Published, kept, publish
 from jobwire.publisher.saying import Saying, clean, refuse_unclean
 from jobwire.registry.outbox import job_outboxes
+from jobwire.storage.home import HELP, Need, settle_home
 
 PROG = "publish_event"
 
@@ -28,14 +29,10 @@ PROG = "publish_event"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `publish_event` and return its exit code."""
     parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument(
-        "--home",
-        default=default_home(os.environ),
-        help="registry directory (default: $JOBWIRE_HOME or .hermes)",
-    )
+    parser.add_argument("--home", metavar="DIR", help=HELP)
     add_options(parser)
     args = parser.parse_args(argv)
-    return run_command(run, args, prog=PROG, as_json=args.json)
+    return run_command(_settled, args, prog=PROG, as_json=args.json)
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -44,7 +41,13 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
     )
     add_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, home_need=_home_need)
+
+
+def _settled(args: argparse.Namespace) -> int:
+    args.home_need = _home_need
+    settle_home(args, os.environ)
+    return run(args)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,9 +101,17 @@ def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
     return job_id
 
 
-def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock) -> Desk:
+def _ticket(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
     # A job named on the command line outranks a ticket that the environment happens to name.
-    ticket = args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
+    return args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
+
+
+def _home_need(args: argparse.Namespace) -> Need:
+    return Need.NOTHING if _ticket(args, os.environ) else Need.HOME
+
+
+def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock) -> Desk:
+    ticket = _ticket(args, environ)
     return open_desk(
         job_id=args.job if ticket else job_id,
         ticket=ticket,

@@ -12,7 +12,7 @@ from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
 from jobwire.core.event import TERMINAL_EVENTS, EventType
 from jobwire.core.redaction import Redactor
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, default_home, open_desk, open_route
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_desk, open_route
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
 from jobwire.publisher.saying import Saying, clean, refuse_unclean
@@ -44,7 +44,8 @@ class Publisher:
 
     An exception that leaves the block before a terminal event was said becomes an `error` event with
     its class name. Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT,
-    JOBWIRE_TICKET, JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS). `broker` holds settings as command line options do.
+    JOBWIRE_TICKET, JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS); a home that nobody names is found as commands find
+    theirs. `broker` holds settings as command line options do.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Publisher:
         self._desk = open_desk(
             job_id=job_id or (None if ticket else self._environ.get(ENV_JOB)),
             ticket=None if ticket is None else str(ticket),
-            home=str(home or default_home(self._environ)),
+            home=None if home is None else str(home),
             attempt=attempt,
             clock=self._clock,
             environ=self._environ,

@@ -57,10 +57,11 @@ def register(args: argparse.Namespace) -> int:
         unique_session=args.unique_session,
     )
     record, created = build(args).register(spec)
-    text = (
+    what = (
         f"registered {record.job_id}" if created else f"job {record.job_id} exists already ({record.status})"
     )
-    say(args, {**public_record(record), "created": created}, text)
+    body = {**public_record(record), "created": created, "home": str(Path(args.home).absolute())}
+    say(args, body, f"{what} in {args.home}")
     return ExitCode.OK
 
 
@@ -119,7 +120,7 @@ def list_jobs(args: argparse.Namespace) -> int:
         return ExitCode.OK
     now = queue.store.clock.now()
     rows = [present.list_row(record, now) for record in records]
-    say(args, None, present.table(present.LIST_HEADER, rows, _width()) if rows else "no jobs")
+    say(args, None, present.table(present.LIST_HEADER, rows, _width()) if rows else f"no jobs in {args.home}")
     return ExitCode.OK
 
 

@@ -136,5 +136,10 @@ def _random_id() -> str:
 
 
 def _say_ready(args: argparse.Namespace, settings: BrokerSettings) -> None:
-    body = {"ready": True, "pid": os.getpid(), "home": str(args.home), "broker": settings.address}
+    body = {
+        "ready": True,
+        "pid": os.getpid(),
+        "home": str(Path(args.home).absolute()),
+        "broker": settings.address,
+    }
     say(args, body, f"registry process {os.getpid()} looks after {args.home}; broker {settings.address}")

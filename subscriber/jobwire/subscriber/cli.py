@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from jobwire.core.commands import INTERRUPTED, CommandParser, run_command
 from jobwire.core.errors import NoWorkError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
-from jobwire.core.settings import DEFAULT_HOME, BrokerSettings
+from jobwire.core.settings import BrokerSettings
 from jobwire.core.ticket import Ticket
 from jobwire.registry.store import RecordStore
 from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.home import HELP, Need, settle_home
 from jobwire.storage.signals import delivered
 from jobwire.subscriber.formats import summary
 from jobwire.subscriber.moments import BEFORE, PERMISSION, UNTIL, VERDICT, Moment, Moments
@@ -42,15 +43,10 @@ from jobwire.transport import load_settings
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `job_subscriber` and return its exit code."""
     parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument(
-        "--home",
-        metavar="DIR",
-        default=os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME,
-        help="registry directory (default: $JOBWIRE_HOME or .hermes)",
-    )
+    parser.add_argument("--home", metavar="DIR", help=HELP)
     add_options(parser)
     args = parser.parse_args(argv)
-    return run_command(run, args, prog=PROG, as_json=args.json)
+    return run_command(_settled, args, prog=PROG, as_json=args.json)
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -59,7 +55,17 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "watch", help="watch jobs to their verdict", description=DESCRIPTION, epilog=EXAMPLES
     )
     add_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, home_need=_home_need)
+
+
+def _settled(args: argparse.Namespace) -> int:
+    args.home_need = _home_need
+    settle_home(args, os.environ)
+    return run(args)
+
+
+def _home_need(args: argparse.Namespace) -> Need:
+    return Need.HOME if args.job or args.all or not args.ticket else Need.NOTHING
 
 
 def run(args: argparse.Namespace) -> int:
@@ -155,21 +161,9 @@ def _settings(
 ) -> BrokerSettings:
     """Return the one broker of all jobs; a job's own overrides count where it is named."""
     command_line = command_line_layer(args)
-    home = Path(args.home)
-    store = RecordStore(home)
-    found = [
-        (
-            job_id,
-            load_settings(
-                home=home,
-                role=Role.HERMES,
-                command_line=command_line,
-                record=store.get(job_id).broker,
-                environ=environ,
-            ),
-        )
-        for job_id in args.job
-    ]
+    found = []
+    if args.job or args.all:
+        found = list(_of_home(Path(args.home), args, command_line, environ))
     found += [
         (
             ticket.job_id,
@@ -184,12 +178,26 @@ def _settings(
         )
         for ticket, path in tickets
     ]
-    if args.all:
-        default = load_settings(
-            home=home, role=Role.HERMES, command_line=command_line, record={}, environ=environ
-        )
-        found.append(("of this home", default))
     return settings_for(found)
+
+
+def _of_home(
+    home: Path, args: argparse.Namespace, command_line: Mapping[str, object], environ: Mapping[str, str]
+) -> Iterator[tuple[str, BrokerSettings]]:
+    """Yield the settings of each job that is named, and those of the home where all are watched."""
+    store = RecordStore(home)
+    records: list[tuple[str, Mapping[str, object]]] = [
+        (job_id, store.get(job_id).broker) for job_id in args.job
+    ]
+    if args.all:
+        records.append(("of this home", {}))
+    for name, record in records:
+        yield (
+            name,
+            load_settings(
+                home=home, role=Role.HERMES, command_line=command_line, record=record, environ=environ
+            ),
+        )
 
 
 def _ticket_layer(ticket: Ticket, path: Path, command_line: Mapping[str, object]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.ticket import Ticket
 from jobwire.core.topics import Topics, check_job_id
 from jobwire.registry.store import RecordStore
+from jobwire.storage.home import find_home
 from jobwire.subscriber.connection import Connection, Factory
 from jobwire.subscriber.fleet import Fleet, Mode
 from jobwire.subscriber.outcome import EventLine, Line, Verdict, Verdicts
@@ -110,7 +111,7 @@ def open_session(
 def watch_jobs(
     *,
     jobs: Sequence[str],
-    home: Path | str,
+    home: Path | str | None = None,
     settings: BrokerSettings,
     timeouts: TimeoutOverrides | None = None,
     mode: Mode = Mode(),  # noqa: B008 - immutable
@@ -121,6 +122,7 @@ def watch_jobs(
 ) -> Verdicts:
     """Watch `jobs` to the end and return their verdicts; blocks.
 
+    A home that is not named is found as commands find theirs.
     `timeouts` goes before the records' limits: a `core.record.Timeouts` replaces all of them, a mapping
     of its field names some; seconds, None is no limit. `on_line` is called in this thread with every
     EventLine, Verdict, Note and Refusal, in order. Setting `stop` from another thread ends it within half
@@ -130,7 +132,7 @@ def watch_jobs(
     return run(
         open_session(
             jobs=jobs,
-            home=home,
+            home=_home(home),
             settings=settings,
             timeouts=timeouts,
             mode=mode,
@@ -158,14 +160,14 @@ class Subscriber:
         self,
         job_id: str,
         *,
-        home: Path | str,
+        home: Path | str | None = None,
         settings: BrokerSettings,
         timeouts: TimeoutOverrides | None = None,
         strict_idle: bool = False,
         on_line: Callable[[Line], None] = lambda _: None,
     ) -> None:
         self._session = open_session(
-            jobs=[job_id], home=home, settings=settings, timeouts=timeouts, strict_idle=strict_idle
+            jobs=[job_id], home=_home(home), settings=settings, timeouts=timeouts, strict_idle=strict_idle
         )
         self._on_line = on_line
         self._batches = self._session.batches()
@@ -203,6 +205,10 @@ class Subscriber:
     def close(self) -> None:
         """Disconnect and clear the broker's session; idempotent."""
         self._batches.close()
+
+
+def _home(named: Path | str | None) -> str:
+    return find_home(None if named is None else os.fspath(named), os.environ)
 
 
 def settings_for(records: Sequence[tuple[str, BrokerSettings]]) -> BrokerSettings:

@@ -2,6 +2,7 @@
 
 from jobwire.testing.clock import ManualClock
 from jobwire.testing.embedded_server import EmbeddedServer
+from jobwire.testing.homes import new_home
 from jobwire.testing.in_memory import InMemoryBroker, InMemoryTransport, Published
 from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.process import BrokerProcess, free_port
@@ -20,6 +21,7 @@ __all__ = [
     "ScriptedServer",
     "find_program",
     "free_port",
+    "new_home",
     "require",
     "wait_for",
 ]

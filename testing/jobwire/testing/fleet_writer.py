@@ -35,6 +35,7 @@ class FleetWriter:
         self.clock = clock if clock is not None else SystemClock()
         self._files = SystemFiles() if durable else _Unflushed()
         self.store = RecordStore(home, clock=self.clock, files=self._files)
+        self.store.make_layout()
         self.queue = JobQueue(self.store, warn=print)
         self._journal: JournalWriter | None = None
 

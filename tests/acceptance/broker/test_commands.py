@@ -15,7 +15,7 @@ import pytest
 from jobwire.broker import prepare_home
 from jobwire.certs import CertificateAuthority
 from jobwire.core.topics import Topics
-from jobwire.testing import free_port, require, wait_for
+from jobwire.testing import free_port, new_home, require, wait_for
 from jobwire.testing.raw_mqtt import ConnectRefusedError, RawClient, client_context
 
 EVENTS = Topics().events("aaaaaaaa")
@@ -136,7 +136,7 @@ def test_a_second_broker_on_the_port_is_told(up: Up) -> None:
 @pytest.mark.parametrize("name", ["a/b", "a+b", "a#b", "%u", "a b", "a\tb", "", "deadbeef"])
 def test_unusable_names_are_refused(tmp_path: Path, name: str) -> None:
     """Names that could become topics, patterns or jobs are refused with 30, and nothing is written."""
-    (tmp_path / "broker").mkdir()
+    (new_home(tmp_path) / "broker").mkdir()
     (tmp_path / "broker" / "passwd").write_text("")
     said = jobwire(tmp_path, "broker", "passwd", "add", name)
     assert said.returncode == 30
@@ -158,7 +158,7 @@ def test_render_and_check(tmp_path: Path) -> None:
         "--iterations",
         "1000",
     )
-    rendered = jobwire(tmp_path / "home", *words)
+    rendered = jobwire(new_home(tmp_path / "home"), *words)
     assert rendered.returncode == 0, rendered.stderr
     checked = jobwire(tmp_path / "home", "broker", "check", str(out), "--json")
     assert checked.returncode == 0, checked.stdout
@@ -180,7 +180,9 @@ def test_a_malformed_file_names_its_line(tmp_path: Path) -> None:
     """The embedded broker refuses to start on a malformed access list and names the line."""
     home, port = tmp_path / "home", free_port()
     assert jobwire(home, "broker", "passwd", "list").returncode == 30
-    started = jobwire(home, "broker", "render", "--out", str(tmp_path / "out"), "--iterations", "1000")
+    started = jobwire(
+        new_home(home), "broker", "render", "--out", str(tmp_path / "out"), "--iterations", "1000"
+    )
     assert started.returncode == 0
     (home / "broker" / "acl").write_text("# mine\nuser hermes\ntopic reed x/y\n")
     said = jobwire(home, "broker", "up", "--port", str(port))
@@ -216,7 +218,7 @@ def test_keys_that_others_can_read(tmp_path: Path, kind: list[str]) -> None:
 
 def test_reload_without_a_broker(tmp_path: Path) -> None:
     """Nothing to reload is 40 with the command that starts one."""
-    said = jobwire(tmp_path, "broker", "reload")
+    said = jobwire(new_home(tmp_path), "broker", "reload")
     assert said.returncode == 40
     assert "jobwire broker up" in said.stderr
 
@@ -226,7 +228,7 @@ def test_reload_signals_nobody_else(tmp_path: Path) -> None:
     (tmp_path / "broker" / "data").mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"]) as innocent:
         (tmp_path / "broker" / "data" / "broker.pid").write_text(f"{innocent.pid}\n")
-        said = jobwire(tmp_path, "broker", "reload")
+        said = jobwire(new_home(tmp_path), "broker", "reload")
         assert innocent.poll() is None
         innocent.kill()
     assert said.returncode == 40

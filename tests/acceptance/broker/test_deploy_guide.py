@@ -18,7 +18,7 @@ def commands() -> list[list[str]]:
     block = re.search(r"```console\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert block is not None
     lines = [line.removeprefix("$ ") for line in block[1].splitlines()]
-    assert len(lines) == 10
+    assert len(lines) == 11
     return [line.split()[1:] for line in lines if line.startswith("jobwire") and "doctor" not in line]
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from jobwire.core.exit_codes import ExitCode
+from jobwire.testing import new_home
 
 
 def jobwire(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +25,7 @@ def jobwire(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_from_nothing_to_a_revoked_certificate(tmp_path: Path) -> None:
     """init, issue, issue-job, show, revoke, check: each says what it did and exits 0."""
-    home = tmp_path / ".hermes"
+    home = new_home(tmp_path / ".hermes")
     for command in (
         ["init"],
         ["issue", "hermes"],
@@ -45,7 +46,7 @@ def test_from_nothing_to_a_revoked_certificate(tmp_path: Path) -> None:
 
 def test_refusals_name_cause_and_remedy(tmp_path: Path) -> None:
     """Nothing there, nothing overwritten, bad names, exposed keys: documented codes, no traceback."""
-    home = tmp_path / ".hermes"
+    home = new_home(tmp_path / ".hermes")
     assert jobwire(home, "issue", "hermes").returncode == ExitCode.NOT_FOUND
     assert jobwire(home, "init").returncode == ExitCode.OK
     key = home / "certs" / "ca.key"

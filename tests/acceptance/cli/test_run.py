@@ -12,7 +12,7 @@ import pytest
 from jobwire.core.lifecycle import Status
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
-from jobwire.testing import BrokerProcess, EmbeddedServer, wait_for
+from jobwire.testing import BrokerProcess, EmbeddedServer, new_home, wait_for
 from jobwire.testing.run_command import (
     event_names,
     newest_record,
@@ -140,7 +140,7 @@ def test_quiet_names_the_reason_where_it_fails(
 
 def test_without_a_broker_the_job_still_runs(tmp_path: Path) -> None:
     """No broker: the command runs, the record gives the verdict, the events wait in the outbox."""
-    home = tmp_path / "home"
+    home = new_home(tmp_path / "home")
     answer = run_to_its_end(home, "--", "echo", "alone", MQTT_PORT="1")
     assert answer.returncode == 0, answer.stderr
     assert "alone" in answer.stdout
@@ -199,7 +199,7 @@ def test_with_a_certificate_for_the_job_alone(broker: BrokerProcess) -> None:
 
 def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -> None:
     """Without certificates --mtls explains itself, and the job does not stay behind as running."""
-    answer = run_to_its_end(tmp_path / "home", "--mtls", "--", "true")
+    answer = run_to_its_end(new_home(tmp_path / "home"), "--mtls", "--", "true")
     assert answer.returncode in {30, 40}, answer.stderr
     assert "certs init" in answer.stderr
     assert newest_record(tmp_path / "home").status is Status.CANCELLED

@@ -13,7 +13,7 @@ import pytest
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.store import RecordStore
-from jobwire.testing import EmbeddedServer, wait_for
+from jobwire.testing import EmbeddedServer, new_home, wait_for
 from jobwire.testing.watching import bare_environment
 
 JOBWIRE = [sys.executable, "-m", "jobwire.cli.main"]
@@ -95,10 +95,10 @@ def test_six_at_once_in_one_new_session(embedded_broker: EmbeddedServer, tmux_se
 @pytest.mark.parametrize("name", ["a:b", "v1.2", ""])
 def test_a_name_that_tmux_reads_otherwise_registers_nothing(tmp_path: Path, name: str) -> None:
     """A session's name that tmux would take apart is exit code 30, before anything is registered."""
-    answer = jobwire(tmp_path / "home", "run", "--tmux", name, "--", "true")
+    answer = jobwire(new_home(tmp_path / "home"), "run", "--tmux", name, "--", "true")
     assert answer.returncode == 30
     assert "tmux session" in answer.stderr
-    assert not (tmp_path / "home" / "jobs").exists()
+    assert not list((tmp_path / "home" / "jobs").iterdir())
 
 
 def test_a_watcher_that_loses_its_terminal_leaves_a_job_in_its_pane(
@@ -183,7 +183,7 @@ def test_a_detached_job_holds_nothing_of_the_shell(embedded_broker: EmbeddedServ
 
 def test_what_cannot_begin_is_said_before_the_command_returns(tmp_path: Path) -> None:
     """A detached job that cannot be started is an error here, and no job stays behind as running."""
-    answer = jobwire(tmp_path / "home", "run", "--detach", "--mtls", "--", "true")
+    answer = jobwire(new_home(tmp_path / "home"), "run", "--detach", "--mtls", "--", "true")
     assert answer.returncode in {30, 40}, answer.stderr
     assert answer.stdout == ""
     assert "certs init" in answer.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from jobwire.core.lifecycle import Status
 from jobwire.registry.store import RecordStore
-from jobwire.testing import EmbeddedServer, wait_for
+from jobwire.testing import EmbeddedServer, new_home, wait_for
 from jobwire.testing.run_command import (
     newest_record,
     run_to_its_end,
@@ -157,7 +157,7 @@ def test_the_command_has_its_own_options(embedded_broker: EmbeddedServer, words:
 def test_it_returns_at_once(tmp_path: Path) -> None:
     """Without a broker a short command costs seconds, not tries."""
     began = time.monotonic()
-    answer = run_to_its_end(tmp_path / "home", "--", "true", MQTT_PORT="1")
+    answer = run_to_its_end(new_home(tmp_path / "home"), "--", "true", MQTT_PORT="1")
     assert answer.returncode == 0, answer.stderr
     assert time.monotonic() - began < 15
     assert answer.stderr.count("sent later") == 1

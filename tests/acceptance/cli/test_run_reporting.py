@@ -11,7 +11,7 @@ import pytest
 from jobwire.core.lifecycle import Status
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
-from jobwire.testing import EmbeddedServer, wait_for
+from jobwire.testing import EmbeddedServer, new_home, wait_for
 from jobwire.testing.run_command import newest_record, run_to_its_end, run_words
 from jobwire.testing.watching import bare_environment
 
@@ -33,7 +33,7 @@ def unsent(home: Path) -> list[str]:
 
 def test_a_broker_that_is_not_trusted(embedded_broker: EmbeddedServer, tmp_path: Path) -> None:
     """A certificate that nobody vouches for: one warning, the command runs once, its ending is the answer."""
-    home, ran = tmp_path / "home", tmp_path / "ran"
+    home, ran = new_home(tmp_path / "home"), tmp_path / "ran"
     port = str(embedded_broker.settings("hermes").port)
     answer = run_to_its_end(
         home, "--", "sh", "-c", f"echo once >> {ran}; exit 3", MQTT_BROKER="localhost", MQTT_PORT=port
@@ -49,7 +49,7 @@ def test_a_wrong_password(embedded_broker: EmbeddedServer, tmp_path: Path) -> No
     """A broker that refuses the password: one warning, and the command runs."""
     settings = embedded_broker.settings("hermes")
     answer = run_to_its_end(
-        tmp_path / "home",
+        new_home(tmp_path / "home"),
         "--",
         "echo",
         "alive",
@@ -66,7 +66,7 @@ def test_a_wrong_password(embedded_broker: EmbeddedServer, tmp_path: Path) -> No
 def test_a_broker_that_never_answers(silent_port: int, tmp_path: Path) -> None:
     """The command runs at once and ends when it ends; nobody waits for the broker's deadlines."""
     began = time.monotonic()
-    answer = run_to_its_end(tmp_path / "home", "--", "echo", "alive", MQTT_PORT=str(silent_port))
+    answer = run_to_its_end(new_home(tmp_path / "home"), "--", "echo", "alive", MQTT_PORT=str(silent_port))
     assert (answer.returncode, answer.stdout) == (0, "alive\n"), answer.stderr
     assert time.monotonic() - began < 25
     assert answer.stderr.count("has not answered") == 1, answer.stderr
@@ -77,7 +77,7 @@ def test_the_wall_timeout_holds_without_an_answer(silent_port: int, tmp_path: Pa
     """The wall limit runs from the beginning and ends the command also where no broker answers."""
     began = time.monotonic()
     answer = run_to_its_end(
-        tmp_path / "home", "--wall-timeout", "2", "--", "sleep", "300", MQTT_PORT=str(silent_port)
+        new_home(tmp_path / "home"), "--wall-timeout", "2", "--", "sleep", "300", MQTT_PORT=str(silent_port)
     )
     assert answer.returncode == 2, answer.stderr
     assert time.monotonic() - began < 25
@@ -86,7 +86,7 @@ def test_the_wall_timeout_holds_without_an_answer(silent_port: int, tmp_path: Pa
 
 def test_the_wall_timeout_holds_without_a_watcher(tmp_path: Path) -> None:
     """A watcher that was killed leaves a job that still ends at its wall limit."""
-    home, started = tmp_path / "home", tmp_path / "started"
+    home, started = new_home(tmp_path / "home"), tmp_path / "started"
     watcher = subprocess.Popen(
         run_words(home, "--wall-timeout", "2", "--", "sh", "-c", f"touch {started}; exec sleep 300"),
         stdin=subprocess.DEVNULL,
@@ -114,8 +114,8 @@ def test_the_wall_timeout_holds_without_a_watcher(tmp_path: Path) -> None:
 def test_what_is_known_before_is_refused_before(name: str, value: str, text: str, tmp_path: Path) -> None:
     """Settings that nobody can use are exit code 30, and neither job nor command begins."""
     ran = tmp_path / "ran"
-    answer = run_to_its_end(tmp_path / "home", "--", "touch", str(ran), environ={name: value})
+    answer = run_to_its_end(new_home(tmp_path / "home"), "--", "touch", str(ran), environ={name: value})
     assert answer.returncode == 30, answer.stderr
     assert text in answer.stderr
     assert not ran.exists()
-    assert not (tmp_path / "home" / "jobs").exists()
+    assert not list((tmp_path / "home" / "jobs").iterdir())

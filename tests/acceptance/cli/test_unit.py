@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.cli.unit import SERVICES
+from jobwire.testing import new_home
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -17,7 +18,7 @@ def test_systemd_finds_nothing_wrong(name: str, tmp_path: Path) -> None:
     if checker is None:
         pytest.skip("systemd-analyze is not installed (apt-get install systemd)")
     program = Path(sys.executable).with_name("jobwire")
-    command = [str(program), "--home", str(tmp_path / "home"), "unit", name, "--user", "root"]
+    command = [str(program), "--home", str(new_home(tmp_path / "home")), "unit", name, "--user", "root"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     path = tmp_path / f"jobwire-{name}.service"
     path.write_text(printed)

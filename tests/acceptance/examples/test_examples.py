@@ -16,6 +16,7 @@ from jobwire.core.signature import new_token
 from jobwire.journal import Entry, JournalWriter
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.registry.store import RecordStore
+from jobwire.testing import new_home
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "three_questions.py"
 CREATED = "2026-01-01T00:00:00Z"
@@ -95,7 +96,7 @@ def test_the_answers_are_those_of_a_plain_loop(tmp_path: Path) -> None:
 
 def test_a_home_without_a_journal_is_said_before_spark_starts(tmp_path: Path) -> None:
     """No journal: the cause and a remedy on standard error, and the exit code of "not found"."""
-    done = ask(tmp_path)
+    done = ask(new_home(tmp_path))
     assert done.returncode == ExitCode.NOT_FOUND
     assert "no journal in" in done.stderr
     assert "hint:" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.journal import Entry, JournalWriter
-from jobwire.testing import wait_for
+from jobwire.testing import new_home, wait_for
 
 _HOSTILE = b'{"seq": 1, "event": "started", "detail": "\\u001b]0;owned\\u0007 \\u202e"}'
 
@@ -21,9 +21,10 @@ _HOSTILE = b'{"seq": 1, "event": "started", "detail": "\\u001b]0;owned\\u0007 \\
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Give a home with a journal of five entries."""
-    with _writer(tmp_path) as writer:
+    home = new_home(tmp_path / "home")
+    with _writer(home) as writer:
         writer.append([_entry(i) for i in range(5)])
-    return tmp_path
+    return home
 
 
 def _writer(home: Path) -> JournalWriter:

@@ -16,6 +16,7 @@ from jobwire.metrics.database import open_database
 from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries
+from jobwire.testing import new_home
 
 JOBWIRE = str(Path(sys.executable).with_name("jobwire"))
 
@@ -110,7 +111,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path, java: None) -> Iterator[Home]:
-    """Give a home without anything in it."""
-    made = Home(tmp_path)
+    """Give a new home."""
+    made = Home(new_home(tmp_path))
     yield made
     made.end()

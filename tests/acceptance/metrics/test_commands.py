@@ -144,7 +144,6 @@ def test_lost_rows_are_not_skipped_silently(home: Any, tmp_path: Path) -> None:
 
 def test_keys_file_is_private(home: Any) -> None:
     """`keys` writes every job's tokens, readable by the owner only, and prints none."""
-    (home.path / "jobs").mkdir()
     done = home.run("keys", "--out", str(home.path / "keys.json"), "--json")
     assert json.loads(done.stdout)["jobs"] == 0
     assert (home.path / "keys.json").stat().st_mode & 0o777 == 0o600

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.testing import new_home
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 JOBWIRE = Path(sys.executable).with_name("jobwire")
 
@@ -16,6 +18,7 @@ JOBWIRE = Path(sys.executable).with_name("jobwire")
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Give `run("list", ...)`: one command on the test's own home."""
+    new_home(tmp_path / "home")
 
     def call(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         environ = {**os.environ, "JOBWIRE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
@@ -115,7 +118,7 @@ def test_the_usual_commands_need_no_registry_before_them(run: Run, tmp_path: Pat
     assert run("cancel", other).stdout == f"job {other} was cancelled before\n"
 
 
-def test_list_for_people_and_programs(run: Run) -> None:
+def test_list_for_people_and_programs(run: Run, tmp_path: Path) -> None:
     """The table fits 80 columns; --json prints one line a job."""
     run("register", "--title", "x" * 150, "--priority", "high")
     run("register", "--title", "second")
@@ -124,7 +127,7 @@ def test_list_for_people_and_programs(run: Run) -> None:
     assert all(len(line) <= 80 for line in table)
     lines = [json.loads(line) for line in run("list", "--json", "--status", "pending").stdout.splitlines()]
     assert [line["title"] for line in lines] == ["second", "x" * 150]
-    assert run("list", "--status", "running").stdout == "no jobs\n"
+    assert run("list", "--status", "running").stdout == f"no jobs in {tmp_path / 'home'}\n"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ class Site:
 
     def open(self) -> None:
         """Make the certificates, start broker and registry process, and wait until they work."""
+        assert self.here("init").returncode == 0
         names = [word for name in ("127.0.0.1", REGISTRY_ADDRESS) for word in ("--server-name", name)]
         assert self.here("certs", "init", *names).returncode == 0
         # In a namespace of our own, whose only cable leads to the workers.

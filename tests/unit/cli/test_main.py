@@ -36,15 +36,15 @@ def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--help" in capsys.readouterr().err
 
 
-def test_home_is_taken_on_both_sides_but_not_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_taken_on_both_sides_but_not_from_the_command() -> None:
     """--home works before and after a command's name; what follows `--` belongs to the job."""
-    monkeypatch.setenv("JOBWIRE_HOME", "/env")
     assert _take_home(["--home", "a", "run"]) == (["run"], "a")
     assert _take_home(["run", "--home=a", "--", "x", "--home", "b"]) == (
         ["run", "--", "x", "--home", "b"],
         "a",
     )
-    assert _take_home(["run"]) == (["run"], "/env")
+    assert _take_home(["run"]) == (["run"], None)
+    assert _take_home(["run", "--home="]) == (["run"], "")
 
 
 def test_the_published_schema_accepts_what_is_published() -> None:

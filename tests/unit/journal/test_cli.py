@@ -14,6 +14,7 @@ from jobwire.journal import Entry, JournalWriter, Stored
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.quantities import duration, size
 from jobwire.journal.render import as_json, as_line
+from jobwire.testing import new_home
 
 _EVENT = b'{"seq": 7, "event": "progress", "detail": "half \\u001b[2J done"}'
 
@@ -21,7 +22,7 @@ _EVENT = b'{"seq": 7, "event": "progress", "detail": "half \\u001b[2J done"}'
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Give a home whose journal has 30 entries of two jobs, one second apart up to now."""
-    home = tmp_path / "home"
+    home = new_home(tmp_path / "home")
     now_us = int(SystemClock().now() * 1e6)
     with JournalWriter(home / "journal", clock=SystemClock(), segment_bytes=1500) as writer:
         for i in range(30):

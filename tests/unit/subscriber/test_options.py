@@ -10,6 +10,7 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.cli import add_commands, main
 from jobwire.subscriber.fleet import Mode
 from jobwire.subscriber.options import add_options, mode_of, timeout_options
+from jobwire.testing import new_home
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -74,21 +75,21 @@ def test_a_port_that_is_none(port: str) -> None:
 @pytest.mark.parametrize("job", ["ABCD0000", "abc", "../../etc", "0000abcd\n"])
 def test_a_job_id_that_is_none(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no job id never becomes a path or a topic: exit code 30."""
-    assert main(["--home", str(tmp_path), "--job", job]) == 30
+    assert main(["--home", str(new_home(tmp_path)), "--job", job]) == 30
     assert "job id" in capsys.readouterr().err
 
 
 def test_unknown_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A job that is not there is exit code 40, with the place that was looked at; as JSON if asked."""
-    assert main(["--home", str(tmp_path), "--job", "0000abcd"]) == 40
+    assert main(["--home", str(new_home(tmp_path)), "--job", "0000abcd"]) == 40
     assert str(tmp_path) in capsys.readouterr().err
-    assert main(["--home", str(tmp_path), "--job", "0000abcd", "--json"]) == 40
+    assert main(["--home", str(new_home(tmp_path)), "--job", "0000abcd", "--json"]) == 40
     assert '"exit_code": 40' in capsys.readouterr().err
 
 
 def test_nothing_to_watch(tmp_path: Path) -> None:
     """--all without an unfinished job is exit code 10."""
-    assert main(["--home", str(tmp_path), "--all"]) == 10
+    assert main(["--home", str(new_home(tmp_path)), "--all"]) == 10
 
 
 def test_under_the_umbrella() -> None:

@@ -24,7 +24,7 @@ Layer = tuple[str, dict[str, object]]
 
 def load_settings(
     *,
-    home: "Path",
+    home: "Path | None",
     role: str,
     command_line: Mapping[str, object],
     record: Mapping[str, object],
@@ -33,11 +33,12 @@ def load_settings(
     """Return the merged settings with the password read from its file.
 
     Highest first: `command_line`, the job `record`'s broker overrides, `environ`, `[roles.ROLE]` (only
-    when nothing above names a user or a certificate), `[broker]`, defaults. A password goes only with
-    the user name of its own layer. Raises ConfigError naming file and key.
+    when nothing above names a user or a certificate), `[broker]`, defaults; the last two are of the
+    `home`'s file, if there is a home. A password goes only with the user name of its own layer. Raises
+    ConfigError naming file and key.
     """
-    path = home / SETTINGS_FILE
-    broker, account = _read_file(path, role)
+    path = home / SETTINGS_FILE if home is not None else None
+    broker, account = _read_file(path, role) if path is not None else ({}, {})
     layers: list[Layer] = [
         ("the command line", dict(command_line)),
         ("the job record", dict(record)),

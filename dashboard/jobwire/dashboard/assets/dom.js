@@ -38,7 +38,7 @@ export function mark(node, name, value) {
 export function jobwire(words) {
   const home = document.documentElement.dataset.home;
   const quoted = /^[\w./-]+$/.test(home) ? home : `'${home.replaceAll("'", "'\\''")}'`;
-  return home === ".hermes" ? `jobwire ${words}` : `jobwire --home ${quoted} ${words}`;
+  return `jobwire --home ${quoted} ${words}`;
 }
 
 /** Return a button that copies `text` and says so. */

@@ -17,12 +17,12 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted
 from jobwire.core.roles import Role
-from jobwire.core.settings import DEFAULT_HOME
 from jobwire.core.topics import Topics
 from jobwire.journal.admission import unverified
 from jobwire.journal.errors import JournalLocked
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.writer import JournalWriter
+from jobwire.storage.home import any_home
 from jobwire.storage.signals import stop_event
 from jobwire.transport import PahoTransport, load_settings
 
@@ -61,9 +61,13 @@ def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[
     """
     clock = SystemClock()
     journal = Path(words["journal"])
-    home = Path(words["home"] or os.environ.get("JOBWIRE_HOME") or DEFAULT_HOME)
+    home = any_home(words["home"] or None, os.environ)
     settings = load_settings(
-        home=home, role=Role.METRICS, command_line=words["broker"], record={}, environ=os.environ
+        home=Path(home) if home else None,
+        role=Role.METRICS,
+        command_line=words["broker"],
+        record={},
+        environ=os.environ,
     )
     filters = words["topics"] or [Topics(words["topic_root"]).events("+")]
     if words["share_group"]:

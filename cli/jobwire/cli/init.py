@@ -1,0 +1,77 @@
+"""`jobwire init`: makes the home that all other commands look for."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.registry.layout import HomeLayout
+from jobwire.storage.home import NAME, VARIABLE, Need, find_home, is_home, place_for_home
+
+_NEXT = """\
+next:
+  jobwire broker up           a broker on this host, in a terminal of its own
+  jobwire run -- make         any command as a watched job
+  jobwire registry register   a job for a worker that picks it"""
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire init`."""
+    parser = subparsers.add_parser(
+        "init",
+        help="make a home: the directory that keeps jobs, events and settings",
+        description=f"Make the home DIR/{NAME}, or the one that --home or {VARIABLE} names, mode 0700. What"
+        " is there stays as it is. Every command in DIR and below finds it.",
+        epilog="examples:\n  jobwire init\n  jobwire --home /srv/jobwire init",
+    )
+    parser.add_argument(
+        "directory", metavar="DIR", nargs="?", help=f"where to make {NAME} (default: this directory)"
+    )
+    parser.add_argument("--json", action="store_true", help='print {"home", "created"}')
+    parser.set_defaults(run=run, home_need=Need.NOTHING)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the home and say what may be done with it."""
+    home = _place(args)
+    before = _found()
+    created = not is_home(home)
+    HomeLayout(home).make_layout()
+    path = Path(home).resolve()
+    if args.json:
+        print(json.dumps({"home": str(path), "created": created}))
+        return 0
+    print(f"made the home {path}" if created else f"the home {path} is there already")
+    _say_what_leads_elsewhere(path, before)
+    print(_NEXT)
+    return 0
+
+
+def _place(args: argparse.Namespace) -> str:
+    option = args.home
+    if args.directory is not None:
+        if option is not None or not args.directory:
+            raise InvalidInputError("where is the home to be?", hint="name DIR, or the home itself by --home")
+        option = str(Path(args.directory, NAME))
+    return place_for_home(option, os.environ, above=False)
+
+
+def _found() -> Path | None:
+    """Return the home that commands here work on without an option."""
+    try:
+        return Path(find_home(None, os.environ)).resolve()
+    except JobwireError:
+        return None
+
+
+def _say_what_leads_elsewhere(path: Path, before: Path | None) -> None:
+    """Say where commands would work on another home than the one that was made."""
+    if _found() != path:
+        by_name = path.name == NAME and not os.environ.get(VARIABLE)
+        where = f"commands find it in {path.parent} and below, elsewhere" if by_name else "commands use it"
+        print(f"{where} by --home {shlex.quote(str(path))} or {VARIABLE}")
+    elif before not in {None, path}:
+        print(f"jobwire: note: from now on commands here use it, and no longer {before}", file=sys.stderr)
