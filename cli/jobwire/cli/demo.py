@@ -108,9 +108,9 @@ class Demo:
         self._clock = SystemClock()
         self._work = home.parent / "work"
         self._jobs = [
-            Job("survey", "compress a source tree", source, ExitCode.OK),
+            Job("survey", "compress a tree", source, ExitCode.OK),
             Job("verify", "check 20 files", self._folder("verify"), ExitCode.JOB_ERROR),
-            Job("tidy", "ask, then delete logs", self._folder("tidy"), ExitCode.OK),
+            Job("tidy", "delete old logs", self._folder("tidy"), ExitCode.OK),
         ]
 
     def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
@@ -124,7 +124,7 @@ class Demo:
         expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}
         view = DemoView(titles, clock=self._clock, stream=sys.stderr if as_json else sys.stdout)
         spark = self._spark(view) if metrics else None
-        view.say(f"broker on localhost:{port}, TLS 1.3; certificates, passwords, access list: {self._home}")
+        view.say(f"broker on localhost:{port} (TLS 1.3); its files are in {self._home}")
         with view:
             self._watch(delegations, view)
         good = view.summary(expected)
@@ -167,10 +167,10 @@ class Demo:
     def _page(self, view: DemoView, *, stay: bool) -> None:
         """Open the live page and keep it until Ctrl-C, or say how to."""
         if not stay:
-            view.say(f"the live page: {_command()} --home {self._home} dashboard, or the demo with --stay")
+            view.say(f"the jobs on a page: {_command()} --home {self._home} dashboard")
             return
         page = self._background("dashboard", "dashboard", "--port", "0", "--json")
-        view.say(f"the live page: {page.ready_line(_START_SECONDS)['url']} (Ctrl-C ends it)")
+        view.say(f"the jobs on a page: {page.ready_line(_START_SECONDS)['url']} (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
             while page.alive():
                 page.wait(1.0)

@@ -12,11 +12,12 @@ from rich.text import Text
 from jobwire.core.clock import Clock
 from jobwire.subscriber import EventLine, Line, Verdict
 
-_BAR = 10
-_WHAT = 22
-_STATE = 10
-# People read the short word.
-_WORDS = {"permission_required": "permission"}
+_BAR = 6
+_WHAT = 15
+_STATE = 13
+# The words that people read: of an event, and of the job that said it (docs/glossary.md).
+_EVENTS = {"permission_required": "permission"}
+_STATES = {"permission_required": "waits for you"}
 _STYLES = {
     "started": "cyan",
     "progress": "cyan",
@@ -102,7 +103,7 @@ class DemoView:
 
     def metrics(self, found: dict[str, Any]) -> None:
         """Print what Spark computed from the journal."""
-        events = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in found["events"].items())
+        events = ", ".join(f"{count} {_EVENTS.get(kind, kind)}" for kind, count in found["events"].items())
         table = Table(
             title="what Spark made of the journal",
             title_justify="left",
@@ -112,7 +113,7 @@ class DemoView:
         )
         table.add_column("job", no_wrap=True)
         table.add_column("outcome", no_wrap=True)
-        for column in ("seconds", "asked permission", "events", "attempts"):
+        for column in ("seconds", "waited for you", "events", "attempts"):
             table.add_column(column, justify="right", no_wrap=True)
         for job in found["jobs"]:
             figures = (_seconds(job["duration_s"]), _seconds(job["waiting_s"]))
@@ -163,7 +164,7 @@ def _number(value: object, otherwise: float | None) -> float | None:
 
 
 def _state(event: str) -> Text:
-    return Text(_WORDS.get(event, event), style=_STYLES.get(event, "dim"))
+    return Text(_STATES.get(event, event), style=_STYLES.get(event, "dim"))
 
 
 def _bar(row: Row) -> Text:
