@@ -89,7 +89,7 @@ class Doctor:
         for report, roles in unusable.items():
             yield report._replace(subject=f"settings of {', '.join(roles)}")
         if self._settings:
-            yield well("settings", f"roles configured: {', '.join(self._settings)}")
+            yield well("settings", f"roles: {', '.join(self._settings)}")
         elif not unusable:
             yield ill("settings", "no role is configured", "add [roles.*] to jobwire.toml, or MQTT_USERNAME")
 

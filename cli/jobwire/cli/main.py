@@ -54,8 +54,8 @@ COMMANDS: dict[str, Command] = {
 
 EPILOG = """\
 start here:
-  jobwire broker up              a home in this directory and a broker, TLS and passwords included
-  jobwire run -- make -j2 world  in a second terminal: any command as a watched job"""
+  jobwire broker up              a home and a broker here, TLS and all
+  jobwire run -- make -j2 world  in a second terminal: a command as a job"""
 
 
 class _Version(argparse.Action):

@@ -14,11 +14,29 @@ from jobwire.core.exit_codes import ExitCode, help_table
 INTERRUPTED = 130
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fills prose to the width of the terminal; indented lines (examples, tables) stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # noqa: PLC0415 - for help only
+
+        lines: list[str] = []
+        prose: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line.startswith(" "):
+                prose.append(line)
+                continue
+            lines += textwrap.wrap(" ".join(prose), width, initial_indent=indent, subsequent_indent=indent)
+            prose.clear()
+            lines.append(indent + line if line else "")
+        return "\n".join(lines[:-1])
+
+
 class CommandParser(argparse.ArgumentParser):
     """argparse with our exit code for usage errors and the exit code table in `--help`."""
 
     def __init__(self, prog: str | None = None, *, epilog: str | None = None, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", HelpFormatter)
         super().__init__(
             prog,
             epilog=f"{epilog}\n\n{help_table()}" if epilog else help_table(),
@@ -28,8 +46,14 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and the message to stderr and exit with INVALID (argparse would use 2: timeout)."""
-        self.print_usage(sys.stderr)
+        """Print usage and the message to stderr and exit with INVALID (argparse would use 2: timeout).
+
+        Where nothing but the command itself is missing, all of the help: somebody looks for its name.
+        """
+        if message.endswith("are required: COMMAND"):
+            self.print_help(sys.stderr)
+        else:
+            self.print_usage(sys.stderr)
         self.exit(ExitCode.INVALID, f"{self.prog}: error: {message}\n")
 
 

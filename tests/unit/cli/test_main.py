@@ -65,3 +65,24 @@ def test_asyncapi_names_both_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown == asyncapi()
     addresses = {channel["address"] for channel in shown["channels"].values()}
     assert addresses == {"python/mqtt/jobs/{job_id}/events", "python/mqtt/jobs/{job_id}/state"}
+
+
+@pytest.mark.parametrize(("word", "shown"), [("registry", "register"), ("journal", "verify")])
+def test_a_missing_command_shows_the_help(word: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a command is missing, its whole help is shown, on stderr, with the exit code of a usage error."""
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 30
+    told = capsys.readouterr().err
+    assert shown in told
+    assert told.endswith("required: COMMAND\n")
+
+
+def test_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prose is filled to the width of the terminal; examples and tables keep their lines."""
+    monkeypatch.setenv("COLUMNS", "70")
+    with pytest.raises(SystemExit):
+        main(["watch", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 70 and not line.startswith("  ")] == []
+    assert "  job_subscriber --job 0a1b2c3d" in lines
