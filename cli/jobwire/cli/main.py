@@ -48,7 +48,7 @@ COMMANDS: dict[str, Command] = {
     "top": Command("jobwire.dashboard.cli", "the fleet in the terminal", "dashboard"),
     "status": Command("jobwire.dashboard.cli", "one line for a status bar"),
     "doctor": Command("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
-    "unit": Command("jobwire.cli.unit", "print a systemd unit for registry, metrics or dashboard"),
+    "unit": Command("jobwire.cli.unit", "print a systemd unit for broker, registry, metrics or dashboard"),
     "schema": Command("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
 }
 

@@ -1,4 +1,4 @@
-"""`jobwire unit`: a systemd unit for each of jobwire's long-running processes."""
+"""`jobwire unit`: a systemd unit for each of jobwire's long-running processes, of the system or of a user."""
 
 import argparse
 import getpass
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobwire.core.errors import InvalidInputError
 
-_UNSAFE = frozenset(" \t\n\"'\\%$;")
+_UNSAFE = frozenset("\t\n\"'\\%$;")
 
 
 class Service(NamedTuple):
@@ -19,48 +19,39 @@ class Service(NamedTuple):
     description: str
     # The JVM writes machine code into memory, which MemoryDenyWriteExecute forbids.
     writes_code: bool = False
+    reloads: bool = False
 
 
+BROKER = "broker"
 SERVICES = {
+    BROKER: Service("broker up", "jobwire broker on this host", reloads=True),
     "registry": Service("registry serve", "jobwire registry process: journal, records, states"),
     "metrics": Service("metrics run", "jobwire metrics: the journal through Spark", writes_code=True),
     "dashboard": Service("dashboard", "jobwire page and Prometheus endpoint"),
 }
-_TEMPLATE = """\
-# systemd unit, written by `jobwire unit {name}`: save it as /etc/systemd/system/jobwire-{name}.service, then
-#   systemctl daemon-reload && systemctl enable --now jobwire-{name}
-[Unit]
-Description={description}
-After=network-online.target
-Wants=network-online.target
+_HEAD = """\
+# systemd unit, written by `jobwire unit {name}`: save it as {folder}/jobwire-{name}.service, then
+#   {systemctl} daemon-reload && {systemctl} enable --now jobwire-{name}
+"""
+# Without rights of its own a user's manager can forbid no more than this (systemd.exec(5)).
+_CONFINED = """\
 
-[Service]
-Type=exec
-User={user}
-WorkingDirectory={home}
-ExecStart={program} --home {home} {words}
-# SIGTERM: the batch at hand is finished, everything is handed over, exit code 0.
-TimeoutStopSec=60
-Restart=on-failure
-RestartSec=2
-UMask=0077
-
-# It writes below its home and nowhere else, and gains no rights.
+# It gains no rights and makes no system calls that such a service does not need.
+NoNewPrivileges=true
+LockPersonality=true
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallFilter=@system-service
+"""
+_CONFINED_BY_SYSTEM = """\
+# It writes below its home and nowhere else.
 ReadWritePaths={home}
 ProtectSystem=strict
 PrivateTmp=true
 PrivateDevices=true
-NoNewPrivileges=true
 CapabilityBoundingSet=
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 RestrictNamespaces=true
-LockPersonality=true
-{memory}ProtectKernelTunables=true
+ProtectKernelTunables=true
 ProtectControlGroups=true
-SystemCallFilter=@system-service
-
-[Install]
-WantedBy=multi-user.target
 """
 
 
@@ -70,11 +61,15 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "unit",
         help="print a systemd unit for a process",
         description="Print the systemd unit of one of jobwire's processes, for this home.",
-        epilog="example:\n  jobwire --home /srv/jobwire unit registry --user jobwire"
-        " > /etc/systemd/system/jobwire-registry.service",
+        epilog="examples:\n  jobwire --home /srv/jobwire unit registry --run-as jobwire"
+        " > /etc/systemd/system/jobwire-registry.service\n"
+        "  jobwire unit --user broker > ~/.config/systemd/user/jobwire-broker.service",
     )
     parser.add_argument("service", choices=SERVICES)
-    parser.add_argument("--user", default=getpass.getuser(), help="who it runs as (default: %(default)s)")
+    parser.add_argument(
+        "--user", action="store_true", help="a unit of your own, for systemctl --user: no root is needed"
+    )
+    parser.add_argument("--run-as", metavar="USER", help="who it runs as (default: you)")
     parser.add_argument(
         "--arguments",
         metavar="WORDS",
@@ -87,11 +82,15 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
 
 def run(args: argparse.Namespace) -> int:
     """Print the chosen unit."""
+    if args.user and args.run_as is not None:
+        raise InvalidInputError(
+            "--user and --run-as contradict each other", hint="a user's unit runs as its user"
+        )
     text = unit(
         args.service,
         program=Path(sys.executable).with_name("jobwire"),
         home=Path(args.home).absolute(),
-        user=args.user,
+        user=None if args.user else args.run_as or getpass.getuser(),
         arguments=args.arguments,
     )
     name = f"jobwire-{args.service}.service"
@@ -99,24 +98,69 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def unit(name: str, *, program: Path, home: Path, user: str, arguments: str = "") -> str:
-    """Return the text of the unit (systemd.service(5), systemd.exec(5)).
+def unit(name: str, *, program: Path, home: Path, user: str | None, arguments: str = "") -> str:
+    """Return the text of the unit (systemd.service(5), systemd.exec(5)); `user` None: a user's own.
 
-    Raises InvalidInputError for a path or user that a unit file would read as something else.
+    Raises InvalidInputError for a path, user or word that a unit file would read as something else.
     """
     service = SERVICES[name]
-    for what, value in (("program", str(program)), ("home", str(home)), ("user", user)):
-        if not value or not value.isprintable() or _UNSAFE & set(value):
-            raise InvalidInputError(
-                f"the {what} {value!r} cannot stand in a systemd unit",
-                hint="use one without blanks, quotes, %, $, ; and backslashes",
-            )
-    return _TEMPLATE.format(
-        name=name,
-        description=service.description,
-        user=user,
-        home=home,
-        program=program,
-        words=f"{service.words} {arguments}".strip(),
-        memory="" if service.writes_code else "MemoryDenyWriteExecute=true\n",
+    given = {"program": str(program), "home": str(home), "user": "me" if user is None else user}
+    for what, value in given.items():
+        if not value or " " in value:
+            raise _unsafe(what, value)
+    for what, value in {**given, "arguments": arguments}.items():
+        if not value.isprintable() or _UNSAFE & set(value):
+            raise _unsafe(what, value)
+    return "\n".join(
+        [
+            _head(name, own=user is None),
+            _unit_section(name, service, own=user is None),
+            _service_section(service, program, home, user, f"{service.words} {arguments}".strip()),
+            f"[Install]\nWantedBy={'default' if user is None else 'multi-user'}.target\n",
+        ]
+    )
+
+
+def _head(name: str, *, own: bool) -> str:
+    folder = "~/.config/systemd/user" if own else "/etc/systemd/system"
+    text = _HEAD.format(name=name, folder=folder, systemctl="systemctl --user" if own else "systemctl")
+    linger = "# `loginctl enable-linger` lets it run also while you are not logged in.\n"
+    return (text + linger if own else text).rstrip("\n")
+
+
+def _unit_section(name: str, service: Service, *, own: bool) -> str:
+    # A user's manager does not know the system's targets. Clients wait for a broker by themselves: this
+    # order only spares them the first try.
+    after = [] if own else ["network-online.target"]
+    after += [] if name == BROKER else ["jobwire-broker.service"]
+    lines = ["[Unit]", f"Description={service.description}"]
+    lines += [f"After={' '.join(after)}"] if after else []
+    lines += [] if own else ["Wants=network-online.target"]
+    return "\n".join(lines) + "\n"
+
+
+def _service_section(service: Service, program: Path, home: Path, user: str | None, words: str) -> str:
+    lines = ["[Service]", "Type=exec"]
+    lines += [] if user is None else [f"User={user}"]
+    # A missing home is made by `broker up`; where the home is the only writable place it must be there.
+    optional = "-" if user is None else ""
+    lines += [f"WorkingDirectory={optional}{home}", f"ExecStart={program} --home {home} {words}"]
+    lines += ["ExecReload=/bin/kill -HUP $MAINPID"] if service.reloads else []
+    lines += [
+        "# SIGTERM: the work at hand is finished, everything is handed over, exit code 0.",
+        "TimeoutStopSec=60",
+        "Restart=on-failure",
+        "RestartSec=2",
+        "UMask=0077",
+    ]
+    text = "\n".join(lines) + "\n" + _CONFINED
+    text += "" if service.writes_code else "MemoryDenyWriteExecute=true\n"
+    return text if user is None else text + _CONFINED_BY_SYSTEM.format(home=home)
+
+
+def _unsafe(what: str, value: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"the {what} {value!r} cannot stand in a systemd unit",
+        hint="use one without quotes, %, $, ; and backslashes"
+        + ("" if what == "arguments" else ", and blanks"),
     )
