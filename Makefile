@@ -54,8 +54,9 @@ format: $(STAMP)  ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP)  ## write the documents that are made from code
+docs: $(STAMP)  ## write the documents that are made from code and from what commands print
 	$(BIN)/python scripts/render_docs.py
+	$(BIN)/python scripts/readme_transcripts.py
 
 bench: $(STAMP)  ## figures, side by side in one run, into bench/results
 	@scripts/system-packages test
