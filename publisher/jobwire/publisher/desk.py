@@ -45,7 +45,10 @@ class Desk(Protocol):
         ...
 
     def recover(self) -> Standing:
-        """Finish what a crash left half-done; raises StoppedError where the job is another attempt's."""
+        """Finish what a crash left half-done, and set aside what is damaged in the outbox.
+
+        Raises StoppedError where the job is another attempt's.
+        """
         ...
 
     def standing(self) -> Standing:

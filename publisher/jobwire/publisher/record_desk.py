@@ -63,6 +63,7 @@ class RecordDesk:
     def recover(self) -> Standing:
         """See `Desk.recover`."""
         with self._store.locked(self.job_id) as locked:
+            self.outbox.set_aside()
             self._finish_half_done(locked)
             check_attempt(locked.record, self._attempt)
         return self.standing()

@@ -72,6 +72,8 @@ class TicketDesk:
 
     def recover(self) -> Standing:
         """See `Desk.recover`: there is no second place to bring up."""
+        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+            self.outbox.set_aside()
         return self.standing()
 
     def standing(self) -> Standing:

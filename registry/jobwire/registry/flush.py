@@ -18,6 +18,7 @@ from jobwire.registry.outbox import (
     Entry,
     Outbox,
     Standing,
+    damaged_outboxes,
     due_entries,
     job_outboxes,
     mark_after,
@@ -50,12 +51,22 @@ class OutboxFlush:
         self._sender = sender
         self._expiry_seconds = expiry_seconds
         self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
+        # What failed for each job, so that it is said once; job ids of whose outboxes lines were set aside.
+        self._failing: dict[str, str] = {}
+        self._damaged: list[str] = []
         self.sent = 0
+
+    def facts(self) -> dict[str, object]:
+        """Return what the health file says: how many outboxes cannot be sent, or lost lines to `.damaged`."""
+        return {"failing": len(self._failing), "damaged": len(self._damaged)}
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Flushed:
         """Send and trim what is due, until `stop`. Ends early, without an error, where no broker answers."""
         sent = trimmed = 0
-        for job_id in job_outboxes(self._store.outbox_dir()):
+        job_ids = job_outboxes(self._store.outbox_dir())
+        self._failing = {job_id: self._failing[job_id] for job_id in job_ids if job_id in self._failing}
+        self._damaged = damaged_outboxes(self._store.outbox_dir())
+        for job_id in job_ids:
             if stop():
                 break
             if not self._settled(job_id):
@@ -67,16 +78,25 @@ class OutboxFlush:
                     trimmed += self._trim(record, outbox)
                 else:
                     sent += self._send(record, outbox, stop)
+                self._failing.pop(job_id, None)
+                if outbox.damaged:
+                    with self._store.locked(job_id, deadline_seconds=1.0):
+                        outbox.set_aside()
             except NotFoundError:
                 continue
             except JobwireError as error:
                 if isinstance(error, TransportError) and "topic" not in error.facts:
                     break
                 # Refused, locked or unreadable: the others need not wait for it.
-                if self._lines.take(1, self._store.clock.monotonic()):
-                    _log.warning("outbox of job %s: %s", job_id, error)
+                self._report(job_id, error)
         self.sent += sent
         return Flushed(sent, trimmed)
+
+    def _report(self, job_id: str, error: JobwireError) -> None:
+        known = self._failing.get(job_id) == error.message
+        self._failing[job_id] = error.message
+        if not known and self._lines.take(1, self._store.clock.monotonic()):
+            _log.warning("outbox of job %s: %s", job_id, error)
 
     def _settled(self, job_id: str) -> bool:
         try:

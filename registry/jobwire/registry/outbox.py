@@ -29,6 +29,7 @@ REWRITE_BYTES = 32 * 1024
 RESEND_SECONDS = 10.0
 # Longer than any line: a payload of 64 KiB at most doubles when it is quoted, plus the other fields.
 _TAIL_BYTES = 192 * 1024
+_ASIDE = ".damaged"
 _JOB_ID = re.compile(JOB_ID_PATTERN)
 _log = logging.getLogger("jobwire.outbox")
 
@@ -79,6 +80,9 @@ class Outbox:
         self._files = files or SystemFiles()
         self._keep_last = keep_last
         self._mark_path = f"{self.path.removesuffix('.ndjson')}.sent"
+        self._aside_path = f"{self.path}{_ASIDE}"
+        # Set by reading: a line cannot be read.
+        self.damaged = False
 
     def append(self, entry: Entry) -> None:
         """Add `entry` and return when it is on the disk; a torn last line is cut first.
@@ -90,17 +94,37 @@ class Outbox:
     def entries(self, *, after: int = 0) -> list[Entry]:
         """Return the whole entries with a seq above `after`, in seq order, each seq once.
 
-        A line that cannot be read is reported to the log and left out: its event is in the record and in
-        the audit log, and the others must not wait for it.
+        A line that cannot be read is reported to the log, once, and left out: its event is in the record and
+        in the audit log, and the others must not wait for it. `set_aside` takes it away.
         """
         found: dict[int, Entry] = {}
         for number, line in enumerate(_whole_lines(self._read(0)), 1):
             entry = decode_entry(line)
             if entry is None:
-                _log.warning("line %d of %s is damaged and was left out", number, self.path)
+                self._report_damage(number)
             elif entry.seq > after:
                 found[entry.seq] = entry
         return [found[seq] for seq in sorted(found)]
+
+    def set_aside(self) -> int:
+        """Move the lines that cannot be read behind those in `<outbox>.damaged`; return their number.
+
+        Under the job's lock. A crash in between leaves them in both.
+        """
+        lines = _whole_lines(self._read(0))
+        damaged = [line for line in lines if decode_entry(line) is None]
+        if damaged:
+            append_durably(self._aside_path, _joined(damaged), files=self._files)
+            whole = [line for line in lines if decode_entry(line) is not None]
+            replace_durably(self.path, _joined(whole), files=self._files)
+            _log.warning(
+                "%d lines of %s cannot be read and were moved to %s; what they said is in the job's history",
+                len(damaged),
+                self.path,
+                self._aside_path,
+            )
+        self.damaged = False
+        return len(damaged)
 
     def last(self) -> Entry | None:
         """Return the newest whole entry; reads the end of the file only."""
@@ -184,12 +208,24 @@ class Outbox:
             _log.warning("cannot note what was sent in %s: %s", self._mark_path, error.strerror)
 
     def remove(self) -> None:
-        """Remove the outbox and its mark; missing ones are fine."""
-        for path in (self.path, self._mark_path):
+        """Remove the outbox and its mark; missing ones are fine. What was set aside stays."""
+        self._remove(self.path, self._mark_path)
+
+    def purge(self) -> None:
+        """Remove what was set aside, too."""
+        self._remove(self.path, self._mark_path, self._aside_path)
+
+    def _remove(self, *paths: str) -> None:
+        for path in paths:
             try:
                 self._files.unlink(path)
             except OSError as error:
                 raise storage_failure("remove", path, error) from error
+
+    def _report_damage(self, number: int) -> None:
+        if not self.damaged:
+            _log.warning("line %d of %s cannot be read and is left out", number, self.path)
+        self.damaged = True
 
     def _read(self, tail: int) -> bytes:
         """Return the file's bytes, or about its last `tail` ones; empty where there is no file."""
@@ -288,6 +324,20 @@ def job_outboxes(directory: StrPath) -> list[str]:
         return []
     stems = (name.removesuffix(".ndjson") for name in names if name.endswith(".ndjson"))
     return sorted(stem for stem in stems if _JOB_ID.fullmatch(stem))
+
+
+def damaged_outboxes(directory: StrPath) -> list[str]:
+    """Return the ids of the jobs of whose outbox something was set aside, sorted."""
+    suffix = f".ndjson{_ASIDE}"
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - pathlib is an import more at start-up
+    except FileNotFoundError:
+        return []
+    return sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix))
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _whole_lines(content: bytes) -> Sequence[bytes]:

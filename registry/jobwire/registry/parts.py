@@ -175,6 +175,7 @@ class Parts:
             "states": {"published": self.states.published, "waiting": self.states.waiting()},
             "reaped": self.reaper.reaped,
             "flushed": self.flush.sent,
+            "outboxes": self.flush.facts(),
             "known_jobs": len(self.views),
             "duties": {
                 name: {**report._asdict(), "seconds": round(report.seconds, 1), "stuck": report.stuck}

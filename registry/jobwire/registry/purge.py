@@ -120,7 +120,7 @@ class Purge:
         try:
             with store.locked(job_id, deadline_seconds=_LOCK_SECONDS):
                 shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
-                Outbox(store.outbox_path(job_id), files=store.files).remove()
+                Outbox(store.outbox_path(job_id), files=store.files).purge()
                 store.touch(job_id)
                 store.files.unlink(store.record_path(job_id))
                 store.touch(job_id)

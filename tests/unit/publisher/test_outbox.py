@@ -18,6 +18,7 @@ from jobwire.registry.outbox import (
     Outbox,
     SentMark,
     Standing,
+    damaged_outboxes,
     decode_entry,
     due_entries,
     encode_entry,
@@ -106,8 +107,30 @@ def test_a_damaged_line_does_not_hold_up_the_others(tmp_path: Path, caplog: pyte
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"\0\0\0garbage\n" + lines[2])
     with caplog.at_level(logging.WARNING):
-        assert [entry.seq for entry in outbox.entries()] == [1, 3]
-    assert "line 2" in caplog.text
+        for _ in range(3):
+            assert [entry.seq for entry in outbox.entries()] == [1, 3]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"line 2 of {path} cannot be read and is left out"
+    ]
+
+
+def test_damage_is_set_aside_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The lines that cannot be read lie beside the outbox, the others stay as they were, byte for byte."""
+    outbox = _filled(tmp_path, 3)
+    path = Path(outbox.path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\0\0garbage\n" + lines[2] + b"{}\n" + b"torn")
+    with caplog.at_level(logging.WARNING):
+        assert [outbox.set_aside(), outbox.set_aside()] == [2, 0]
+    assert path.read_bytes() == lines[0] + lines[2]
+    assert Path(f"{path}.damaged").read_bytes() == b"\0\0garbage\n{}\n"
+    assert len(caplog.records) == 1
+    assert damaged_outboxes(tmp_path) == ["0a1b2c3d"]
+    assert job_outboxes(tmp_path) == ["0a1b2c3d"]
+    outbox.remove()
+    assert damaged_outboxes(tmp_path) == ["0a1b2c3d"]
+    outbox.purge()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_last_entry_is_found_behind_much_else(tmp_path: Path) -> None:
