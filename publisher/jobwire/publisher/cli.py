@@ -130,49 +130,60 @@ def _courier(args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], c
 
 
 def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
-    """Send what is unconfirmed, one line a job; the first failure is raised after all were tried."""
+    """Send what is unconfirmed, one line a job; the first failure is raised after all were tried.
+
+    Of all jobs of a home only those are named that had anything to send.
+    """
     failure: JobwireError | None = None
-    for desk in _desks(args, environ, clock):
-        problem = _flush_one(args, desk, environ, clock)
+    quiet = True
+    named = _named_desk(args, environ, clock)
+    for desk in [named] if named else _waiting_desks(args, clock):
+        line, problem = _flush_one(args, desk, environ, clock)
+        if line is not None and (named or line["sent"] or line["waiting"]):
+            _print(line)
+            quiet = False
         failure = failure or problem
     if failure is not None:
         raise failure
+    if quiet:
+        print(f"{PROG}: nothing was waiting", file=sys.stderr)
     return int(ExitCode.OK)
 
 
-def _desks(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> Iterator[Desk]:
+def _named_desk(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> Desk | None:
     job_id = _job_id(args, environ)
-    if job_id or args.ticket or environ.get(ENV_TICKET):
-        yield _desk(args, job_id, environ, clock)
-        return
+    named = job_id or args.ticket or environ.get(ENV_TICKET)
+    return _desk(args, job_id, environ, clock) if named else None
+
+
+def _waiting_desks(args: argparse.Namespace, clock: Clock) -> Iterator[Desk]:
     for waiting in job_outboxes(Path(args.home, "outbox")):
         yield open_desk(job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={})
 
 
 def _flush_one(
     args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock
-) -> JobwireError | None:
+) -> tuple[dict[str, object] | None, JobwireError | None]:
+    """Return the line about the job, None where nothing could be tried, and what failed."""
     try:
         seq = desk.recover().last_seq
         last = desk.outbox.last()
         courier = _courier(args, desk, environ, clock)
     except JobwireError as error:
-        return error
+        return None, error
     try:
         delivery = courier.flush(attempts=args.attempts, confirm_seconds=args.confirm or 0.0)
     finally:
         courier.close()
-    _print(
-        {
-            "job_id": desk.job_id,
-            "seq": seq,
-            "event": last.event if last else None,
-            "delivered": delivery.delivered,
-            "sent": delivery.sent,
-            "waiting": delivery.waiting,
-        }
-    )
-    return kept(delivery.failure, desk)
+    line: dict[str, object] = {
+        "job_id": desk.job_id,
+        "seq": seq,
+        "event": last.event if last else None,
+        "delivered": delivery.delivered,
+        "sent": delivery.sent,
+        "waiting": delivery.waiting,
+    }
+    return line, kept(delivery.failure, desk)
 
 
 def _print(body: Mapping[str, object]) -> None:

@@ -143,17 +143,24 @@ def test_an_absent_broker_keeps_the_events_for_a_flush(
 def test_a_flush_without_a_job_is_for_all(
     fresh_embedded_broker: BrokerProcess, make_command: MakeCommand
 ) -> None:
-    """Without --job every outbox of the home is sent, one line each; one that fails holds up no other."""
+    """Without --job every outbox of the home is sent, one line each; one that fails holds up no other.
+
+    A job that has nothing to send is not named; where none has, that is said.
+    """
     commands = sorted((make_command(fresh_embedded_broker.home) for _ in range(3)), key=lambda c: c.job_id)
     fresh_embedded_broker.stop()
     for command in commands:
         command.say("started", "--attempts", "1")
     fresh_embedded_broker.start()
     Path(commands[0].store.record_path(commands[0].job_id)).unlink()
-    answer = commands[0].end(commands[0].start_bare("--home", str(fresh_embedded_broker.home), "--flush"))
+    flush = ("--home", str(fresh_embedded_broker.home), "--flush")
+    answer = commands[0].end(commands[0].start_bare(*flush))
     assert answer.code == 40
     assert [line["job_id"] for line in answer.lines] == [command.job_id for command in commands[1:]]
     assert all(line["delivered"] for line in answer.lines)
+    Path(commands[0].store.outbox_path(commands[0].job_id)).unlink()
+    answer = commands[0].end(commands[0].start_bare(*flush))
+    assert (answer.code, answer.stdout, answer.stderr) == (0, "", "publish_event: nothing was waiting\n")
 
 
 def test_refused_by_password_and_by_authority(
