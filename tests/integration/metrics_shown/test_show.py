@@ -10,6 +10,7 @@ import pytest
 from jobwire.cli.main import main
 from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics.show import tables
+from jobwire.testing import new_home
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.metric_tables import speak, write_tables
 
@@ -45,7 +46,7 @@ def run(home: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> tuple[in
 @pytest.mark.parametrize("words", [["show"], ["plot", "--out", "fleet.png"]])
 def test_before_the_first_run(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where nothing was computed yet, readers of the tables end with 40 and name the command that does."""
-    (tmp_path / "home").mkdir(mode=0o700)
+    new_home(tmp_path / "home")
     code, _, errors = run(tmp_path / "home", *words, capsys=capsys)
     assert code == ExitCode.NOT_FOUND
     assert "no metrics yet" in errors
@@ -54,7 +55,7 @@ def test_before_the_first_run(words: list[str], tmp_path: Path, capsys: pytest.C
 
 def test_an_empty_file_is_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A database in which the first run never made its tables is the same as none."""
-    (tmp_path / "home" / "metrics").mkdir(mode=0o700, parents=True)
+    (new_home(tmp_path / "home") / "metrics").mkdir(mode=0o700)
     (tmp_path / "home" / "metrics" / "metrics.db").touch()
     code, _, errors = run(tmp_path / "home", "show", capsys=capsys)
     assert (code, "no metrics yet" in errors) == (ExitCode.NOT_FOUND, True)
