@@ -181,6 +181,7 @@ def run_top(args: argparse.Namespace) -> int:
     model = top_once.open_model(Path(args.home), limits=limits, poll=args.poll)
     if args.json or args.once or not sys.stdout.isatty():
         print(top_once.render(model, query, as_json=args.json), end="")
+        top_once.require_all(model)
         return 0
     try:
         from jobwire.dashboard import top  # noqa: PLC0415
@@ -203,8 +204,10 @@ def run_status(args: argparse.Namespace) -> int:
 
     model = top_once.open_model(Path(args.home), limits=_limits(args), poll=True)
     model.start()
-    print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
     model.close()
+    if model.rows or not model.source.unread:
+        print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
+    top_once.require_all(model)
     return 0
 
 

@@ -102,6 +102,8 @@ def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, l
     counting = f"SELECT job_id FROM ({newest}) WHERE finished_at >= ? AND dismissed = 0"  # noqa: S608 - our own text
     failed = ids(counting, "error", limit, since)
     counts = dict(connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
+    # Whoever brought the index up to date could not read these; we may, or say that we cannot either.
+    touched |= set(ids("SELECT job_id FROM jobs WHERE status = 'unreadable'"))
     return Glance(
         open=frozenset(running) | frozenset(pending),
         recent=tuple(recent),

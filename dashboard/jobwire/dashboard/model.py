@@ -60,7 +60,7 @@ class FleetModel:
         self.limits = limits
         self.journal = journal
         self.rows: dict[str, Row] = {}
-        self._source = source
+        self.source = source
         self._clock = clock
         self._open_watch = watch
         self._keep_finished = keep_finished
@@ -73,7 +73,7 @@ class FleetModel:
         """Read everything. The watch and the journal's end come first, so that nothing falls between."""
         self.journal.open()
         self._begin_watch()
-        self._facts = self._source.read_all(self._source.job_ids())
+        self._facts = self.source.read_all(self.source.job_ids())
         self._next_poll = self._clock.monotonic() + POLL_SECONDS
         now = self._clock.now()
         for job_id in self._facts:
@@ -98,7 +98,7 @@ class FleetModel:
 
     def history(self, job_id: str, count: int) -> list[str]:
         """Return the last lines of a job's history as text, newest first. Raises StorageError."""
-        return self._source.history(job_id, count)
+        return self.source.history(job_id, count)
 
     def close(self) -> None:
         """Close watch and journal."""
@@ -119,7 +119,7 @@ class FleetModel:
     def _reread(self, job_ids: Iterable[str]) -> None:
         now = self._clock.now()
         for job_id in job_ids:
-            facts = self._source.read(job_id, self._facts.get(job_id))
+            facts = self.source.read(job_id, self._facts.get(job_id))
             if facts is None:
                 self._forget(job_id)
             else:
@@ -158,12 +158,12 @@ class FleetModel:
 
     def _everything(self) -> set[str]:
         still_open = {job_id for job_id, facts in self._facts.items() if not is_finished(facts)}
-        return still_open | (self._source.job_ids() - self._facts.keys())
+        return still_open | (self.source.job_ids() - self._facts.keys())
 
     def _begin_watch(self) -> bool:
         if self._open_watch is not None:
             with contextlib.suppress(OSError):
-                self._watch = self._open_watch(Path(self._source.store.jobs_path()))
+                self._watch = self._open_watch(Path(self.source.store.jobs_path()))
                 return True
         return False
 

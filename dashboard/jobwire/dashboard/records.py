@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.lifecycle import Status
 from jobwire.dashboard.fleet import JobFacts, LastEvent, newer, percent_of, with_record
 from jobwire.dashboard.glance import Glance, look
@@ -24,7 +24,10 @@ Warn = Callable[[str], None]
 
 
 class RecordSource:
-    """The jobs of one home directory. `warn` is told of records that cannot be read."""
+    """The jobs of one home directory. `warn` is told of records that cannot be read.
+
+    `unread` names those that the operating system keeps from us.
+    """
 
     def __init__(
         self, store: RecordStore, *, warn: Warn, failed_seconds: float, recent: int = RECENT
@@ -33,6 +36,7 @@ class RecordSource:
         self._warn = warn
         self._failed_seconds = failed_seconds
         self._recent = recent
+        self.unread: set[str] = set()
 
     def glance(self) -> Glance | None:
         """Return what the index says; where it is not to be trusted its owner makes it again first.
@@ -72,11 +76,15 @@ class RecordSource:
 
     def read(self, job_id: str, before: JobFacts | None) -> JobFacts | None:
         """Return the job's facts as the disk has them, or None where it is gone or unreadable."""
+        self.unread.discard(job_id)
         try:
             record = self.store.get(job_id)
+        except NotFoundError:
+            return None
         except JobwireError as error:
-            if self.store.exists(job_id):
-                self._warn(str(error))
+            self._warn(str(error))
+            if "errno" in error.facts:
+                self.unread.add(job_id)
             return None
         if before is not None and before.last is not None and before.last.seq == record.last_seq:
             return with_record(before, record, before.last)

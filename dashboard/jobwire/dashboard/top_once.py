@@ -29,6 +29,12 @@ def open_model(home: Path, *, limits: Limits, poll: bool) -> FleetModel:
     return new_model(source, home=home, clock=clock, limits=limits, poll=poll)
 
 
+def require_all(model: FleetModel) -> None:
+    """Raise StorageError if the fleet is not everything: what is left out would make a false all-clear."""
+    if model.source.unread:
+        raise model.source.store.unread_error(model.source.unread)
+
+
 def render(model: FleetModel, query: Query, *, as_json: bool) -> str:
     """Read the fleet and return it as lines."""
     model.start()

@@ -117,10 +117,14 @@ def list_jobs(args: argparse.Namespace) -> int:
     if args.json:
         for record in records:
             say(args, public_record(record), "")
-        return ExitCode.OK
-    now = queue.store.clock.now()
-    rows = [present.list_row(record, now) for record in records]
-    say(args, None, present.table(present.LIST_HEADER, rows, _width()) if rows else f"no jobs in {args.home}")
+    elif records:
+        now = queue.store.clock.now()
+        rows = [present.list_row(record, now) for record in records]
+        say(args, None, present.table(present.LIST_HEADER, rows, _width()))
+    elif not queue.unread:
+        say(args, None, f"no jobs in {args.home}")
+    if queue.unread:
+        raise queue.store.unread_error(queue.unread)
     return ExitCode.OK
 
 

@@ -66,6 +66,7 @@ class JobQueue:
         self.store = store
         self._warn = warn
         self._new_token = token_source
+        self.unread: set[str] = set()
         self._index = PendingIndex(store, warn=warn)
 
     def register(self, spec: JobSpec) -> Registered:
@@ -230,7 +231,11 @@ class JobQueue:
     def list(
         self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50
     ) -> list[JobRecord]:
-        """Return up to `limit` matching records, newest first; unreadable ones are reported and left out."""
+        """Return up to `limit` matching records, newest first; unreadable ones are reported and left out.
+
+        `unread` then names those that the operating system kept from us.
+        """
+        self.unread.clear()
         _check_names(agent_session=agent_session)
         wanted = frozenset(statuses)
         found: list[JobRecord] = []
@@ -437,6 +442,8 @@ class JobQueue:
                 continue  # purged since
             except JobwireError as error:
                 self._warn(str(error))
+                if "errno" in error.facts:
+                    self.unread.add(job_id)
 
 
 def _check_names(*, owner: str | None = None, agent_session: str | None = None) -> None:

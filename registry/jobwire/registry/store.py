@@ -30,7 +30,7 @@ from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from jobwire.core.event import Event
 
@@ -38,6 +38,8 @@ __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest
 
 # A digest marks a message in history; it needs no more than admission's 128 bits.
 _DIGEST_BYTES = 16
+# Jobs that one error names.
+_NAMED = 5
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -140,6 +142,16 @@ class RecordStore(HomeLayout):
         self._put([one.after for one in changed], marked=marked, append=append, announce=announce)
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
         self._copy_status(moved)
+
+    def unread_error(self, job_ids: Collection[str]) -> StorageError:
+        """Return the error for jobs that the operating system kept from whoever shows all jobs."""
+        first = sorted(job_ids)[:_NAMED]
+        more = f" and {len(job_ids) - len(first)} more" if len(job_ids) > len(first) else ""
+        return StorageError(
+            f"what is shown is not everything: {', '.join(first)}{more} in {self.home} could not be read",
+            hint="the warnings say why; see the owner and mode of the records, and the disk",
+            job_ids=first,
+        )
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""

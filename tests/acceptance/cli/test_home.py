@@ -123,7 +123,7 @@ def test_a_strangers_home_above_is_refused(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("closed", [".hermes", ".hermes/queue"])
+@pytest.mark.parametrize("closed", [".hermes", ".hermes/jobs", ".hermes/jobs/*.json", ".hermes/queue"])
 def test_an_unreadable_home_is_never_an_all_clear(closed: str, tmp_path: Path) -> None:
     """Who may not read the records gets an error and no figures, also where only a part is closed."""
     new_home(tmp_path / ".hermes")
