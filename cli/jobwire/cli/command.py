@@ -1,5 +1,6 @@
 """One command as a child process: started, stopped with everything it started, and reaped."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 # Who lives so long after SIGKILL hangs in the kernel or is somebody else's: no reason to wait.
 _LAST_SECONDS = 2.0
-_STDOUT, _STDERR = 1, 2
+STDOUT, STDERR = 1, 2
 
 
 class Stream(NamedTuple):
@@ -26,7 +27,12 @@ class Stream(NamedTuple):
 
 
 class Stage(Protocol):
-    """Where a command runs: with which streams, and in which session."""
+    """Where a command runs: with which streams, and in which session.
+
+    `stop_signals` ask everything there to end.
+    """
+
+    stop_signals: tuple[signal.Signals, ...]
 
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
         """Start `words`; raises OSError where it cannot be executed."""
@@ -34,6 +40,10 @@ class Stage(Protocol):
 
     def groups(self, pid: int) -> set[int]:
         """Return the living process groups of the command, which has not been waited for."""
+        ...
+
+    def interrupted(self) -> bool:
+        """Tell whether a person has just interrupted the command from its keyboard."""
         ...
 
     def close(self) -> None:
@@ -47,19 +57,25 @@ class Pipes:
     Its input is ours.
     """
 
+    stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
+
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
         """See `Stage`."""
         process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         return process, [
-            Stream(_detached(process.stdout), _STDOUT),
-            Stream(_detached(process.stderr), _STDERR),
+            Stream(detached(process.stdout), STDOUT),
+            Stream(detached(process.stderr), STDERR),
         ]
 
     def groups(self, pid: int) -> set[int]:
         """See `Stage`."""
         return living_groups(pid)
+
+    def interrupted(self) -> bool:
+        """See `Stage`: there is no keyboard."""
+        return False
 
     def close(self) -> None:
         """See `Stage`."""
@@ -87,8 +103,9 @@ class Command:
 
     def start(self) -> list[Stream]:
         """Start it and return its output; raises OSError where it cannot be executed."""
-        self._process, streams = self._stage.start(self._words)
-        self.ended_descriptor = os.pidfd_open(self._process.pid)
+        with self._guard:
+            self._process, streams = self._stage.start(self._words)
+            self.ended_descriptor = os.pidfd_open(self._process.pid)
         return streams
 
     @property
@@ -96,10 +113,9 @@ class Command:
         """Return the process id, which is also the id of its process group."""
         return self._started().pid
 
-    def ended(self) -> bool:
-        """Tell whether it has ended; what it started may live."""
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PIDFD, self.ended_descriptor, flags) is not None
+    def interrupted(self) -> bool:
+        """Tell whether a person has just interrupted it from its keyboard."""
+        return self._stage.interrupted()
 
     def stop(self) -> None:
         """End it and all it started: SIGTERM, and SIGKILL to who lives after the grace time. Blocks."""
@@ -107,7 +123,8 @@ class Command:
             if self.stopping:
                 return
             self.stopping = True
-        self.signal(signal.SIGTERM)
+        for number in self._stage.stop_signals:
+            self.signal(number)
         # Who was suspended could not take the signal.
         self.signal(signal.SIGCONT)
         kill_at = self._clock.monotonic() + self._grace
@@ -126,12 +143,40 @@ class Command:
             except PermissionError:
                 continue  # it runs as somebody else (sudo): not ours to end
 
+    def signal_own_group(self, number: int) -> None:
+        """Send a signal to the command's own group, as a key at a terminal does; nothing before the start."""
+        with self._guard:
+            if self._process is not None and self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, number)
+
+    def stopped_by(self) -> int:
+        """Return the signal that has suspended the command since this was asked last; 0 for none."""
+        with self._guard:
+            if self._process is None or self._process.returncode is not None:
+                return 0
+            try:
+                found = os.waitid(os.P_PIDFD, self.ended_descriptor, os.WSTOPPED | os.WNOHANG)
+            except ChildProcessError:  # it has ended: nothing can suspend it any more
+                return 0
+            return 0 if found is None else found.si_status
+
+    def ending(self) -> Ending:
+        """Return how it ended; it has."""
+        found = os.waitid(os.P_PIDFD, self.ended_descriptor, os.WEXITED | os.WNOWAIT)
+        if found is None:
+            raise RuntimeError("the command has not ended")
+        if found.si_code == os.CLD_EXITED:
+            return Ending(exit_status=found.si_status)
+        return Ending(signal=found.si_status)
+
     def reap(self) -> Ending:
         """Return how it ended; `stop` must have returned."""
         process = self._started()
-        code = process.wait()
-        os.close(self.ended_descriptor)
-        self._stage.close()
+        with self._guard:
+            code = process.wait()
+            os.close(self.ended_descriptor)
+            self._stage.close()
         return Ending.of_returncode(code)
 
     def _started(self) -> "subprocess.Popen[bytes]":
@@ -140,7 +185,7 @@ class Command:
         return self._process
 
 
-def _detached(pipe: IO[bytes] | None) -> int:
+def detached(pipe: IO[bytes] | None) -> int:
     """Return a descriptor of its own for a pipe of `subprocess`, whose object goes."""
     if pipe is None:
         raise RuntimeError("no pipe was asked for")

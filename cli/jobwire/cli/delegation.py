@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import signal
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.cli.ending import Ending
+from jobwire.cli.terminal import Terminal
 from jobwire.cli.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
 from jobwire.cli.worker import read_ending
 from jobwire.cli.worker_process import (
@@ -78,8 +80,12 @@ class Delegation:
         environ: Mapping[str, str],
         directory: Path,
         quiet: bool = False,
+        terminal: Terminal | None = None,
     ) -> None:
-        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session."""
+        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session.
+
+        With `terminal` its command has that.
+        """
         home = Path(self._store.home)
         order = Order(
             job_id=self.job_id,
@@ -96,7 +102,7 @@ class Delegation:
         path = write_order(self._store, order)
         try:
             if tmux is None:
-                self._worker = ChildWorker(path, quiet=quiet)
+                self._worker = ChildWorker(path, quiet=quiet, terminal=terminal)
             else:
                 worker = TmuxWorker(
                     tmux[0], worker_command(path), session=tmux[1], title=self.job_id, directory=directory
@@ -109,6 +115,11 @@ class Delegation:
             raise
         self._guard = threading.Thread(target=self._notice_death, name=f"guard-{self.job_id}", daemon=True)
         self._guard.start()
+
+    def tell_worker(self, number: signal.Signals) -> None:
+        """Send a signal to a worker that is our child; for signal handlers."""
+        if isinstance(self._worker, ChildWorker):
+            self._worker.tell(number)
 
     def cancel(self, cause: str) -> None:
         """Cancel the job, durably, and end its worker; does nothing to a finished job."""

@@ -1,8 +1,10 @@
 """The worker's hold on its job: renews the lease, and notices when the job was taken away."""
 
+import contextlib
+
 from jobwire.core.clock import Clock
-from jobwire.core.errors import NotFoundError, StorageError
-from jobwire.core.fold import LeaseGrant, fail, renew
+from jobwire.core.errors import ConflictError, NotFoundError, StorageError
+from jobwire.core.fold import LeaseGrant, cancel, fail, renew
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.store import RecordStore
@@ -53,6 +55,12 @@ class Lifeline:
     def waiting(self) -> bool:
         """Tell whether the job waits for a permission; raises StorageError and NotFoundError."""
         return self._store.get(self._job_id).attention
+
+    def give_up(self, cause: str) -> None:
+        """Cancel the job, durably; does nothing to one that has ended. Raises StorageError."""
+        with contextlib.suppress(ConflictError), self._store.locked(self._job_id) as locked:
+            record = cancel(locked.record, self._store.clock.now(), cause)
+            locked.replace(record, cause=cause, source="worker")
 
     def _ours(self, record: JobRecord) -> bool:
         if record.attempt != self._attempt:

@@ -105,7 +105,7 @@ class Sender:
         except JobwireError as error:
             if type(error) not in self._said:
                 self._said.add(type(error))
-                self._complain(f"{error.message}; the job goes on, its events are sent later")
+                self._complain(f"{error.message}; its events are sent later")
             return _REFUSED_SECONDS if isinstance(error, RefusedError) else _AWAY_SECONDS
         return None
 

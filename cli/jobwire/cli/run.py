@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jobwire.cli.delegation import Delegation, Plan
 from jobwire.cli.detach import in_background
+from jobwire.cli.terminal import Terminal, attended, job_control
 from jobwire.cli.tmux import Tmux, check_name
 from jobwire.cli.worker import OUTPUT_FILE
 from jobwire.core.commands import report
@@ -42,8 +43,12 @@ examples:
 
 the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
 lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
-process, where one runs, enforces them also when this command is gone. Ctrl-C cancels the job (SIGTERM, then
-SIGKILL). So does closing the terminal, but with --tmux, --detach and nohup the job goes on.
+process, where one runs, enforces them also when this command is gone.
+
+where input and output are a terminal, the command has it, keys and all: Ctrl-C interrupts the command, and
+cancels the job when that ends of it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
+(SIGTERM to all it started, after 5 s SIGKILL). So does closing the terminal, but with --tmux, --detach and
+nohup the job goes on.
 
 settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
 starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
@@ -110,8 +115,13 @@ def run(args: argparse.Namespace) -> int:
 
     def work(begun: Callable[[], None] = lambda: None) -> int:
         leave = threading.Event()
-        with _heeding_signals(job, leave if pane else None):
-            _start(job, home, pane, mtls=args.mtls)
+        terminal = Terminal() if not args.detach and pane is None and attended() else None
+        with (
+            terminal or contextlib.nullcontext(),
+            _heeding_signals(job, leave if pane else None),
+            job_control(terminal, job.tell_worker),
+        ):
+            _start(job, home, pane, terminal, mtls=args.mtls)
             begun()
             try:
                 return _watch(args, job, settings, leave, say)
@@ -154,13 +164,15 @@ def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
     return None
 
 
-def _start(job: Delegation, home: Path, pane: tuple[Tmux, str] | None, *, mtls: bool) -> None:
+def _start(
+    job: Delegation, home: Path, pane: tuple[Tmux, str] | None, terminal: Terminal | None, *, mtls: bool
+) -> None:
     try:
         environ = job_identity(home, job.job_id) if mtls else dict(os.environ)
     except JobwireError:
         job.cancel("no certificate could be issued for it")
         raise
-    job.start(tmux=pane, environ=environ, directory=Path.cwd())
+    job.start(tmux=pane, environ=environ, directory=Path.cwd(), terminal=terminal)
 
 
 def _watch(

@@ -81,6 +81,9 @@ class Worker:
         done.set()
         guard.join()
         stopped = self._command.stopping
+        if not stopped and self._command.interrupted() and not self._command.ending().good:
+            self._lifeline.give_up("interrupted by Ctrl-C")
+            self._command.stop()
         ending = self._command.reap()
         return Outcome(ending, "stopped on request" if stopped and not ending.good else ending.sentence)
 

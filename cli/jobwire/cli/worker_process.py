@@ -6,6 +6,7 @@ would show it to everybody who lists processes.
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jobwire.cli.ending import Ending
+from jobwire.cli.terminal import Terminal
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 
 ORDER_FILE = "worker.json"
+# Whether the command's error output has the terminal too (see `Terminal`).
+APART, TOGETHER = "apart", "together"
 _MODULE = "jobwire.cli.worker_main"
 
 
@@ -96,7 +100,10 @@ class ChildWorker:
     cancels the job in order.
     """
 
-    def __init__(self, order: Path, *, quiet: bool = False) -> None:
+    def __init__(self, order: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> None:
+        if terminal is not None:
+            self._process = _before_terminal(order, terminal)
+            return
         # Quiet output is still kept in the job's output.log.
         sink = subprocess.DEVNULL if quiet else None
         # In a session of its own the terminal is not the child's: reading from it would fail halfway.
@@ -111,8 +118,12 @@ class ChildWorker:
 
     def stop(self) -> None:
         """Send SIGTERM; the worker ends its command and itself."""
+        self.tell(signal.SIGTERM)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send any signal; takes no lock and waits for nobody."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end."""
@@ -129,6 +140,23 @@ class ChildWorker:
 
     def close(self) -> None:
         """Let go of it: nothing is held."""
+
+
+def _before_terminal(order: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":
+    """Start a worker whose input and output are `terminal`'s; it knows the terminal's modes and size."""
+    real = os.dup(sys.stdin.fileno())
+    try:
+        return subprocess.Popen(
+            [*worker_command(order), str(real), APART if terminal.stderr_apart else TOGETHER],
+            stdin=terminal.worker_end.fileno(),
+            stdout=terminal.worker_end.fileno(),
+            stderr=None if terminal.stderr_apart else terminal.worker_errors,
+            pass_fds=(real,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(real)
+        terminal.started()
 
 
 def worker_command(order: Path) -> list[str]:
