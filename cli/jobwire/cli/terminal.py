@@ -173,7 +173,8 @@ def in_foreground() -> bool:
 def job_control(terminal: Terminal | None, tell_worker: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Suspend and resume the worker's command with us (Ctrl-Z, fg, bg) for the block, and tell of a new size.
 
-    The handlers take no lock and wait for nobody.
+    The handlers take no lock. The default of SIGTSTP is set again while we are suspended, which only a
+    handler in the main thread can do.
     """
 
     def suspend(*_: object) -> None:
