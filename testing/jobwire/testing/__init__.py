@@ -5,7 +5,8 @@ from jobwire.testing.embedded_server import EmbeddedServer
 from jobwire.testing.homes import new_home
 from jobwire.testing.in_memory import InMemoryBroker, InMemoryTransport, Published
 from jobwire.testing.mosquitto_server import MosquittoServer
-from jobwire.testing.process import BrokerProcess, free_port
+from jobwire.testing.ports import free_port
+from jobwire.testing.process import BrokerProcess
 from jobwire.testing.requirements import find_program, require
 from jobwire.testing.scripted import ScriptedServer
 from jobwire.testing.waiting import wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jobwire.testing.process import free_port
+from jobwire.testing.ports import free_port
 
 _STOP_SECONDS = 10.0
 

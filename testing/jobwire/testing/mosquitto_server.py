@@ -8,7 +8,8 @@ from jobwire.broker.configuration import Listening
 from jobwire.broker.mosquitto import configure
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
-from jobwire.testing.process import BrokerProcess, free_port
+from jobwire.testing.ports import free_port
+from jobwire.testing.process import BrokerProcess
 from jobwire.testing.requirements import find_program
 from jobwire.testing.waiting import wait_for
 

@@ -14,6 +14,7 @@ from typing import Self
 from jobwire.certs import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
+from jobwire.testing.ports import free_port
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import load_settings
 
@@ -21,13 +22,6 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _LOG_TAIL = 2000
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 class BrokerProcess:

@@ -14,7 +14,7 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.journal import Entry, JournalWriter
-from jobwire.testing.process import free_port
+from jobwire.testing.ports import free_port
 from jobwire.testing.waiting import wait_for
 
 _DEBIAN_POSTGRES = "/usr/lib/postgresql"

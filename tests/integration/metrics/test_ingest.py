@@ -17,7 +17,7 @@ from jobwire.metrics.source.options import SourceOptions, read_options
 from jobwire.metrics.source.stream import JournalStream
 from jobwire.testing.clock import ManualClock
 from jobwire.testing.mosquitto_server import MosquittoServer
-from jobwire.testing.process import free_port
+from jobwire.testing.ports import free_port
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 
