@@ -162,11 +162,12 @@ def _fold(home: Path, files: FileSystem) -> None:
     store = RecordStore(home, clock=CLOCK, files=files)
     folder = Folder(
         store=store,
-        views=Views(store, warn=pytest.fail),
+        views=Views(store),
         topics=TOPICS,
         reader=JournalReader(home / "journal"),
         durable_offset=lambda: 3,
         consumers=Consumers(home / "journal", clock=CLOCK, files=files),
+        journal=lambda _: None,
         clock=CLOCK,
         on_folded=lambda *_: None,
     )

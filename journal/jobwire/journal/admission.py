@@ -15,6 +15,8 @@ from jobwire.core.topics import Topics
 from jobwire.journal.entry import Stored
 
 UNVERIFIED = "unverified"
+# The job's record could not be read: the message is kept as it came, and judged when it can be.
+UNDECIDED = "undecided"
 
 
 class Judged(NamedTuple):

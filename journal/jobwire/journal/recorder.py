@@ -20,7 +20,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import StorageError, UnreachableError
 from jobwire.core.event import MAX_PAYLOAD
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted, Transport
-from jobwire.journal.admission import UNVERIFIED, Admit, Judged
+from jobwire.journal.admission import UNDECIDED, UNVERIFIED, Admit, Judged
 from jobwire.journal.entry import Entry
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, Evidence
 from jobwire.journal.writer import JournalWriter
@@ -139,9 +139,10 @@ class Recorder:
         batch = [pair for pair in judged if self._keeps(*pair)]
         summary = self._evidence.summary(now_us)
         entries = [entry for entry, _ in batch] + ([summary] if summary is not None else [])
-        first = self._writer.next_offset
-        if entries and not self._append(entries, stop):
+        end = self._append(entries, stop) if entries else 0
+        if end is None:
             return 0  # stopped while the disk was full: nothing is acknowledged, the broker keeps it
+        first = end - len(entries)
         if messages:
             self._transport.acknowledge_many(messages)
             self._report([Recorded(first + i, *pair) for i, pair in enumerate(batch)])
@@ -219,16 +220,16 @@ class Recorder:
 
     def _keeps(self, entry: Entry, judged: Judged) -> bool:
         self._verdicts[judged.verdict] += 1
-        if judged.verdict not in {ACCEPTED, UNVERIFIED}:
+        if judged.verdict not in {ACCEPTED, UNVERIFIED, UNDECIDED}:
             self._evidence.log(entry, judged)
         return judged.keep or self._evidence.keeps(entry)
 
-    def _append(self, entries: list[Entry], stop: Callable[[], bool]) -> bool:
-        """Append, again and again while the disk is full; False where `stop` ended that."""
+    def _append(self, entries: list[Entry], stop: Callable[[], bool]) -> int | None:
+        """Append, again and again while the disk is full; return the offset after it, None if stopped."""
         attempt = 0
         while True:
             try:
-                self._writer.append(entries)
+                end = self._writer.append(entries)
             except StorageError as error:
                 if not error.facts.get("disk_full"):
                     raise
@@ -237,7 +238,7 @@ class Recorder:
                     self._stalled_since = self._clock.monotonic()
                     _log.error("%s; nothing is acknowledged until there is room", error.message)
                 if stop():
-                    return False
+                    return None
                 self._pause(retry_delay(attempt, 0.0), stop)
             else:
                 self._batches += 1
@@ -245,7 +246,7 @@ class Recorder:
                 if self._stalled_since is not None:
                     _log.warning("the disk has room again; recording goes on")
                     self._stalled_since = None
-                return True
+                return end
 
     def _roll_if_due(self) -> None:
         try:

@@ -8,6 +8,7 @@ either nothing visible or the whole batch; see recovery.py for what opening does
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, Self
@@ -53,8 +54,8 @@ class JournalWriter:
 
     Opening blocks for the repair of the last segment's end (`repair` tells what was done) and raises
     JournalLocked (naming the writer's pid), JournalCorrupt (durable data is gone) or StorageError.
-    Use from one thread at a time. A segment is rolled when it would outgrow `segment_bytes` or is
-    older than `segment_seconds`.
+    Several threads may append; closing is for when they have ended. A segment is rolled when it would
+    outgrow `segment_bytes` or is older than `segment_seconds`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class JournalWriter:
         self._segment_seconds = segment_seconds
         self._files = files if files is not None else SystemFiles()
         self._failed = ""
+        self._guard = threading.Lock()
         self._descriptors: dict[str, int] = {}
         self._index: IndexWriter | None = None
         with _storage_errors("open the journal", directory):
@@ -107,6 +109,10 @@ class JournalWriter:
         may be repeated once the cause is gone (`facts["disk_full"]`). Never partly visible; a batch
         of several megabytes may after a kill be found as a prefix of itself.
         """
+        with self._guard:
+            return self._append(entries)
+
+    def _append(self, entries: Sequence[Entry]) -> int:
         self._check_usable()
         if not entries:
             return self.next_offset
@@ -132,8 +138,9 @@ class JournalWriter:
 
     def roll_if_due(self) -> bool:
         """Begin a new segment if the present one is too old; for idle times, so that retention can work."""
-        self._check_usable()
-        return self._roll_before(0)
+        with self._guard:
+            self._check_usable()
+            return self._roll_before(0)
 
     def close(self) -> None:
         """Release the lock and all files; idempotent. Everything appended is durable already."""

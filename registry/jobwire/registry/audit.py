@@ -17,6 +17,7 @@ token, both can be written again from the record.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import os.path
@@ -125,17 +126,11 @@ class AuditLog:
 
         Then a crash came between it and the record. Compared as bytes: every change asks this.
         """
-        try:
-            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise storage_failure("read", self.events_path, error) from error
-        try:
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return False
             start = os.fstat(descriptor).st_size - len(line)
             return start >= 0 and os.pread(descriptor, len(line), start)[_AT:] == line[_AT:]
-        finally:
-            os.close(descriptor)
 
     def append_raw(self, encoded: bytes) -> None:
         """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
@@ -154,16 +149,8 @@ class AuditLog:
 
     def tail(self, count: int) -> list[Line]:
         """Return up to `count` of the last whole lines, oldest first; reads only the end of the file."""
-        try:
-            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise storage_failure("read", self.events_path, error) from error
-        try:
-            raw, _ = _tail(descriptor, count)
-        finally:
-            os.close(descriptor)
+        with self._opened() as descriptor:
+            raw = _tail(descriptor, count)[0] if descriptor is not None else b""
         return list(_decode(raw.splitlines()))
 
     def since(self, offset: int) -> list[tuple[Line, int]]:
@@ -181,16 +168,8 @@ class AuditLog:
 
     def start_of_tail(self, count: int) -> int:
         """Return the byte offset at which the last `count` whole lines begin."""
-        try:
-            descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise storage_failure("read", self.events_path, error) from error
-        try:
-            return _tail(descriptor, count)[1]
-        finally:
-            os.close(descriptor)
+        with self._opened() as descriptor:
+            return _tail(descriptor, count)[1] if descriptor is not None else 0
 
     def lines(self) -> Iterator[Line]:
         """Yield every whole line, oldest first; a torn last one is left out."""
@@ -200,8 +179,25 @@ class AuditLog:
             return
         except OSError as error:
             raise storage_failure("read", self.events_path, error) from error
-        with file:
-            yield from _decode(raw for raw in file if raw.endswith(b"\n"))
+        try:
+            with file:
+                yield from _decode(raw for raw in file if raw.endswith(b"\n"))
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """Open the history for the block; None where there is none. Raises StorageError."""
+        descriptor = None
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(self.events_path, os.O_RDONLY | os.O_CLOEXEC)
+            yield descriptor
+        except OSError as error:
+            raise storage_failure("read", self.events_path, error) from error
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"

@@ -4,6 +4,8 @@ What a publisher on this disk said before a registry process was there stands in
 and nobody will send it again: its outbox was emptied by the PUBACK.
 """
 
+import logging
+
 from jobwire.core.errors import JobwireError
 from jobwire.core.record import JobRecord
 from jobwire.registry.outbox import Outbox
@@ -11,6 +13,8 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair
+
+_log = logging.getLogger("jobwire.registry")
 
 
 def backfill(queue: JobQueue, views: Views, repair: GapRepair) -> int:
@@ -20,18 +24,23 @@ def backfill(queue: JobQueue, views: Views, repair: GapRepair) -> int:
     count = 0
     for job_id in unfinished:
         try:
-            record = queue.store.get(job_id)
-        except JobwireError:
-            continue  # gone, or reported by whoever works with it
-        known = views.known(job_id) if record.last_seq > record.confirmed_seq else None
-        if known is None:
-            continue
-        coming = _still_sent(queue.store, record)
-        wanted = [seq for seq in known.unjournaled if seq not in coming]
-        if wanted:
-            repair.journal(job_id, known, wanted)
-            count += 1
+            count += _backfill(job_id, queue.store, views, repair)
+        except JobwireError as error:
+            # Gone, or not to be read now: the fold sets it aside as soon as there is something to fold.
+            _log.warning("job %s is left for the next start: %s", job_id, error)
     return count
+
+
+def _backfill(job_id: str, store: RecordStore, views: Views, repair: GapRepair) -> bool:
+    record = store.get(job_id)
+    known = views.known(job_id) if record.last_seq > record.confirmed_seq else None
+    if known is None:
+        return False
+    coming = _still_sent(store, record)
+    wanted = [seq for seq in known.unjournaled if seq not in coming]
+    if wanted:
+        repair.journal(job_id, known, wanted)
+    return bool(wanted)
 
 
 def _still_sent(store: RecordStore, record: JobRecord) -> set[int]:

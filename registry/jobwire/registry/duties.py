@@ -64,12 +64,13 @@ class Duty:
 
         return ask
 
-    def failed(self, error: str) -> None:
-        """Take note that it could not be done this time."""
+    def failed(self, error: str) -> bool:
+        """Take note that it could not be done this time; tell whether it is the first time in a row."""
         if not self._failures:
             self._failing_since = self._clock.monotonic()
         self._failures += 1
         self._error = error
+        return self._failures == 1
 
     def done(self) -> None:
         """Take note that it could be done."""

@@ -6,7 +6,7 @@ keep their events until it has confirmed them, also while it is down. It stays a
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jobwire.core.clock import Clock, utc_timestamp
@@ -21,6 +21,8 @@ from jobwire.storage.failures import storage_failure
 STALE_SECONDS = 15.0
 # What is journaled is folded within some five seconds, many jobs at once included.
 BEHIND_SECONDS = 30.0
+# So many jobs that cannot be folded, if they are half of all, and it is the disk and not they.
+_MANY = 3
 # Less room than a health file takes.
 _NO_ROOM = 64 << 10
 
@@ -116,6 +118,14 @@ def _hanging(facts: Mapping[str, Any]) -> JobwireError | None:
             hint=f"look at the log of process {facts.get('pid')}",
             duty="folder",
         )
+    count, open_jobs = _number(facts, "put_off", "count"), sum(_open_jobs(facts))
+    if count >= _MANY and 2 * count >= open_jobs:
+        return StorageError(
+            f"the registry process cannot fold {count} of {open_jobs} unfinished jobs: "
+            f"{next(iter(put_off(facts).values()), 'see its log')}",
+            hint="check the disk, its mount, and the owner of jobs/ and logs/",
+            duty="folder",
+        )
     for name, duty in duties_of(facts).items():
         if duty.get("error"):
             return StorageError(
@@ -140,6 +150,24 @@ def duties_of(facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(duties, dict):
         return {}  # of an earlier version
     return {name: duty for name, duty in duties.items() if isinstance(duty, dict)}
+
+
+def put_off(facts: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return jobs that cannot be folded for the time being, each with why; not all where they are many."""
+    found = facts.get("put_off")
+    jobs = found.get("jobs") if isinstance(found, dict) else None
+    return {str(job_id): str(why) for job_id, why in jobs.items()} if isinstance(jobs, dict) else {}
+
+
+def _number(facts: Mapping[str, Any], name: str, key: str) -> int:
+    values = facts.get(name)
+    value = values.get(key) if isinstance(values, dict) else None
+    return value if type(value) is int else 0
+
+
+def _open_jobs(facts: Mapping[str, Any]) -> Iterator[int]:
+    for status in ("pending", "running", "unreadable"):
+        yield _number(facts, "jobs", status)
 
 
 def _free_bytes(path: str) -> int | None:

@@ -26,7 +26,8 @@ SOURCE = "wire"
 class Journaled(NamedTuple):
     """One entry of the journal that concerns a job.
 
-    `parsed` is None for what was no event. `received_at` is epoch seconds.
+    `parsed` is None for what was no event. `received_at` is epoch seconds. `why` is given with a verdict
+    that was found later than the entry was journaled.
     """
 
     offset: int
@@ -34,6 +35,8 @@ class Journaled(NamedTuple):
     verdict: str
     payload: bytes
     parsed: Parsed | None
+    retained: bool = False
+    why: str = ""
 
 
 class Folded(NamedTuple):
@@ -67,7 +70,7 @@ def fold_journaled(
     for entry in entries:
         if entry.verdict not in {ACCEPTED, Reason.LATE}:
             if entry.verdict != Reason.DUPLICATE:
-                lines.append(_line(record, entry, entry.verdict))
+                lines.append(_line(record, entry, entry.verdict, entry.why))
             continue
         seq = entry.parsed.event.seq if entry.parsed is not None else 0
         if entry.parsed is None or is_journaled(record, seq):

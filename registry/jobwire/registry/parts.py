@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,9 +32,14 @@ RETAINED_SECONDS = 7 * 86400
 _GRACE_SECONDS = 10.0
 _ANNOUNCE_SECONDS = 0.1
 _REPEAT_SECONDS = 0.5
+_COMMIT_SECONDS = 0.5
 _REAP_SECONDS = 1.0
 _FLUSH_SECONDS = 2.0
 _COUNT_SECONDS = 10.0
+_TELL_SECONDS = 600.0
+_MOST_TOLD = 1000
+# Jobs that cannot be folded, named in the health file.
+_NAMED = 20
 _HOUR = 3600.0
 # The rare duties wait so long after the start: a process that is started again and again would do nothing
 # else.
@@ -73,8 +79,8 @@ class Parts:
         self.transport = connections.recording()
         sending = (lambda: self.transport) if connections.shared else connections.sending
         self.sender = Sender(connect=sending, clock=clock, owned=not connections.shared)
-        self.queue = JobQueue(store, warn=warn)
-        self.views = Views(store, warn=warn)
+        self.queue = JobQueue(store, warn=_seldom(warn, clock))
+        self.views = Views(store)
         self.reader = JournalReader(writer.directory, clock=clock)
         self.states = StateQueue(
             store=store,
@@ -91,6 +97,7 @@ class Parts:
             reader=self.reader,
             durable_offset=lambda: writer.next_offset,
             consumers=Consumers(writer.directory, clock=clock),
+            journal=writer.append,
             clock=clock,
             on_folded=lambda job_id, record, urgent: self.states.offer(
                 job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS
@@ -111,7 +118,11 @@ class Parts:
         )
         self.announcements = Announcements(queue=self.queue, states=self.states)
         self.reaper = Reaper(
-            queue=self.queue, complete_until=self._complete_until, clock=clock, grace_seconds=_GRACE_SECONDS
+            queue=self.queue,
+            complete_until=self._complete_until,
+            put_off=self.folder.put_off,
+            clock=clock,
+            grace_seconds=_GRACE_SECONDS,
         )
         self.flush = OutboxFlush(
             store=store, topics=topics, sender=self.sender, expiry_seconds=RETAINED_SECONDS
@@ -134,6 +145,9 @@ class Parts:
             ),
             self._periodic(
                 "repeater", "queueing all states", lambda _: self.announcements.repeat(), _REPEAT_SECONDS
+            ),
+            self._periodic(
+                "committer", "committing the fold's place", lambda _: self.folder.commit(), _COMMIT_SECONDS
             ),
             self._periodic("reaper", "reaping", lambda _: self.reaper.run(), _REAP_SECONDS),
             self._periodic("flusher", "sending from outboxes", self.flush.run, _FLUSH_SECONDS),
@@ -159,6 +173,7 @@ class Parts:
         progress = self.recorder.progress()
         folded = self.folder.offset
         lag = progress.durable_offset - folded
+        put_off = self.folder.put_off()
         return {
             "pid": os.getpid(),
             "connected": progress.connected,
@@ -168,6 +183,7 @@ class Parts:
             "lag_seconds": self._behind_seconds(folded, lag),
             "stalled": progress.stalled_since is not None or self.folder.stalled,
             "jobs": self._counts,
+            "put_off": {"count": len(put_off), "jobs": dict(islice(put_off.items(), _NAMED))},
             "verdicts": progress.verdicts,
             "suppressed": progress.suppressed,
             "reconnects": progress.reconnects,
@@ -213,6 +229,22 @@ class Parts:
 
     def _count_jobs(self) -> None:
         self._counts = self.queue.counts()
+
+
+def _seldom(warn: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """Return `warn` for those that look at the same unreadable job again and again: the same words seldom."""
+    told: dict[str, float] = {}
+
+    def tell(text: str) -> None:
+        now = clock.monotonic()
+        if now - told.get(text, float("-inf")) < _TELL_SECONDS:
+            return
+        if len(told) >= _MOST_TOLD:
+            told.clear()
+        told[text] = now
+        warn(text)
+
+    return tell
 
 
 def journal_path(store: RecordStore) -> Path:

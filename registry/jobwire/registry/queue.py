@@ -5,7 +5,7 @@ that order). Nothing here needs a running process.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -223,10 +223,15 @@ class JobQueue:
                 after = self._moved(after, status, now, reason or f"set to {status} by update")
             return locked.replace(after, cause=reason or "update")
 
-    def reap(self, *, until: float | None = None) -> list[Reaped]:
-        """Move on and return every job whose lease or timeout ran out by `until`: epoch seconds, else now."""
+    def reap(self, *, until: float | None = None, skip: Container[str] = frozenset()) -> list[Reaped]:
+        """Move on and return every job whose lease or timeout ran out by `until`: epoch seconds, else now.
+
+        But for those in `skip`.
+        """
         with self._queue() as index:
-            return reap_due(self.store, index, new_token=self._new_token, warn=self._warn, until=until)
+            return reap_due(
+                self.store, index, new_token=self._new_token, warn=self._warn, until=until, skip=skip
+            )
 
     def list(
         self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50

@@ -1,6 +1,6 @@
 """Reaping: jobs that reached a limit are moved on, under the queue's lock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError, NotFoundError
@@ -35,10 +35,12 @@ def reap_due(
     warn: Warn,
     until: float | None = None,
     limit: int | None = None,
+    skip: Container[str] = frozenset(),
 ) -> list[Reaped]:
     """Move on every job (up to `limit` of them looked at) whose lease or timeout ran out by `until`.
 
-    `until` is epoch seconds, now where it is left out: what was said later need not be in the records.
+    But for those in `skip`, which are looked at again later. `until` is epoch seconds, now where it is left
+    out: what was said later need not be in the records.
     The caller holds the queue's lock and refreshed `index`. Its rows are lower bounds: a job that shows
     a sign of life gets its new one instead.
     """
@@ -51,6 +53,9 @@ def reap_due(
             break
         looked_at += len(page)
         for job_id in page:
+            if job_id in skip:
+                index.postpone(job_id, store.clock.now() + _AGAIN_SECONDS)
+                continue
             done = _reap_one(store, index, job_id, until, new_token=new_token, warn=warn)
             if done is not None:
                 reaped.append(done)

@@ -191,7 +191,15 @@ class RegistryProcess:
         while not self._ended.is_set():
             duty.work("folding")
             parts.journaled.clear()
-            if not parts.folder.step(hurry=self._stop.is_set()):
+            try:
+                worked = parts.folder.step(hurry=self._stop.is_set())
+                duty.done()
+            except OSError as error:
+                # No descriptors left, for instance: nothing was taken from the journal, so nothing is lost.
+                if duty.failed(str(error)):
+                    _log.error("cannot read the journal: %s; tried again", error)
+                worked = False
+            if not worked:
                 duty.rest()
                 parts.journaled.wait(_IDLE_SECONDS)
 

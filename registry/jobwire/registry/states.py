@@ -25,6 +25,7 @@ from jobwire.registry.store import RecordStore
 _CALM_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
 _LOOKED_AT = 16
+_UNREADABLE_SECONDS = 5.0
 _REPEATS_PER_SECOND = 200.0
 # What was sent of the jobs that changed last, so that one change told twice is sent once.
 _REMEMBERED = 4096
@@ -67,6 +68,8 @@ class StateQueue:
             urgency: OrderedDict() for urgency in Urgency
         }
         self._busy: dict[str, Urgency] = {}
+        # Jobs whose record could not be read, and when (monotonic seconds) that is tried again.
+        self._later: dict[str, float] = {}
         self._repeat_at = 0.0
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
         self._forgotten = 0
@@ -112,10 +115,13 @@ class StateQueue:
         try:
             record = record if record is not None else self._store.get(job_id)
             again = not self._send(record)
+            self._later.pop(job_id, None)
         except NotFoundError:
-            pass  # purged since
+            self._later.pop(job_id, None)  # purged since
         except JobwireError as error:
-            _log.error("no state of job %s can be sent: %s", job_id, error)
+            if job_id not in self._later:
+                _log.error("no state of job %s can be sent for now: %s", job_id, error)
+            self._later[job_id] = self._clock.monotonic() + _UNREADABLE_SECONDS
         finally:
             with self._changed:
                 self._busy.pop(job_id, None)
@@ -128,6 +134,7 @@ class StateQueue:
 
     def _take(self) -> tuple[str, JobRecord | None, Urgency] | None:
         with self._changed:
+            self._take_up_later()
             for _ in range(2):
                 for urgency, queue in self._queues.items():
                     job_id = self._first_due(queue, urgency)
@@ -136,6 +143,14 @@ class StateQueue:
                         return job_id, queue.pop(job_id), urgency
                 self._changed.wait(self._pause())
         return None
+
+    def _take_up_later(self) -> None:
+        """Queue the jobs whose records are to be read again; they stay noted until that succeeds."""
+        now = self._clock.monotonic()
+        for job_id, at in list(self._later.items()):
+            if at <= now and not any(job_id in queue for queue in self._queues.values()):
+                self._later[job_id] = now + _UNREADABLE_SECONDS
+                self._queues[Urgency.STATUS][job_id] = None
 
     def _pause(self) -> float:
         if not self._queues[Urgency.REPEAT]:

@@ -6,7 +6,7 @@ frees delays neither the reaper nor the word of a cancellation.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 from jobwire.core.clock import Clock, utc_timestamp
@@ -98,8 +98,9 @@ class Reaper:
     in the records (`complete_until`, epoch seconds; None while nothing can be journaled), and nothing
     is reaped while the broker is away, nor after what may have kept signs of life from us: for one
     lease's length after the wall clock jumped ahead (a set clock, a suspended machine), for
-    `grace_seconds` after the connection or the disk came back or this process stood still (SIGSTOP). Used
-    from two threads: `run` from one, the other tells of the broker.
+    `grace_seconds` after the connection or the disk came back or this process stood still (SIGSTOP). Jobs
+    that are `put_off` have signs of life that are not in their records, and are left alone. Used from two
+    threads: `run` from one, the other tells of the broker.
     """
 
     def __init__(
@@ -107,11 +108,13 @@ class Reaper:
         *,
         queue: JobQueue,
         complete_until: Callable[[], float | None],
+        put_off: Callable[[], Container[str]] = frozenset,
         clock: Clock,
         grace_seconds: float,
     ) -> None:
         self._queue = queue
         self._complete_until = complete_until
+        self._put_off = put_off
         self._clock = clock
         self._grace_seconds = grace_seconds
         self._offset = clock.now() - clock.monotonic()
@@ -149,7 +152,7 @@ class Reaper:
         if not self._heard or self._clock.monotonic() < self._not_before:
             return 0
         self._stood_still = False
-        reaped = self._queue.reap(until=until)
+        reaped = self._queue.reap(until=until, skip=self._put_off())
         for item in reaped:
             _log.info("job %s: %s -> %s: %s", item.record.job_id, item.before, item.record.status, item.cause)
         self.reaped += len(reaped)

@@ -10,20 +10,23 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jobwire.core.admission import ACCEPTED, REMEMBERED, Accepted, JobView, Reason
-from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.core.errors import NotFoundError
 from jobwire.core.event import Event
 from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.core.record import JobRecord
-from jobwire.registry import seqs
+from jobwire.registry import quarantine, seqs
 from jobwire.registry.audit import AuditLog, Line
 from jobwire.registry.journaled import ahead_of
 from jobwire.registry.store import RecordStore
+from jobwire.storage.failures import storage_failure
 
 MAX_JOBS = 4096
+# Nobody can tell who signed them, so a stranger may fill this: it is far more than a job says in a day.
+MAX_UNDECIDED_BYTES = 64 << 20
 # Digests kept a job. Redeliveries come from the broker's in-flight window; of an older event only the
 # reason differs (`replayed` instead of `duplicate`).
 _RECENT = 64
@@ -189,26 +192,36 @@ class Views:
 
     Bounded: the job that was not spoken of for the longest time is forgotten, unless something of it
     is on its way into the record, and read from the disk when it speaks again.
+
+    A job is `undecided` from the first of its messages that could not be judged until all of those are
+    folded, so that none is judged before an earlier one.
     """
 
-    def __init__(self, store: RecordStore, *, warn: Callable[[str], None], max_jobs: int = MAX_JOBS) -> None:
+    def __init__(self, store: RecordStore, *, max_jobs: int = MAX_JOBS) -> None:
         self._store = store
-        self._warn = warn
         self._max_jobs = max_jobs
+        # Of messages that were not judged: how many, and how many bytes.
+        self._undecided: dict[str, tuple[int, int]] = {}
+        self._held: set[str] = set()
+        # When the folder changed that was listed, and who stood there.
+        self._in_quarantine: tuple[int, frozenset[str]] = (-1, frozenset())
         self._jobs: OrderedDict[str, Known] = OrderedDict()
         # Held by whoever reads or changes what `known` returned: recorder and fold do.
         self.guard = threading.RLock()
 
     def known(self, job_id: str) -> Known | None:
-        """Return the job as its record is now; None where there is none that can be read.
+        """Return the job as its record is now; None where there is none.
 
-        Costs one stat where nothing changed.
+        Costs one stat where nothing changed. Raises StorageError where that cannot be told: the record, or
+        the history with it, is there and cannot be read.
         """
         with self.guard:
             stamp = self._stamp(job_id)
             known = self._jobs.get(job_id)
             if stamp is None:
                 self._jobs.pop(job_id, None)
+                if job_id in self._quarantined():
+                    self._store.require(job_id)
                 return None
             if known is None or known.stamp != stamp:
                 # What stamps the file is the system's clock.
@@ -251,62 +264,72 @@ class Views:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    def is_undecided(self, job_id: str) -> bool:
+        """Tell whether messages of the job wait to be judged."""
+        with self.guard:
+            return job_id in self._held or job_id in self._undecided
+
+    def undecided(self, job_id: str, size: int) -> bool:
+        """Note one more message that waits to be judged; False where there are too many bytes of them."""
+        with self.guard:
+            count, total = self._undecided.get(job_id, (0, 0))
+            if total + size > MAX_UNDECIDED_BYTES:
+                return False
+            self._undecided[job_id] = (count + 1, total + size)
+            return True
+
+    def decided(self, job_id: str, sizes: Sequence[int]) -> None:
+        """Note that as many messages, of these sizes, were judged."""
+        with self.guard:
+            count, total = self._undecided.pop(job_id, (0, 0))
+            if count > len(sizes):
+                self._undecided[job_id] = (count - len(sizes), max(0, total - sum(sizes)))
+            known = self._jobs.get(job_id)
+            if known is not None and not known.in_flight and not known.local:
+                del self._jobs[job_id]  # it has not seen them
+
+    def hold(self, job_id: str, *, held: bool) -> None:
+        """Note whether the job's entries wait in the journal because its record cannot be read."""
+        with self.guard:
+            (self._held.add if held else self._held.discard)(job_id)
+
+    def _quarantined(self) -> frozenset[str]:
+        """Return the jobs that stand in quarantine; one stat where nothing changed."""
+        folder = f"{self._store.jobs_path()}/{quarantine.FOLDER}"
+        try:
+            changed_at = os.stat(folder).st_mtime_ns  # noqa: PTH116 - asked for every unknown job's message
+        except FileNotFoundError:
+            return frozenset()
+        except OSError as error:
+            raise storage_failure("look for", folder, error) from error
+        settled = time.time_ns() - changed_at > _TICK_NS
+        if self._in_quarantine[0] != changed_at:
+            found = frozenset(item.job_id for item in quarantine.find(self._store.jobs_path()))
+            self._in_quarantine = (changed_at if settled else -1, found)
+        return self._in_quarantine[1]
+
     def _read(self, job_id: str, known: Known | None, stamp: Stamp) -> Known | None:
         try:
             record = self._store.get(job_id)
         except NotFoundError:
             return None
-        except JobwireError as error:
-            self._warn(str(error))
-            return None
         standing = standing_of(record)
         log = self._store.audit(job_id)
         if known is None or known.standing.attempt != standing.attempt:
-            return self._load(log, standing, stamp, known)
-        known.follow(standing)
-        known.stamp = stamp
-        self._read_history(log, known)
-        return known
-
-    def _load(self, log: AuditLog, standing: Standing, stamp: Stamp, before: Known | None) -> Known:
-        known = Known(standing, stamp)
-        if before is not None:
             # Journaled for the earlier attempt; its history says the rest.
-            known.local = before.local
-        known.audit_offset = log.start_of_tail(_TAIL_LINES)
-        first = _first_held(log, known.audit_offset) if known.audit_offset else 1
-        if first is None or first > standing.confirmed_seq + 1:
-            known.audit_offset = 0  # what the journal lacks reaches back further than the tail
-            first = 1
-        known.view = JobView(
-            token=standing.token,
-            status=standing.status,
-            attempt=standing.attempt,
-            attempt_seq=standing.attempt_seq,
-            last_seq=max(first - 1, 0),
-        )
-        self._read_history(log, known)
+            return load(log, standing, stamp, local=known.local if known is not None else set())
+        known.follow(standing)
+        _read_history(log, known)
+        known.stamp = stamp
         return known
-
-    def _read_history(self, log: AuditLog, known: Known) -> None:
-        """Read the lines that are new; those ahead of the record are left for the next time."""
-        standing, view = known.standing, known.view
-        for line, end in log.since(known.audit_offset):
-            seq = line.get("seq")
-            if line.get("verdict") == ACCEPTED and type(seq) is int and seq > standing.last_seq:
-                break
-            attempt = line.get("attempt")
-            view.attempt = attempt if type(attempt) is int else standing.attempt
-            known.read_line(line)
-            known.audit_offset = end
-        view.attempt = standing.attempt
-        view.last_seq = max(view.last_seq, standing.last_seq)
 
     def _stamp(self, job_id: str) -> Stamp | None:
         try:
             status = os.stat(self._store.record_path(job_id))  # noqa: PTH116 - asked for every message
-        except OSError:
+        except FileNotFoundError:
             return None
+        except OSError as error:
+            raise storage_failure("look for", self._store.record_path(job_id), error) from error
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _forget_old(self) -> None:
@@ -316,6 +339,41 @@ class Views:
             if not known.in_flight and not known.local:
                 del self._jobs[job_id]
                 return
+
+
+def load(log: AuditLog, standing: Standing, stamp: Stamp = (0, 0, 0), *, local: set[int]) -> Known:
+    """Return a job as its record and its history show it. Raises StorageError."""
+    known = Known(standing, stamp)
+    known.local = local
+    known.audit_offset = log.start_of_tail(_TAIL_LINES)
+    first = _first_held(log, known.audit_offset) if known.audit_offset else 1
+    if first is None or first > standing.confirmed_seq + 1:
+        known.audit_offset = 0  # what the journal lacks reaches back further than the tail
+        first = 1
+    known.view = JobView(
+        token=standing.token,
+        status=standing.status,
+        attempt=standing.attempt,
+        attempt_seq=standing.attempt_seq,
+        last_seq=max(first - 1, 0),
+    )
+    _read_history(log, known)
+    return known
+
+
+def _read_history(log: AuditLog, known: Known) -> None:
+    """Read the lines that are new; those ahead of the record are left for the next time."""
+    standing, view = known.standing, known.view
+    for line, end in log.since(known.audit_offset):
+        seq = line.get("seq")
+        if line.get("verdict") == ACCEPTED and type(seq) is int and seq > standing.last_seq:
+            break
+        attempt = line.get("attempt")
+        view.attempt = attempt if type(attempt) is int else standing.attempt
+        known.read_line(line)
+        known.audit_offset = end
+    view.attempt = standing.attempt
+    view.last_seq = max(view.last_seq, standing.last_seq)
 
 
 def _first_held(log: AuditLog, offset: int) -> int | None:

@@ -4,7 +4,7 @@ See `views` for what a message is judged against.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from jobwire.core.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.core.canonical import canonical_json
@@ -12,8 +12,9 @@ from jobwire.core.errors import StorageError
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalWriter
-from jobwire.journal.admission import Judged
+from jobwire.journal.admission import UNDECIDED, Judged
 from jobwire.journal.bucket import TokenBucket
+from jobwire.registry.journaled import Journaled
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Known, Views
 
@@ -38,33 +39,70 @@ class WireAdmission:
             return Judged(parsed.reason, parsed.why)
         # The fold takes note of what it wrote, in other threads.
         with self._views.guard:
-            known = self._views.known(parsed.job_id)
-            if known is None:
-                return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
-            judged = self._judge(parsed, message, known)
-            if judged.keep or judged.verdict == Reason.DUPLICATE or known.settled:
-                return judged
-            # The record may have changed within one tick of the file system's clock.
-            known = self._views.reread(parsed.job_id)
-            return self._judge(parsed, message, known) if known is not None else judged
+            if self._views.is_undecided(parsed.job_id):
+                return self._undecided(parsed.job_id, message)
+            try:
+                return self._decided(parsed, message)
+            except StorageError as error:
+                _log.error("%s; its messages are kept and judged when it can be read", error)
+                return self._undecided(parsed.job_id, message)
 
-    def _judge(self, parsed: Parsed, message: Message, known: Known) -> Judged:
-        event = parsed.event
-        digest = digest_of(message.payload)
-        if known.unjournaled.get(event.seq) == digest:
-            first = known.first_unjournaled
-            known.journal_local(event.seq)
-            return Judged(ACCEPTED, "", event, keep=True, missing=range(first, event.seq))
-        view = known.view
-        last = view.last_seq
-        verdict = judge(parsed, message.payload, retained=message.retain, job=view)
-        if isinstance(verdict, Accepted):
-            known.accept(event, verdict.digest)
-            return Judged(ACCEPTED, "", event, keep=True, missing=range(last + 1, event.seq))
-        if verdict.reason is Reason.LATE and verdict.event is not None:
-            view.remember(event.seq, verdict.digest)
-            return Judged(verdict.reason, verdict.why, verdict.event, keep=True)
-        return Judged(verdict.reason, verdict.why, verdict.event)
+    def _decided(self, parsed: Parsed, message: Message) -> Judged:
+        known = self._views.known(parsed.job_id)
+        if known is None:
+            return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
+        judged = judge_known(parsed, message.payload, retained=message.retain, known=known)
+        if judged.keep or judged.verdict == Reason.DUPLICATE or known.settled:
+            return judged
+        # The record may have changed within one tick of the file system's clock.
+        known = self._views.reread(parsed.job_id)
+        if known is None:
+            return judged
+        return judge_known(parsed, message.payload, retained=message.retain, known=known)
+
+    def _undecided(self, job_id: str, message: Message) -> Judged:
+        """Keep it: what is in the journal may be acknowledged, and is judged when it is folded."""
+        kept = self._views.undecided(job_id, len(message.payload))
+        return Judged(UNDECIDED, f"job {job_id} cannot be read", keep=kept)
+
+
+def judge_known(parsed: Parsed, payload: bytes, *, retained: bool, known: Known) -> Judged:
+    """Return the verdict on a message of a job, and take note of it in `known`."""
+    event = parsed.event
+    digest = digest_of(payload)
+    if known.unjournaled.get(event.seq) == digest:
+        first = known.first_unjournaled
+        known.journal_local(event.seq)
+        return Judged(ACCEPTED, "", event, keep=True, missing=range(first, event.seq))
+    view = known.view
+    last = view.last_seq
+    verdict = judge(parsed, payload, retained=retained, job=view)
+    if isinstance(verdict, Accepted):
+        known.accept(event, verdict.digest)
+        return Judged(ACCEPTED, "", event, keep=True, missing=range(last + 1, event.seq))
+    if verdict.reason is Reason.LATE and verdict.event is not None:
+        view.remember(event.seq, verdict.digest)
+        return Judged(verdict.reason, verdict.why, verdict.event, keep=True)
+    return Judged(verdict.reason, verdict.why, verdict.event)
+
+
+def decide(entries: Iterable[Journaled], known: Known) -> list[Journaled]:
+    """Return the entries of a job with a verdict for each that had none; `known` is as its record is.
+
+    As each would have been judged when it came: entries that were judged are taken note of in between.
+    """
+    decided = []
+    for entry in entries:
+        one = entry
+        if entry.parsed is not None and entry.verdict == UNDECIDED:
+            judged = judge_known(entry.parsed, entry.payload, retained=entry.retained, known=known)
+            one = entry._replace(verdict=str(judged.verdict), why=judged.why)
+        elif entry.parsed is not None and entry.verdict == ACCEPTED:
+            event = entry.parsed.event
+            if event.seq > known.view.last_seq:
+                known.accept(event, digest_of(entry.payload))
+        decided.append(one)
+    return decided
 
 
 class GapRepair:
@@ -92,7 +130,11 @@ class GapRepair:
 
     def __call__(self, job_id: str, missing: range) -> None:
         """Journal what the history holds of `missing`; the rest must come from its worker's outbox."""
-        known = self._views.known(job_id)
+        try:
+            known = self._views.known(job_id)
+        except StorageError as error:
+            _log.error("%s; its gaps wait until it can be read", error)
+            return
         if known is None:
             return
         with self._views.guard:
@@ -120,21 +162,14 @@ class GapRepair:
     def journal(self, job_id: str, known: Known, wanted: Collection[int]) -> None:
         """Journal the accepted events with these seqs from the history.
 
-        On a full disk they wait: their outbox sends them again, and so does the next start.
+        On a full disk, or where the history cannot be read, they wait: their outbox sends them again, and
+        so does the next start.
         """
-        entries: dict[int, Entry] = {}
-        now_us = int(self._store.clock.now() * _MICROSECONDS)
-        for line in self._store.audit(job_id).lines():
-            seq = line.get("seq")
-            if (
-                line.get("verdict") != ACCEPTED
-                or type(seq) is not int
-                or seq not in wanted
-                or seq not in known.unjournaled
-            ):
-                continue
-            payload = canonical_json(line["event"])
-            entries.setdefault(seq, Entry(now_us, self._topics.events(job_id), payload, False, ACCEPTED))
+        try:
+            entries = self._of_history(job_id, known, wanted)
+        except StorageError as error:
+            _log.error("job %s: %d event(s) wait: %s", job_id, len(wanted), error)
+            return
         if not entries:
             return
         try:
@@ -149,3 +184,14 @@ class GapRepair:
                 known.journal_local(seq)
         _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
         self._on_journaled()
+
+    def _of_history(self, job_id: str, known: Known, wanted: Collection[int]) -> dict[int, Entry]:
+        entries: dict[int, Entry] = {}
+        topic, now_us = self._topics.events(job_id), int(self._store.clock.now() * _MICROSECONDS)
+        for line in self._store.audit(job_id).lines():
+            seq, event = line.get("seq"), line.get("event")
+            if line.get("verdict") != ACCEPTED or type(seq) is not int or not isinstance(event, dict):
+                continue
+            if seq in wanted and seq in known.unjournaled:
+                entries.setdefault(seq, Entry(now_us, topic, canonical_json(event), False, ACCEPTED))
+        return entries

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _KINDS = ("started", "progress", "completed")
+_SAID = ((1, "started"), (2, "progress"), (3, "progress"), (4, "completed"))
 
 
 def _mqtt(site: "Site") -> InMemoryBroker:
@@ -376,3 +377,38 @@ def test_one_hostile_worker(site: "Site") -> None:
         publish(site.say(job, 2, "completed"))
         site.confirmed(job, 2)
         assert health.verdict(health.read(site.store), site.store.clock) is None
+
+
+def test_record_that_cannot_be_read(site: "Site") -> None:
+    """One such job holds up nobody and loses nothing, though the process ends and begins in between."""
+    job, other = site.register(), site.register()
+    path = Path(site.store.record_path(job.job_id))
+    kept = path.with_suffix(".kept")
+    with site.worker() as publish:
+        with site.serving():
+            publish(site.say(job, 1, "started"))
+            site.confirmed(job, 1)
+            path.rename(kept)
+            path.mkdir()
+            publish(site.say(job, 2, "progress"))
+            publish(site.say(other, 1, "started"))
+            site.confirmed(other, 1)
+
+            def named() -> bool:
+                return job.job_id in health.put_off(health.read(site.store).facts)
+
+            wait_for(named, what="a word about the job")
+            assert health.verdict(health.read(site.store), site.store.clock) is None
+        publish(site.say(job, 3, "progress"))
+        with site.serving():
+            publish(site.say(other, 2, "completed"))
+            site.confirmed(other, 2)
+            publish(site.say(job, 4, "completed"))
+            path.rmdir()
+            kept.rename(path)
+            site.confirmed(job, 4)
+            _await_state(site, job, Status.COMPLETED)
+            wait_for(lambda: not named(), what="the end of that word")
+    assert site.history(job) == [("accepted", seq) for seq in (1, 2, 3, 4)]
+    accepted = [payload for verdict, payload in _journal(site, job) if verdict == "accepted"]
+    assert accepted == [site.say(job, seq, kind)[1] for seq, kind in _SAID]

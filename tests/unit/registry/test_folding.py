@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from jobwire.core.errors import StorageError
 from jobwire.core.event import Event
 from jobwire.core.lifecycle import Status
 from jobwire.core.ports import Message
@@ -50,7 +51,7 @@ class Bench(NamedTuple):
 
 
 def _bench(store: RecordStore, writer: JournalWriter) -> Bench:
-    views = Views(store, warn=pytest.fail)
+    views = Views(store)
     folded: list[tuple[JobRecord | None, bool]] = []
     folder = Folder(
         store=store,
@@ -59,6 +60,7 @@ def _bench(store: RecordStore, writer: JournalWriter) -> Bench:
         reader=JournalReader(writer.directory),
         durable_offset=lambda: writer.next_offset,
         consumers=Consumers(writer.directory, files=store.files),
+        journal=writer.append,
         clock=store.clock,
         on_folded=lambda _, record, urgent: folded.append((record, urgent)),
     )
@@ -213,10 +215,11 @@ def test_place_that_cannot_be_committed_waits(
     folder.step()
     assert bench.store.get(job.job_id).last_seq == 1
     committed = Consumers(bench.writer.directory).committed
+    with pytest.raises(StorageError):
+        folder.commit()
     assert committed("registry") == 0
     files.full = False
-    clock.advance(5)
-    folder.step()
+    folder.commit()
     assert committed("registry") == 1
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,69 +15,20 @@ from jobwire.core.event import MAX_JUMP, Event
 from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalReader, JournalWriter
-from jobwire.journal.admission import Judged
-from jobwire.journal.consumers import Consumers
+from jobwire.journal import Entry
 from jobwire.registry import seqs
-from jobwire.registry.folding import Folder
 from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.store import RecordStore
-from jobwire.registry.views import Known, Views, standing_of
-from jobwire.registry.wire import GapRepair, WireAdmission
-from jobwire.testing import ManualClock
+from jobwire.registry.views import Known, standing_of
+
+if TYPE_CHECKING:
+    Registry = Any  # conftest.Registry: test folders are no packages
 
 Say = Callable[..., tuple[Event, bytes]]
 TOPICS = Topics()
 TOP = 2**53 - 1
 # Of computing, and generous: what is tested here took minutes, or never ended.
 _SECONDS = 8.0
-
-
-class Registry(NamedTuple):
-    """Admission, journal, gap repair and fold of one home, driven by hand."""
-
-    store: RecordStore
-    views: Views
-    admit: WireAdmission
-    repair: GapRepair
-    writer: JournalWriter
-    folder: Folder
-
-    def hear(self, event: Event, payload: bytes, *, retain: bool = False) -> Judged:
-        """Judge, journal and repair, as the recorder does."""
-        topic = TOPICS.events(event.job_id)
-        judged = self.admit(Message(topic, payload, retain, 1, 1))
-        if judged.keep:
-            self.writer.append([Entry(0, topic, payload, retain, judged.verdict)])
-        if judged.missing:
-            self.repair(event.job_id, judged.missing)
-        return judged
-
-    def fold(self) -> None:
-        """Fold everything that is journaled."""
-        while not self.folder.caught_up():
-            self.folder.step(hurry=True)
-
-
-@pytest.fixture
-def registry(store: RecordStore, clock: ManualClock, home: Path) -> Iterator[Registry]:
-    """Give a registry without threads."""
-    with JournalWriter(home.parent / "journal", clock=clock) as writer:
-        views = Views(store, warn=pytest.fail)
-        reader = JournalReader(writer.directory)
-        folder = Folder(
-            store=store,
-            views=views,
-            topics=TOPICS,
-            reader=reader,
-            durable_offset=lambda: writer.next_offset,
-            consumers=Consumers(writer.directory),
-            clock=clock,
-            on_folded=lambda *_: None,
-        )
-        repair = GapRepair(store=store, views=views, topics=TOPICS, writer=writer, on_journaled=lambda: None)
-        yield Registry(store, views, WireAdmission(topics=TOPICS, views=views), repair, writer, folder)
-        reader.close()
 
 
 @pytest.fixture
@@ -89,7 +40,7 @@ def cheap() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cheap")
-def test_far_seq(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_far_seq(registry: "Registry", job: JobRecord, say: Say) -> None:
     """One genuine event with the highest seq there is changes nothing; the job goes on."""
     assert registry.hear(*say(job, 1, "started")).verdict == "accepted"
     for seq in (2 + MAX_JUMP, 10**12, TOP):
@@ -101,14 +52,14 @@ def test_far_seq(registry: Registry, job: JobRecord, say: Say) -> None:
 
 
 @pytest.mark.usefixtures("cheap")
-def test_far_first_seq(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_far_first_seq(registry: "Registry", job: JobRecord, say: Say) -> None:
     """A job that begins with a far seq has not begun."""
     assert registry.hear(*say(job, TOP, "started")).verdict == "invalid_field"
     assert registry.hear(*say(job, 1, "started")).verdict == "accepted"
 
 
 @pytest.mark.usefixtures("cheap")
-def test_widest_jumps_in_a_row(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_widest_jumps_in_a_row(registry: "Registry", job: JobRecord, say: Say) -> None:
     """Every event may leave the widest gap that is allowed, and come late into one: each costs little."""
     record = job
     registry.hear(*say(record, 1, "started"))
@@ -126,14 +77,14 @@ def test_widest_jumps_in_a_row(registry: Registry, job: JobRecord, say: Say) -> 
 
 @pytest.mark.usefixtures("cheap")
 def test_every_other_seq(
-    registry: Registry, job: JobRecord, say: Say, caplog: pytest.LogCaptureFixture
+    registry: "Registry", job: JobRecord, say: Say, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker that skips every other seq fills neither the record nor the log."""
     registry.hear(*say(job, 1, "started"))
     for seq in range(3, 303, 2):
         assert registry.hear(*say(job, seq, "progress")).verdict == "accepted"
     registry.fold()
-    assert len(registry.store.get(job.job_id).extra["journaled_ahead"]) <= seqs.MAX_RANGES  # type: ignore[arg-type]
+    assert len(registry.store.get(job.job_id).extra["journaled_ahead"]) <= seqs.MAX_RANGES
     assert len(caplog.records) < 20
     assert "more since the last line" not in caplog.text
 
@@ -154,7 +105,7 @@ def test_gaps_of_an_earlier_attempt(job: JobRecord, say: Say) -> None:
 
 
 @pytest.mark.usefixtures("cheap")
-def test_history_with_a_far_seq(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_history_with_a_far_seq(registry: "Registry", job: JobRecord, say: Say) -> None:
     """A record that was set to a far seq by hand is gone on with; the gap costs nothing."""
     registry.store.apply(job.job_id, *say(job, 1, "started"), source="publisher")
     with registry.store.locked(job.job_id) as locked:
@@ -177,7 +128,7 @@ def test_many_unjournaled_events(job: JobRecord) -> None:
 
 
 def test_refused_messages_do_not_read_the_record(
-    registry: Registry, job: JobRecord, say: Say, monkeypatch: pytest.MonkeyPatch
+    registry: "Registry", job: JobRecord, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flood of refused messages does not read record and history for each of them."""
     registry.hear(*say(job, 1, "started"))
@@ -188,7 +139,7 @@ def test_refused_messages_do_not_read_the_record(
     assert [registry.hear(*forged).verdict for _ in range(9)] == ["bad_signature"] * 9
 
 
-def test_messages_for_no_job_take_nobodys_turn(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_messages_for_no_job_take_nobodys_turn(registry: "Registry", job: JobRecord, say: Say) -> None:
     """Thousands of refused messages on topics of unknown jobs do not stand before a job's progress."""
     refused = [Entry(0, TOPICS.events(f"{number:08x}"), b"{", False, "malformed") for number in range(3000)]
     registry.writer.append(refused)
@@ -199,7 +150,7 @@ def test_messages_for_no_job_take_nobodys_turn(registry: Registry, job: JobRecor
     assert registry.store.get(job.job_id).last_seq == 2
 
 
-def test_recorder_and_fold_at_once(registry: Registry, job: JobRecord, say: Say) -> None:
+def test_recorder_and_fold_at_once(registry: "Registry", job: JobRecord, say: Say) -> None:
     """A job may speak as fast as it can while what it said is folded."""
     said = [say(job, seq, "started" if seq == 1 else "progress") for seq in range(1, 1001)]
     ended = threading.Event()

@@ -1,5 +1,7 @@
 """The queue of states to be sent."""
 
+from pathlib import Path
+
 import pytest
 
 from jobwire.core.errors import RefusedError
@@ -146,3 +148,27 @@ def test_refused_connection(clock: ManualClock, mqtt: InMemoryBroker) -> None:
     sender.publish("t", b"x", retain=False)
     sender.close()
     assert len(mqtt.published) == 1
+
+
+def test_state_of_an_unreadable_record_is_sent_later(
+    states: StateQueue,
+    mqtt: InMemoryBroker,
+    store: RecordStore,
+    clock: ManualClock,
+    job: JobRecord,
+) -> None:
+    """A change that cannot be read now is told when it can be, once."""
+    path = Path(store.record_path(job.job_id))
+    kept = path.read_bytes()
+    path.write_bytes(b"{")
+    states.offer(job.job_id, None, Urgency.STATUS)
+    for _ in range(3):
+        assert states.send_next()
+        assert not states.send_next()
+        clock.advance(6)
+    assert mqtt.published == []
+    path.write_bytes(kept)
+    assert states.send_next()
+    assert [sent.topic for sent in mqtt.published] == [Topics().state(job.job_id)]
+    clock.advance(60)
+    assert not states.send_next()

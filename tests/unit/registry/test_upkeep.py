@@ -238,6 +238,12 @@ def test_mtls_port(tmp_path: Path) -> None:
         ({"duties": {"reaper": {"doing": "", "seconds": 1.0, "error": "no descriptors"}}}, "reaper.*no desc"),
         ({"lag": 7, "lag_seconds": 31.0, "offset": 3}, "folder.*offset 3.*7 entries"),
         ({"state": "starting", "lag": 7}, "starting.*7"),
+        (
+            {"put_off": {"count": 3, "jobs": {"0" * 8: "EIO"}}, "jobs": {"pending": 4, "running": 2}},
+            "3 of 6.*EIO",
+        ),
+        ({"put_off": {"count": 3, "jobs": {"0" * 8: "EIO"}}, "jobs": {"pending": 7}}, ""),
+        ({"put_off": [], "jobs": "nonsense"}, ""),
         ({"duties": "nonsense", "lag_seconds": "nonsense"}, ""),
     ],
 )

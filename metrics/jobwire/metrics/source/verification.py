@@ -15,13 +15,14 @@ import pyarrow as pa
 from jobwire.core.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
+from jobwire.journal.admission import UNDECIDED, UNVERIFIED
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.storage.given import read_given
 
 # A million jobs with a few tokens each.
 _MAX_KEYS = 256 * 1024 * 1024
 # Verdicts that say nothing about the signature, or whose yes is asked for again.
-_OPEN_VERDICTS = frozenset({ACCEPTED, "unverified", "", str(Reason.UNKNOWN_JOB)})
+_OPEN_VERDICTS = frozenset({ACCEPTED, UNVERIFIED, UNDECIDED, "", str(Reason.UNKNOWN_JOB)})
 
 
 def load_keys() -> dict[str, tuple[str, ...]]:
