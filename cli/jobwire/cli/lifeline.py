@@ -71,7 +71,7 @@ class Lifeline:
         limit = record.timeouts.wall_seconds
         if limit is None or now < self._began + limit + _WALL_MARGIN_SECONDS:
             return False
-        cause = f"not finished within {limit:g} s (wall timeout)"
+        cause = f"wall timeout: not finished within {limit:g} s"
         with self._store.locked(self._job_id) as locked:
             if not locked.record.terminal:
                 ended = fail(locked.record, self._store.clock.now(), cause, timeout="wall")

@@ -47,13 +47,13 @@ def overdue(
         return None
     limits = record.timeouts
     if deadline.limit == "pending":
-        cause = f"nobody picked it within {limits.pending_seconds:g} s (pending timeout)"
+        cause = f"pending timeout: nobody picked it within {limits.pending_seconds:g} s"
         return fold.cancel(record, now, cause, timeout=deadline.limit), cause
     if deadline.limit == "wall":
-        cause = f"not finished within {limits.wall_seconds:g} s (wall timeout)"
+        cause = f"wall timeout: not finished within {limits.wall_seconds:g} s"
         return fold.fail(record, now, cause, timeout=deadline.limit), cause
     if deadline.limit == "idle":
-        cause = f"no event for {limits.idle_seconds:g} s (idle timeout)"
+        cause = f"idle timeout: no event for {limits.idle_seconds:g} s"
         return fold.fail(record, now, cause, timeout=deadline.limit), cause
     cause = f"the lease of {record.lease.owner if record.lease else 'nobody'} ran out"
     after = fold.lose_lease(record, new_token(), now, cause)

@@ -146,7 +146,7 @@ def test_idle_timeout(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     site.store.apply(job.job_id, event, payload, source="publisher")
     with site.serving():
         state = _await_state(site, job, Status.ERROR)
-    assert (state.timed_out, state.detail) == ("idle", "no event for 0.2 s (idle timeout)")
+    assert (state.timed_out, state.detail) == ("idle", "idle timeout: no event for 0.2 s")
 
 
 def test_outbox_of_a_dead_publisher(site: "Site") -> None:

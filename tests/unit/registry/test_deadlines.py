@@ -116,7 +116,7 @@ def test_idle_timeout_is_an_error() -> None:
     assert _after(job, 69.9) is None
     moved = _after(job, 70)
     assert moved is not None
-    assert (moved[0].status, moved[1]) == (Status.ERROR, "no event for 60 s (idle timeout)")
+    assert (moved[0].status, moved[1]) == (Status.ERROR, "idle timeout: no event for 60 s")
     assert moved[0].timed_out == "idle"
 
 

@@ -274,7 +274,7 @@ def test_question_moves_the_limits(queue: JobQueue, clock: ManualClock, say: Say
     assert queue.reap() == []
     queue.store.apply(record.job_id, *say(record, 3, "progress"), source="publisher")
     clock.advance(50)
-    assert [item.cause for item in queue.reap()] == ["no event for 50 s (idle timeout)"]
+    assert [item.cause for item in queue.reap()] == ["idle timeout: no event for 50 s"]
 
 
 def test_shortened_lease_is_found(queue: JobQueue, clock: ManualClock) -> None:
