@@ -28,6 +28,7 @@ import pyarrow as pa
 from jobwire.core.admission import JobView
 from jobwire.core.clock import SystemClock
 from jobwire.core.event import compose, encode_signed
+from jobwire.core.override import override
 from jobwire.core.ports import Incoming, Message
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter, load_span
@@ -324,6 +325,7 @@ def _NoSync() -> Any:  # noqa: N802 - stands for a class that is only needed her
     from jobwire.storage.files import SystemFiles  # noqa: PLC0415 - as above
 
     class NoSync(SystemFiles):
+        @override
         def sync_all(self, descriptors: Sequence[int]) -> None:
             """Skip the flush: only the files matter here, not how they came to be."""
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.override import override
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.history import History
@@ -107,9 +108,11 @@ class Ways:
         from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # noqa: PLC0415, TID251 - one way's only
 
         class Totals(StatefulProcessor):
+            @override
             def init(self, handle: Any) -> None:
                 self._state = handle.getValueState("totals", "first bigint, last bigint, events bigint")
 
+            @override
             def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: ARG002, N802, N803 - Spark's names
                 import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - in the worker
 
@@ -121,6 +124,7 @@ class Ways:
                 self._state.update((first, last, events))
                 yield pd.DataFrame({"job_id": [key[0]], "first": [first], "last": [last], "events": [events]})
 
+            @override
             def close(self) -> None:
                 pass
 

@@ -36,6 +36,7 @@ from registry_ways import JOBS, STAMP, Bare, InFiles, InSqlite, Spoken, Way, rec
 
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.core.record import JobRecord, encode_record
 from jobwire.registry.pending import POSITION
 from jobwire.registry.queue import JobQueue
@@ -163,9 +164,11 @@ def at_once(ways: Sequence[Way], parts: Sequence[Sequence[Spoken]]) -> float:
 class Unflushed(SystemFiles):
     """The system's files without waiting: a directory of many jobs is only scenery."""
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Flush nothing."""
 
+    @override
     def sync_directory(self, path: StrPath) -> None:
         """Flush nothing."""
 

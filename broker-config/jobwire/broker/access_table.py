@@ -8,6 +8,8 @@ import enum
 from importlib.resources import files
 from typing import NamedTuple
 
+from jobwire.core.override import override
+
 
 class Action(enum.Enum):
     """What is tried; job A is the identity's own job, job B another's."""
@@ -98,6 +100,7 @@ class Cell(NamedTuple):
         """Tell what the table says."""
         return self.action in ALLOWED[self.identity]
 
+    @override
     def __str__(self) -> str:
         return f"{self.identity.value}-{self.action.value}"
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 
 from jobwire.broker.files import read_text, replace_private, sole_writer, write_private
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError
+from jobwire.core.override import override
 from jobwire.core.topics import JOB_ID_PATTERN, check_identity
 
 # OWASP Password Storage Cheat Sheet, PBKDF2-HMAC-SHA512: 210,000. For passwords that people choose.
@@ -43,6 +44,7 @@ class PasswordHash(NamedTuple):
         """Tell whether `password` gives this hash; compared in constant time. Costs the iterations."""
         return hmac.compare_digest(_derive(password, self.salt, self.iterations), self.digest)
 
+    @override
     def __str__(self) -> str:
         salt, digest = (base64.b64encode(part).decode() for part in (self.salt, self.digest))
         return f"$7${self.iterations}${salt}${digest}"

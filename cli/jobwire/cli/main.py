@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.override import override
 from jobwire.storage import home as homes
 
 PROG = "jobwire"
@@ -61,6 +62,7 @@ start here:
 class _Version(argparse.Action):
     """Prints the version; looking it up costs a third of a short command's time, so only when asked."""
 
+    @override
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # noqa: PLC0415 - see above
 

@@ -22,6 +22,7 @@ from typing import Self
 from jobwire.cli.descriptors import write_all
 from jobwire.cli.screen import Screen
 from jobwire.cli.terminal_modes import Modes, raw_modes
+from jobwire.core.override import override
 
 # The worker's first byte: from now on the command has the terminal.
 READY = b"\0"
@@ -139,6 +140,7 @@ class Aside(io.TextIOBase):
         self._rest = ""
         self._guard = threading.Lock()
 
+    @override
     def write(self, text: str) -> int:
         """Take a text; shown line by line."""
         with self._guard:
@@ -147,10 +149,12 @@ class Aside(io.TextIOBase):
             self._say(lines)
         return len(text)
 
+    @override
     def isatty(self) -> bool:
         """Tell what it is in the end."""
         return True
 
+    @override
     def fileno(self) -> int:
         """Return the terminal's descriptor, to ask for its width."""
         return _ERR

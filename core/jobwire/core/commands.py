@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode, help_table
+from jobwire.core.override import override
 
 # 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
@@ -17,6 +18,7 @@ INTERRUPTED = 130
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fills prose to the width of the terminal; indented lines (examples, tables) stay as they are."""
 
+    @override
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         import textwrap  # noqa: PLC0415 - for help only
 
@@ -45,6 +47,7 @@ class CommandParser(argparse.ArgumentParser):
             **options,
         )
 
+    @override
     def error(self, message: str) -> NoReturn:
         """Print usage and the message to stderr and exit with INVALID (argparse would use 2: timeout).
 

@@ -17,6 +17,7 @@ Callers branch on the class and on `facts`, never on the text.
 """
 
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.override import override
 
 
 class JobwireError(Exception):
@@ -30,6 +31,7 @@ class JobwireError(Exception):
         self.hint = hint
         self.facts = facts
 
+    @override
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 

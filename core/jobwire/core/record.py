@@ -16,6 +16,7 @@ from jobwire.core.errors import InvalidInputError, JobwireError, StorageError
 from jobwire.core.event import MAX_DETAIL
 from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease
 from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
+from jobwire.core.override import override
 from jobwire.core.topics import check_job_id
 
 RECORD_VERSION = 1
@@ -100,6 +101,7 @@ class JobRecord(NamedTuple):
         limit = data.get("timeout") if isinstance(data, dict) and data.get("by") == REGISTRY else None
         return limit if limit in LIMITS else None
 
+    @override
     def __repr__(self) -> str:
         # Tokens must not reach logs or tracebacks.
         return f"JobRecord({self.job_id}, {self.status}, attempt={self.attempt}, last_seq={self.last_seq})"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from jobwire.core.errors import ConfigError
+from jobwire.core.override import override
 from jobwire.core.topics import DEFAULT_ROOT
 
 PLAIN_PORT = 1883
@@ -51,12 +52,15 @@ class Secret:
         """Return the secret; the one place to look for uses."""
         return self._value
 
+    @override
     def __repr__(self) -> str:
         return "Secret('***')"
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value
 
+    @override
     def __hash__(self) -> int:
         return hash(self._value)
 

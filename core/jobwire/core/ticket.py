@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jobwire.core.bounds import seconds_fit
 from jobwire.core.canonical import MAX_INTEGER, JsonShapeError
 from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.override import override
 from jobwire.core.record import MIN_TOKEN, JobRecord, Timeouts
 from jobwire.core.settings import KEYS
 from jobwire.core.strict_json import decode_object
@@ -41,6 +42,7 @@ class Ticket(NamedTuple):
     last_seq: int = 0
     attempt_seq: int = 0
 
+    @override
     def __repr__(self) -> str:
         # Token, password and key must not reach logs or tracebacks.
         return f"Ticket({self.job_id}, attempt={self.attempt}, last_seq={self.last_seq})"

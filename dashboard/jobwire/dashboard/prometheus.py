@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from jobwire.core.admission import ACCEPTED, Reason
 from jobwire.core.event import EVENT_TYPES
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, Report
 
@@ -49,6 +50,7 @@ class _Fleet(Collector):
         """Promise nothing, so that registering collects nothing."""
         return []
 
+    @override
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of one moment."""
         figures = self._collect()

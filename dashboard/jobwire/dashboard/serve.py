@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError
+from jobwire.core.override import override
 from jobwire.dashboard.assembly import new_model, new_source, warn
 from jobwire.dashboard.auth import Bind, Gate, check_bind
 from jobwire.dashboard.broadcast import Broadcaster, Moment
@@ -114,17 +115,20 @@ class _Server(uvicorn.Server):
         self._broadcaster = broadcaster
         self._ready = ready
 
+    @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; called between two steps of the event loop."""
         self._broadcaster.close()
         super().handle_exit(sig, frame)
 
+    @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then tell."""
         await super().startup(sockets)
         self._ready()
 
     @contextlib.contextmanager
+    @override
     def capture_signals(self) -> Iterator[None]:
         """Take the signals in the event loop, and end with exit code 0.
 

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from jobwire.core.errors import JobwireError
+from jobwire.core.override import override
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
@@ -76,12 +77,14 @@ class Top(App[int]):
         self._names: list[str] = []
         self._room = 0
 
+    @override
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's form
         """Leave the table's keys alone while a job is open or a text is typed."""
         if action not in _TABLE_ACTIONS:
             return True
         return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
 
+    @override
     def compose(self) -> ComposeResult:
         """Lay out the counts, the table, the filter line and the keys."""
         yield Static(id="counts")
@@ -252,6 +255,7 @@ class JobScreen(Screen[None]):
         self._model = model
         self._job_id = job_id
 
+    @override
     def compose(self) -> ComposeResult:
         """Lay out the text and the keys."""
         with VerticalScroll():

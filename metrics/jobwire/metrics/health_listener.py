@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from jobwire.core.errors import JobwireError
+from jobwire.core.override import override
 from jobwire.metrics.health import BatchHealth, read_progress
 
 
@@ -17,9 +18,11 @@ class HealthListener(StreamingQueryListener):
         self._on_health = on_health
         self._on_trouble = on_trouble
 
+    @override
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
 
+    @override
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Read the report. An exception here would only be lost in Spark's log."""
         try:
@@ -27,8 +30,10 @@ class HealthListener(StreamingQueryListener):
         except (JobwireError, ValueError, KeyError) as error:
             self._on_trouble(f"health of a batch not stored: {error}")
 
+    @override
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
 
+    @override
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""

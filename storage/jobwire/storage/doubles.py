@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jobwire.core.override import override
 from jobwire.storage.files import FileSystem, StrPath, SystemFiles
 
 
@@ -146,6 +147,7 @@ class PowerCutFiles(SystemFiles):
         self._bytes: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int | None]] = {}
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Flush, and remember the bytes."""
         super().sync_all(descriptors)
@@ -154,6 +156,7 @@ class PowerCutFiles(SystemFiles):
             with open(f"/proc/self/fd/{descriptor}", "rb") as file:
                 self._bytes[status.st_ino] = file.read()
 
+    @override
     def sync_directory(self, path: StrPath) -> None:
         """Flush, and remember the names."""
         super().sync_directory(path)

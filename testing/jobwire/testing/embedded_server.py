@@ -3,6 +3,7 @@
 import sys
 
 from jobwire.broker import prepare_home
+from jobwire.core.override import override
 from jobwire.testing.process import BrokerProcess
 
 # The machine-made passwords of tests have 256 bits: stretching them protects nothing and costs start-up.
@@ -14,10 +15,12 @@ class EmbeddedServer(BrokerProcess):
 
     program = "jobwire broker up"
 
+    @override
     def prepare(self) -> None:
         """Create certificates, accounts, access list and settings."""
         prepare_home(self.home, port=self.port, topic_root=self.topic_root, iterations=_ITERATIONS)
 
+    @override
     def command(self) -> list[str]:
         """Return the command line."""
         up = ["broker", "up", "--json", "--port", str(self.port), "--topic-root", self.topic_root]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jobwire.core.clock import Clock, SystemClock, utc_timestamp
 from jobwire.core.event import Event, compose, encode_signed
+from jobwire.core.override import override
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal.entry import Entry
@@ -17,9 +18,11 @@ from jobwire.storage.files import StrPath, SystemFiles
 
 
 class _Unflushed(SystemFiles):
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Leave it to the system."""
 
+    @override
     def sync_directory(self, path: StrPath) -> None:
         """Leave it to the system."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from jobwire.broker import BrokerPaths, prepare_home
 from jobwire.broker.configuration import Listening
 from jobwire.broker.mosquitto import configure
+from jobwire.core.override import override
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing.ports import free_port
@@ -40,11 +41,13 @@ class MosquittoServer(BrokerProcess):
         self._protocol = protocol
         self._extra_lines = extra_lines
 
+    @override
     def settings(self, role: str, *, protocol: str | None = None) -> BrokerSettings:
         """Return the settings of `role`, for another MQTT version if `protocol` says so."""
         settings = super().settings(role)
         return settings if protocol is None else settings._replace(protocol=protocol)
 
+    @override
     def prepare(self) -> None:
         """Create certificates, accounts, access list, settings and configuration."""
         prepare_home(
@@ -62,6 +65,7 @@ class MosquittoServer(BrokerProcess):
             text = self.configuration.read_text()
             self.configuration.write_text("\n".join((text, *self._extra_lines, "")))
 
+    @override
     def command(self) -> list[str]:
         """Return the command line."""
         return [find_program("mosquitto") or "mosquitto", "-c", str(self.configuration)]

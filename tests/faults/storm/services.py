@@ -9,6 +9,7 @@ from jobwire.broker import BrokerPaths
 from jobwire.broker.configuration import Listening
 from jobwire.broker.mosquitto import configure
 from jobwire.certs import CertificateAuthority
+from jobwire.core.override import override
 from jobwire.testing import MosquittoServer, wait_for
 from tests.faults.storm.fleet import Child, Fleet, Kind
 from tests.faults.storm.hosts import REGISTRY_ADDRESS, Hosts
@@ -31,6 +32,7 @@ class Broker(MosquittoServer):
         """Return where it keeps sessions, queued and retained messages."""
         return BrokerPaths(self.home).data
 
+    @override
     def prepare(self) -> None:
         """See `MosquittoServer.prepare`."""
         if self._two_hosts:

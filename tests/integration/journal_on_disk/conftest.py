@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.override import override
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing.memory import memory_directory
 
@@ -41,24 +42,29 @@ class DyingFiles(SystemFiles):
             raise CrashError(name)
         return True
 
+    @override
     def make_directory(self, path: StrPath) -> None:
         """Create, or die."""
         if self._step("make_directory"):
             super().make_directory(path)
             self._names.setdefault(Path(path), {})
 
+    @override
     def create(self, path: StrPath, mode: int) -> int:
         """Create, or die."""
         return super().create(path, mode) if self._step("create") else os.open(os.devnull, os.O_RDWR)
 
+    @override
     def open(self, path: StrPath) -> int:
         """Open; it changes nothing."""
         return super().open(path) if not self.dead else os.open(os.devnull, os.O_RDWR)
 
+    @override
     def write(self, descriptor: int, data: bytes) -> None:
         """Write at the file's end: every file here is written from its start."""
         self.write_at(descriptor, data, os.fstat(descriptor).st_size)
 
+    @override
     def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Write, or die; with `torn` half of it is written first."""
         try:
@@ -70,6 +76,7 @@ class DyingFiles(SystemFiles):
         if alive:
             super().write_at(descriptor, data, position)
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync and remember the contents, or die."""
         for descriptor in descriptors:
@@ -78,21 +85,25 @@ class DyingFiles(SystemFiles):
                 status = os.fstat(descriptor)
                 self._contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
 
+    @override
     def truncate(self, descriptor: int, length: int) -> None:
         """Truncate, or die."""
         if self._step("truncate"):
             super().truncate(descriptor, length)
 
+    @override
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Rename, or die."""
         if self._step("rename"):
             super().rename(source, target)
 
+    @override
     def unlink(self, path: StrPath) -> None:
         """Unlink, or die."""
         if self._step("unlink"):
             super().unlink(path)
 
+    @override
     def sync_directory(self, path: StrPath) -> None:
         """Sync and remember the names, or die."""
         if self._step("sync_directory"):

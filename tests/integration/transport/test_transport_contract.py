@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jobwire.core.errors import JobwireError, RefusedError, TransportError
+from jobwire.core.override import override
 from jobwire.core.ports import Message, SessionLost, SessionStarted, Transport
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
@@ -47,10 +48,12 @@ class InMemoryBackend(Backend):
     def _allowed(user: str, action: str, _topic: str) -> bool:
         return (user, action) not in {("hermes", "publish"), ("claude-worker", "subscribe")}
 
+    @override
     def transport(self, client_id: str, *, clean_session: bool = True, role: str = "registry") -> Transport:
         """Return a double."""
         return self._broker.transport(client_id, clean_session=clean_session, user=role)
 
+    @override
     def cut(self, client_id: str) -> None:
         """Use the double's own fault."""
         self._broker.disconnect(client_id)
@@ -67,6 +70,7 @@ class ServerBackend(Backend):
         self.refuses_publish = protocol == "5"
         self.refuses_subscribe = server.program != "mosquitto"
 
+    @override
     def transport(self, client_id: str, *, clean_session: bool = True, role: str = "registry") -> Transport:
         """Return a transport that reconnects without delay."""
         return self._new(client_id, clean_session=clean_session, role=role)
@@ -77,6 +81,7 @@ class ServerBackend(Backend):
             settings, client_id=client_id, clean_session=clean_session, backoff=lambda _attempt: 0.05
         )
 
+    @override
     def cut(self, client_id: str) -> None:
         """Take over; the session is asked for, so that it survives."""
         intruder = self._new(client_id, clean_session=False, role="registry")

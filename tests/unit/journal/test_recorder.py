@@ -11,6 +11,7 @@ import pytest
 from jobwire.core.admission import JobView
 from jobwire.core.errors import RefusedError, StorageError, UnreachableError
 from jobwire.core.event import MAX_PAYLOAD, compose, encode_signed
+from jobwire.core.override import override
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import Admission, unverified
@@ -30,6 +31,7 @@ class FillingFiles(SystemFiles):
     code = 0
     tries = 0
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync, or fail."""
         if self.code:

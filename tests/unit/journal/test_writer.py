@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from jobwire.core.errors import InvalidInputError, StorageError
+from jobwire.core.override import override
 from jobwire.journal import Entry, JournalLocked, JournalReader, JournalWriter
 from jobwire.journal.block import MAX_PAYLOAD_BYTES
 from jobwire.storage.files import StrPath, SystemFiles
@@ -29,6 +30,7 @@ class FailingFiles(SystemFiles):
         if self.failing and call == self._call:
             raise OSError(self._code, os.strerror(self._code))
 
+    @override
     def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Write half, as a disk that fills up does."""
         if self.failing and self._call == "write":
@@ -36,16 +38,19 @@ class FailingFiles(SystemFiles):
         self._may("write")
         super().write_at(descriptor, data, position)
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Sync, or fail."""
         self._may("sync")
         super().sync_all(descriptors)
 
+    @override
     def truncate(self, descriptor: int, length: int) -> None:
         """Truncate, or fail."""
         self._may("truncate")
         super().truncate(descriptor, length)
 
+    @override
     def create(self, path: StrPath, mode: int) -> int:
         """Create, or fail."""
         self._may("create")
@@ -172,6 +177,7 @@ def test_a_write_that_cannot_be_taken_back_stops_the_writer(tmp_path: Path) -> N
     """When even the truncation fails, the writer refuses until it is opened again."""
 
     class Worst(FailingFiles):
+        @override
         def truncate(self, descriptor: int, length: int) -> None:
             self._call, before = "truncate", self._call
             try:

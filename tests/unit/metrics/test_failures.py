@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import ConfigError
+from jobwire.core.override import override
 from jobwire.journal import JournalTruncated
 from jobwire.metrics.errors import DataLossError, QueryError, SinkError
 from jobwire.metrics.failures import failure_of, may_pass
@@ -59,6 +60,7 @@ def test_progress_is_read_from_sparks_report() -> None:
 class Terminal(io.StringIO):
     """An output that calls itself a terminal."""
 
+    @override
     def isatty(self) -> bool:
         """Say yes."""
         return True

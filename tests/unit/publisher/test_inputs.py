@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.event import MAX_DETAIL, MAX_PAYLOAD
+from jobwire.core.override import override
 from jobwire.publisher.inputs import read_data, read_detail, scalar
 
 
@@ -103,9 +104,11 @@ def test_endless_input_is_refused_without_reading_it_all(monkeypatch: pytest.Mon
     class Endless(io.RawIOBase):
         taken = 0
 
+        @override
         def readable(self) -> bool:
             return True
 
+        @override
         def read(self, size: int = -1) -> bytes:
             assert size >= 0
             self.taken += size

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import StorageError
+from jobwire.core.override import override
 from jobwire.registry.outbox import (
     RESEND_SECONDS,
     REWRITE_BYTES,
@@ -186,6 +187,7 @@ def test_a_full_disk_leaves_nothing_of_the_entry(tmp_path: Path) -> None:
     """An append that fails half-way is taken back and says so."""
 
     class FullDisk(SystemFiles):
+        @override
         def write(self, descriptor: int, data: bytes) -> None:
             super().write(descriptor, data[:10])
             raise OSError(errno.ENOSPC, "No space left on device")

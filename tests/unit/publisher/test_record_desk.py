@@ -16,6 +16,7 @@ from jobwire.core.errors import (
     StorageError,
     TransitionError,
 )
+from jobwire.core.override import override
 from jobwire.core.record import JobRecord
 from jobwire.core.signature import signed_event_message, verify_bytes
 from jobwire.publisher.record_desk import RecordDesk
@@ -141,6 +142,7 @@ def test_a_refused_event_is_taken_back_also_behind_a_torn_line(
         file.write(b'{"seq":2,"attempt":1' + b" " * 2000)
 
     class Full(SystemFiles):
+        @override
         def open_append(self, path: StrPath, mode: int) -> int:
             if str(path).endswith("events.ndjson"):
                 raise OSError(errno.ENOSPC, "refused")
@@ -179,6 +181,7 @@ def _crash_after_outbox(store: RecordStore, clock: ManualClock) -> None:
     """Die between the outbox and the history."""
 
     class Dying(SystemFiles):
+        @override
         def open_append(self, path: StrPath, mode: int) -> int:
             if str(path).endswith("events.ndjson"):
                 raise Crash

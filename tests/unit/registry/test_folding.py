@@ -10,6 +10,7 @@ import pytest
 from jobwire.core.errors import StorageError
 from jobwire.core.event import Event
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
@@ -204,6 +205,7 @@ def test_place_that_cannot_be_committed_waits(
     class Full(SystemFiles):
         full = True
 
+        @override
         def create(self, path: StrPath, mode: int) -> int:
             if self.full and "registry.json" in str(path):
                 raise OSError(errno.ENOSPC, "No space left on device")

@@ -12,6 +12,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NoWorkError
 from jobwire.core.event import compose, encode_signed
 from jobwire.core.fold import LeaseGrant
+from jobwire.core.override import override
 from jobwire.core.record import Priority
 from jobwire.registry.changes import Change
 from jobwire.registry.queue import JobQueue
@@ -58,6 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = JobQueue(self.store, warn=pytest.fail)
         self.model = Model()
 
+    @override
     def teardown(self) -> None:
         """Remove the home."""
         self.queue.close()

@@ -13,6 +13,7 @@ import pytest
 from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.core.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
@@ -264,6 +265,7 @@ def test_one_job_that_cannot_be_written(
     class Failing(SystemFiles):
         fails = True
 
+        @override
         def create(self, path: StrPath, mode: int) -> int:
             if self.fails and job.job_id in str(path) and "json" in str(path) and "registry" not in str(path):
                 raise OSError(errno.EIO, "Input/output error")

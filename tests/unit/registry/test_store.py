@@ -11,6 +11,7 @@ from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError,
 from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant, cancel, claim
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.core.record import JobRecord
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError, find
 from jobwire.registry.queue import JobQueue
@@ -108,6 +109,7 @@ def test_a_copy_that_cannot_be_written_denies_nothing(
     """A change is promised by its record: where only status.json fails, that is logged; no old one stays."""
 
     class NoCopies(SystemFiles):
+        @override
         def create(self, path: StrPath, mode: int) -> int:
             if "status.json" in str(path):
                 raise OSError(errno.ENOSPC, "No space left on device")

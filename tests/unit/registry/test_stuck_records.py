@@ -8,6 +8,7 @@ import pytest
 
 from jobwire.core.errors import NoWorkError, StorageError
 from jobwire.core.fold import LeaseGrant
+from jobwire.core.override import override
 from jobwire.registry import locks, quarantine
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
@@ -59,6 +60,7 @@ def test_a_job_that_is_locked_for_a_moment(store: RecordStore, warnings: list[st
     class Releasing(ManualClock):
         descriptor: int | None = None
 
+        @override
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if self.descriptor is not None and self.monotonic() > 1000.5:

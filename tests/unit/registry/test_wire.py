@@ -10,6 +10,7 @@ import pytest
 from jobwire.core.event import Event
 from jobwire.core.fold import LeaseGrant, cancel, claim, next_attempt
 from jobwire.core.lifecycle import Status
+from jobwire.core.override import override
 from jobwire.core.ports import Message
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
@@ -145,6 +146,7 @@ def test_gap_on_a_full_disk_is_repaired_later(
     class Full(SystemFiles):
         full = True
 
+        @override
         def write_at(self, descriptor: int, data: bytes, position: int) -> None:
             if self.full and len(data) != SLOT_BYTES:
                 raise OSError(errno.ENOSPC, "No space left on device")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from jobwire.core.override import override
 from jobwire.transport.deferred import DeferredModule
 from jobwire.transport.sockets import BufferedSocket
 
@@ -52,6 +53,7 @@ class PahoClient(Client):
         # With this callback set, paho leaves writing to us, the one thread that touches the socket.
         self.on_socket_register_write = _leave_writing_to_the_loop
 
+    @override
     def _create_socket(self) -> BufferedSocket:
         return self._opener()
 

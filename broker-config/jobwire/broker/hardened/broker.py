@@ -31,6 +31,7 @@ from jobwire.broker.hardened.limits import Limits
 from jobwire.broker.hardened.routing import Member, Router
 from jobwire.broker.hardened.streams import PacketReader, Writer
 from jobwire.broker.passwd import PasswordFile, PasswordHash
+from jobwire.core.override import override
 
 log = logging.getLogger("jobwire.broker")
 
@@ -96,6 +97,7 @@ class HardenedBroker(Broker):
             if member is not None and member.connection and not self._authenticator.knows(member.user, entry):
                 member.connection.abort("its password is no longer valid")
 
+    @override
     async def shutdown(self) -> None:
         """Stop: every connection is ended, no Will is published for them."""
         self._closing = True
@@ -120,6 +122,7 @@ class HardenedBroker(Broker):
             if not future.done():
                 future.set_result(None)
 
+    @override
     async def _create_server_instance(
         self,
         listener_name: str,
@@ -138,6 +141,7 @@ class HardenedBroker(Broker):
             ssl_handshake_timeout=self._limits.connect_seconds,
         )
 
+    @override
     async def stream_connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
     ) -> None:
@@ -149,6 +153,7 @@ class HardenedBroker(Broker):
         packets = PacketReader(reader, max_packet_bytes=self._limits.max_packet_bytes)
         await self._client_connected(listener_name, packets, Writer(writer))
 
+    @override
     async def _initialize_client_session(
         self, reader: ReaderAdapter, writer: WriterAdapter, remote_address: str, remote_port: int
     ) -> tuple[BrokerProtocolHandler, Session]:
@@ -162,6 +167,7 @@ class HardenedBroker(Broker):
             # The base class counts connections down for its own kinds of errors only.
             raise MQTTError(str(error)) from error
 
+    @override
     async def _handle_client_session(  # noqa: PLR0917 - the base class's signature
         self,
         reader: ReaderAdapter,
@@ -266,6 +272,7 @@ class HardenedBroker(Broker):
         handler.closing = True
         handler.finished.set()
 
+    @override
     async def _del_all_subscriptions(self, session: Session) -> None:
         # The base class calls this when it expires or cleans a session; our router holds the subscriptions.
         self._router.remove(session.client_id or "")

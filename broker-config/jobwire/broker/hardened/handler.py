@@ -31,6 +31,7 @@ from jobwire.broker.hardened.delivery import Outgoing, Sending
 from jobwire.broker.hardened.limits import Limits
 from jobwire.broker.hardened.routing import SUBSCRIPTION_REFUSED, Member, Router, Verdict
 from jobwire.broker.hardened.streams import PacketReader, RawPacket, Writer
+from jobwire.core.override import override
 
 # MQTT 3.1.1, 3.1.2.10: the server waits one and a half times the keep-alive.
 KEEP_ALIVE_FACTOR = 1.5
@@ -137,6 +138,7 @@ class HardenedHandler(BrokerProtocolHandler):
         self._out.abort()
         self._stalls.room_made()
 
+    @override
     async def stop(self) -> None:
         """End the connection and wait for its end (called by the base class at shutdown and expiry)."""
         self.closing = True

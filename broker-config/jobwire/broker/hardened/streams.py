@@ -8,6 +8,8 @@ from amqtt.adapters import BufferReader, StreamReaderAdapter, StreamWriterAdapte
 from amqtt.errors import MQTTError
 from amqtt.mqtt.packet import MQTTFixedHeader
 
+from jobwire.core.override import override
+
 
 class RawPacket(NamedTuple):
     """A fixed header and all the bytes that it announces."""
@@ -59,11 +61,13 @@ class Writer(StreamWriterAdapter):
         """Return how much the client has not taken yet."""
         return self.transport.get_write_buffer_size()
 
+    @override
     async def drain(self) -> None:
         """Wait until the client has read enough; a lost connection shows in the reader."""
         with suppress(ConnectionError):
             await super().drain()
 
+    @override
     async def close(self) -> None:
         """Flush in the background and close; amqtt's would wait for a client that may never read."""
         self.is_closed = True

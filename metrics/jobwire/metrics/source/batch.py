@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jobwire.core.errors import ConfigError
+from jobwire.core.override import override
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import read_span
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
@@ -25,12 +26,14 @@ class JournalTable(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @override
     def partitions(self) -> list[InputPartition]:
         """Return the tasks."""
         with JournalReader(self._options.journal) as reader:
             start, end = self._range(reader)
             return list(plan(reader, self._options, start, end)) if start < end else []
 
+    @override
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the task's rows as Arrow batches; runs in an executor."""
         if not isinstance(partition, SpanPartition):

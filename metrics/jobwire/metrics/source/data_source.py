@@ -3,6 +3,7 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from jobwire.core.override import override
 from jobwire.metrics.source.batch import JournalTable
 from jobwire.metrics.source.columns import ddl
 from jobwire.metrics.source.options import read_options
@@ -18,18 +19,22 @@ class MqttDataSource(DataSource):
     """
 
     @classmethod
+    @override
     def name(cls) -> str:
         """Return the format's name."""
         return "mqtt"
 
+    @override
     def schema(self) -> str:
         """Return the columns as DDL."""
         return ddl(read_options(self.options))
 
+    @override
     def reader(self, schema: StructType) -> JournalTable:  # noqa: ARG002 - Spark's signature
         """Return the batch reader."""
         return JournalTable(read_options(self.options))
 
+    @override
     def streamReader(self, schema: StructType) -> JournalStream:  # noqa: ARG002, N802 - Spark's signature
         """Return the stream reader. Opens nothing."""
         return JournalStream(read_options(self.options))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql.datasource import InputPartition
 
+from jobwire.core.override import override
 from jobwire.journal.index import INDEX_STRIDE_BYTES
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, load_span
@@ -20,6 +21,7 @@ class SpanPartition(InputPartition):
         self.span = span
         self.data = data
 
+    @override
     def __repr__(self) -> str:
         carried = f", {len(self.data)} bytes inside" if self.data is not None else ""
         return f"SpanPartition({self.span}{carried})"

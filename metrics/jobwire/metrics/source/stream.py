@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import StorageError
+from jobwire.core.override import override
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.errors import JournalLocked, JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
@@ -48,6 +49,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed_at: float | None = None
         self._registered = False
 
+    @override
     def __getstate__(self) -> dict[str, object]:
         return {"options": self._options, "clock": self._clock}
 
@@ -55,6 +57,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._clock = state["options"], state["clock"]
         self._forget()
 
+    @override
     def initialOffset(self) -> dict[str, str | int]:  # noqa: N802 - Spark's name
         """Return where a new query begins: option startingOffset."""
         reader = self._open()
@@ -64,10 +67,12 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = reader.first_offset if word == EARLIEST else int(word)
         return self._place(start).to_json()
 
+    @override
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the row limit; `latestOffset` holds the byte limit as well."""
         return ReadMaxRows(self._options.max_rows)
 
+    @override
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next batch ends; `start` itself when there is nothing new."""
         begin = self._begin(read_place(start))
@@ -83,14 +88,17 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = min(rows, self._options.max_rows)
         return self._open().limit(start, max_rows=rows, max_bytes=self._options.max_bytes)
 
+    @override
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note the present end: a query with Trigger.AvailableNow stops there."""
         self._target = self._place(self._open().durable_offset)
 
+    @override
     def reportLatestOffset(self) -> dict[str, str | int]:  # noqa: N802 - Spark's name
         """Return the journal's end: progress events show the backlog by it."""
         return self._place(self._open().durable_offset).to_json()
 
+    @override
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of one batch.
 
@@ -112,12 +120,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         return list(plan(self._open(), self._options, begin.offset, last))
 
+    @override
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the task's rows as Arrow batches; runs in an executor."""
         if not isinstance(partition, SpanPartition):
             raise TypeError(f"not a partition of this source: {type(partition).__name__}")
         return read_span(self._options, partition.span, partition.data)
 
+    @override
     def commit(self, end: dict[str, Any]) -> None:
         """Move the consumer's place, about once a second. Spark calls this one batch late, never last."""
         now = self._clock.monotonic()
@@ -137,6 +147,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("consumer %s: %s", self._options.consumer, error)
         self._committed_at = now
 
+    @override
     def stop(self) -> None:
         """Free what was opened; Spark calls it when the runner ends in an orderly way only."""
         if self._reader is not None:
