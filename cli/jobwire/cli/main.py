@@ -53,6 +53,11 @@ COMMANDS: dict[str, Command] = {
     "schema": Command("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
 }
 
+# The options of `jobwire run` that take a value: what follows the last option is somebody else's.
+RUN_VALUES = frozenset(
+    {"--title", "--agent-session", "--idle-timeout", "--wall-timeout", "--tmux", "--tmux-socket"}
+)
+
 EPILOG = """\
 start here:
   jobwire broker up              a home and a broker here, TLS and all
@@ -72,9 +77,8 @@ class _Version(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `jobwire`; return the exit code of SPEC section 6."""
     words, option = _take_home(list(sys.argv[1:] if argv is None else argv))
-    return run_command(
-        lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json="--json" in words
-    )
+    as_json = "--json" in words[: _end_of_ours(words)]
+    return run_command(lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json=as_json)
 
 
 def _dispatch(words: list[str], option: str | None) -> int:
@@ -124,9 +128,9 @@ def _component(command: Command) -> ModuleType:
 
 
 def _take_home(words: list[str]) -> tuple[list[str], str | None]:
-    """Take `--home DIR` from anywhere before `--`, so that it works on both sides of a command's name."""
+    """Take `--home DIR` from anywhere in our words, so that it works on both sides of a command's name."""
     home = None
-    end = words.index("--") if "--" in words else len(words)
+    end = _end_of_ours(words)
     kept: list[str] = []
     position = 0
     while position < end:
@@ -140,6 +144,21 @@ def _take_home(words: list[str]) -> tuple[list[str], str | None]:
             kept.append(word)
         position += 1
     return kept + words[end:], home
+
+
+def _end_of_ours(words: list[str]) -> int:
+    """Return how many words are ours: up to `--`, and up to the command that `run` runs."""
+    position, command = 0, ""
+    while position < len(words) and words[position] != "--":
+        word = words[position]
+        if word.startswith("-"):
+            position += 1 if word != "--home" and word not in RUN_VALUES else 2
+        elif command == "run":
+            return position
+        else:
+            command = command or word
+            position += 1
+    return min(position, len(words))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,11 @@ class Terminal:
         with self._guard:
             write_all(_OUT, self._screen.last())
         self._stack.close()
+        os.close(self._wake_write)
+        if not self._thread.is_alive():
+            self._socket.close()
+            os.close(self._complaints)
+            os.close(self._wake_read)
 
     def started(self) -> None:
         """Let go of the worker's ends: it has them."""

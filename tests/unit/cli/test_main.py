@@ -1,11 +1,13 @@
 """The umbrella command: finding components, the home directory, usage errors."""
 
+import argparse
 import json
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire.cli.main import COMMANDS, _take_home, main
+from jobwire.cli.main import COMMANDS, RUN_VALUES, _take_home, main
+from jobwire.cli.run import add_commands as add_run
 from jobwire.cli.schema import asyncapi, json_schema
 from jobwire.core.event import Event, encode_signed
 from jobwire.core.signature import new_token
@@ -45,6 +47,20 @@ def test_home_is_taken_on_both_sides_but_not_from_the_command() -> None:
     )
     assert _take_home(["run"]) == (["run"], None)
     assert _take_home(["run", "--home="]) == (["run"], "")
+    theirs = ["run", "--title", "x", "ls", "--home", "b", "--", "--home", "c"]
+    assert _take_home(["run", "--home", "a", *theirs[1:]]) == (theirs, "a")
+    assert _take_home(["list", "x", "--home", "a"]) == (["list", "x"], "a")
+    assert _take_home(["list", "--home"]) == (["list", "--home"], None)
+
+
+def test_where_the_words_of_the_command_begin() -> None:
+    """The options of `run` that take a value are those that the word-splitting knows."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    add_run(commands)
+    run = commands.choices["run"]
+    taking = {name for one in run._actions if one.nargs is None for name in one.option_strings}
+    assert taking == RUN_VALUES
 
 
 def test_the_published_schema_accepts_what_is_published() -> None:
