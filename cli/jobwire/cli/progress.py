@@ -13,6 +13,9 @@ _BRACKETED = re.compile(r"\[ *([0-9]{1,9}) ?/ ?([0-9]{1,9}) *\]")
 _COUNTED = re.compile(r"(?<![\w./:+-])(0|[1-9][0-9]{0,8})/([1-9][0-9]{0,8})(?![\w/+-]|[.:][\w])")
 # Colours and cursor movements (ECMA-48 control sequences) and other control characters.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What every line that reports holds.
+_CANDIDATE = re.compile(rb"%|::|[0-9] ?/ ?[0-9]")
+_LINE_END = re.compile(rb"[\r\n]")
 MAX_LINE = 16 * 1024
 # For those who look at a fleet; each one costs two flushes of the disk.
 _LIFE_SECONDS = 30.0
@@ -53,20 +56,25 @@ def _percent(text: str) -> float | None:
     return None
 
 
-class LineSplitter:
-    """Cuts a byte stream into lines at line feeds and at carriage returns (progress bars use them)."""
+class OutputReader:
+    """Reads reports from a byte stream; lines end at line feeds and at carriage returns (progress bars)."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> list[str]:
-        """Return the lines that `chunk` completes; an endless line is cut at MAX_LINE bytes."""
-        *lines, rest = re.split(rb"[\r\n]", self._rest + chunk)
-        if len(rest) > MAX_LINE:
-            lines.append(rest)
-            rest = b""
-        self._rest = rest
-        return [line.decode(errors="replace") for line in lines if line]
+    def feed(self, chunk: bytes) -> list[Report]:
+        """Return what the lines that `chunk` completes report; an endless line is cut at MAX_LINE bytes."""
+        text = self._rest + chunk
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._rest = text[end:]
+        if len(self._rest) > MAX_LINE:
+            end, self._rest = len(text), b""
+        # Most output says nothing of the kind, and a command may print millions of lines a second.
+        if _CANDIDATE.search(text, 0, end) is None:
+            return []
+        lines = (line for line in _LINE_END.split(text[:end]) if _CANDIDATE.search(line))
+        found = (read_line(line.decode(errors="replace")) for line in lines)
+        return [report for report in found if report is not None]
 
 
 class Throttle:

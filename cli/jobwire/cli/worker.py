@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jobwire.cli.command import Command, Stream
 from jobwire.cli.ending import NOT_EXECUTABLE, NOT_FOUND, Ending
 from jobwire.cli.lifeline import Lifeline
-from jobwire.cli.progress import LineSplitter, read_line
+from jobwire.cli.progress import OutputReader
 from jobwire.cli.pump import Pump, keep_recording
 from jobwire.cli.reporter import Reporter, complain
 from jobwire.core.clock import Clock
@@ -47,7 +47,7 @@ class Worker:
         self._lifeline = lifeline
         self._folder = folder
         self._clock = clock
-        self._splitters: dict[Stream, LineSplitter] = {}
+        self._readers: dict[Stream, OutputReader] = {}
 
     def work(self, title: str, stop: threading.Event) -> Outcome:
         """Run the command to its end, reporting; return how it ended. Raises StorageError.
@@ -103,10 +103,8 @@ class Worker:
     def _read(self, stream: Stream, chunk: bytes) -> None:
         """Read progress from the command's output."""
         self._reporter.printed(len(chunk))
-        for line in self._splitters.setdefault(stream, LineSplitter()).feed(chunk):
-            report = read_line(line)
-            if report is not None:
-                self._reporter.offer(report)
+        for report in self._readers.setdefault(stream, OutputReader()).feed(chunk):
+            self._reporter.offer(report)
 
     def _guard(self, stop: threading.Event, done: threading.Event) -> None:
         while not done.wait(timeout=_GUARD_SECONDS):

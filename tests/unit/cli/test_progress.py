@@ -1,10 +1,12 @@
 """Reading progress from a command's output."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.cli.progress import LineSplitter, Report, SignsOfLife, Throttle, life_interval, read_line
+from jobwire.cli.progress import OutputReader, Report, SignsOfLife, Throttle, life_interval, read_line
 
 
 @pytest.mark.parametrize(
@@ -53,20 +55,38 @@ def test_no_line_breaks_the_reader(line: str) -> None:
     assert report is None or (len(report.detail) <= 1024 and "\x1b" not in report.detail)
 
 
-@given(st.lists(st.binary(max_size=12), max_size=12))
-def test_chunks_do_not_matter(chunks: list[bytes]) -> None:
-    """However the stream is cut into chunks, the completed lines are the same."""
-    one, many = LineSplitter(), LineSplitter()
-    whole = one.feed(b"".join(chunks) + b"\n")
-    assert [line for chunk in [*chunks, b"\n"] for line in many.feed(chunk)] == whole
+_PIECES = st.sampled_from(
+    [
+        b"50%",
+        b"1/2",
+        b"[ 3 / 4 ]",
+        b"::progress x",
+        b"::permission y",
+        b"\n",
+        b"\r",
+        b" ",
+        b"word",
+        b"\x1b[32m",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=30).map(b"".join), st.integers(1, 7))
+def test_chunks_do_not_matter(text: bytes, size: int) -> None:
+    """However the stream is cut into chunks, each whole line reports as it does by itself."""
+    lines = re.split(rb"[\r\n]", text + b"\n")
+    alone = [report for line in lines if (report := read_line(line.decode())) is not None]
+    reader = OutputReader()
+    chunks = [(text + b"\n")[start : start + size] for start in range(0, len(text) + 1, size)]
+    assert [report for chunk in chunks for report in reader.feed(chunk)] == alone
 
 
 def test_an_endless_line_is_bounded() -> None:
     """A program that never ends its line does not fill the memory."""
-    splitter = LineSplitter()
+    reader = OutputReader()
     for _ in range(100):
-        splitter.feed(b"x" * 4096)
-    assert len(splitter._rest) <= 16 * 1024
+        reader.feed(b"x" * 4096)
+    assert len(reader._rest) <= 16 * 1024
 
 
 def test_at_most_one_a_second_and_the_latest_wins() -> None:
