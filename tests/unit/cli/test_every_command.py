@@ -65,14 +65,14 @@ def test_without_a_home_a_command_says_so_and_leaves_nothing(
 @pytest.mark.parametrize("words", sorted(ALL), ids=" ".join)
 def test_an_empty_home_is_invalid(words: tuple[str, ...], nowhere: Path) -> None:
     """`--home "$UNSET"` is invalid for every command, also for one that needs no home."""
-    assert main([*words, *needed_words(ALL[words]), "--home", ""]) == 30
+    assert main([*words, "--home", "", *needed_words(ALL[words])]) == 30
     assert list(nowhere.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", sorted(ALL.keys() - WITHOUT_A_HOME.keys()), ids=" ".join)
 def test_a_missing_home_is_not_made(words: tuple[str, ...], nowhere: Path) -> None:
     """A mistyped --home is an error of every command and no new directory."""
-    assert main([*words, *needed_words(ALL[words]), "--home", "mistyped"]) == 40
+    assert main([*words, "--home", "mistyped", *needed_words(ALL[words])]) == 40
     assert list(nowhere.iterdir()) == []
 
 
