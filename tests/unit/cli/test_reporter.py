@@ -9,6 +9,7 @@ from jobwire.cli.progress import Report
 from jobwire.cli.reporter import Reporter
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError, ConflictError, RefusedError, StorageError, UnreachableError
+from jobwire.core.override import override
 from jobwire.testing import wait_for
 
 FIGURES = {"exit_status": 0}
@@ -52,6 +53,7 @@ class FakeVoice:
 class FastClock(SystemClock):
     """The system's clock, but nobody sleeps."""
 
+    @override
     def sleep(self, seconds: float) -> None:
         """Go on at once."""
 
