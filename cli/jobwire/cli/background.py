@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.errors import StorageError
+from jobwire.core.errors import JobwireError, StorageError
+from jobwire.core.exit_codes import ExitCode
 
 STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.05
@@ -57,21 +58,30 @@ class BackgroundProcess:
         self.stop()
 
     def ready_line(self, deadline_seconds: float) -> dict[str, object]:
-        """Wait for the first JSON line of its output and return it.
+        """Wait for the JSON line in its output that says `ready`, and return it.
 
-        Raises StorageError with the tail of the log when the process ends or says nothing in time.
+        Raises the JobwireError that it reports instead, or StorageError with the tail of the log when the
+        process ends or says nothing in time.
         """
         until = self._clock.monotonic() + deadline_seconds
         while self._clock.monotonic() < until:
-            for line in self._log.read_text(errors="replace").splitlines():
-                with contextlib.suppress(ValueError):
-                    value = json.loads(line)
-                    if isinstance(value, dict):
-                        return value
-            if not self.alive():
+            alive = self.alive()
+            for value in self._objects():
+                if value.get("ready"):
+                    return value
+                if "error" in value:
+                    raise _error_of(value)
+            if not alive:
                 break
             self._clock.sleep(_POLL_SECONDS)
         raise StorageError(f"`jobwire {' '.join(self._words)}` did not start: {self.tail()}")
+
+    def _objects(self) -> Iterator[dict[str, object]]:
+        for line in self._log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
 
     def alive(self) -> bool:
         """Tell whether it still runs."""
@@ -98,3 +108,11 @@ class BackgroundProcess:
         if self.wait(STOP_SECONDS) is None:
             self._process.kill()
             self._process.wait()
+
+
+def _error_of(said: dict[str, object]) -> JobwireError:
+    """Return the error that a command with --json reports (core.commands.report)."""
+    error = JobwireError(str(said["error"]), hint=str(said.get("hint", "")))
+    with contextlib.suppress(ValueError):
+        error.exit_code = ExitCode(said.get("exit_code"))  # type: ignore[arg-type]  # any other is a ValueError
+    return error

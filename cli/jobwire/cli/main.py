@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from jobwire.core.commands import CommandParser, run_command
-from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.commands import CommandParser, missing_library, run_command
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
 from jobwire.storage import home as homes
 
@@ -71,7 +71,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # noqa: PLC0415 - see above
 
-        parser.exit(0, f"jobwire {version('jobwire')}\n")
+        print(f"jobwire {version('jobwire')}")
+        parser.exit(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,7 +96,11 @@ def _dispatch(words: list[str], option: str | None) -> int:
         return 0
     args.home = option
     homes.settle_home(args, os.environ)
-    return int(args.run(args))
+    try:
+        return int(args.run(args))
+    except ModuleNotFoundError as error:
+        # What is heavy is imported where it is used.
+        raise missing_library(error, COMMANDS[words[0]].extra) from error
 
 
 def _parser(chosen: str) -> CommandParser:
@@ -119,12 +124,7 @@ def _component(command: Command) -> ModuleType:
     try:
         return importlib.import_module(command.module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("jobwire") or not command.extra:
-            raise
-        raise ConfigError(
-            f"this command needs {error.name}, which is not installed",
-            hint=f"pip install 'jobwire[{command.extra}]'",
-        ) from error
+        raise missing_library(error, command.extra) from error
 
 
 def _take_home(words: list[str]) -> tuple[list[str], str | None]:

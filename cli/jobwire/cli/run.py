@@ -16,12 +16,13 @@ from jobwire.cli.detach import in_background
 from jobwire.cli.terminal import Terminal, attended, job_control
 from jobwire.cli.tmux import Tmux, check_name
 from jobwire.cli.worker import OUTPUT_FILE
-from jobwire.core.commands import report
+from jobwire.core.commands import missing_library, report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
@@ -221,12 +222,14 @@ def _detach(args: argparse.Namespace, job: Delegation, work: Callable[[Callable[
 def job_identity(home: Path, job_id: str) -> dict[str, str]:
     """Return the worker's environment with a new client certificate that the broker confines to `job_id`.
 
-    Raises NotFoundError or ConfigError where this home has no certificate authority.
+    Raises NotFoundError or ConfigError where this home has no certificate authority or it cannot be used.
     """
-    from jobwire.broker.home import mtls_port  # noqa: PLC0415  only --mtls needs the broker's libraries
-    from jobwire.certs import CertificateAuthority  # noqa: PLC0415  as above
+    from jobwire.certs import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
 
-    issued = CertificateAuthority(home / "certs").issue_job(job_id)
+    try:
+        issued = CertificateAuthority(home / "certs").issue_job(job_id)
+    except ModuleNotFoundError as error:
+        raise missing_library(error, "broker") from error
     port = mtls_port(home)
     inherited = {name: value for name, value in os.environ.items() if name not in _PASSWORD_VARIABLES}
     return {

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.exit_codes import ExitCode, help_table
 from jobwire.core.override import override
 
@@ -79,6 +79,16 @@ def add_command(
     if run is not None:
         parser.set_defaults(run=run)
     return parser
+
+
+def missing_library(error: ModuleNotFoundError, extra: str) -> Exception:
+    """Return what to say of an import that failed: which extra brings it; a fault of our own as it is."""
+    if error.name is None or error.name.startswith("jobwire") or not extra:
+        return error
+    return ConfigError(
+        f"this needs {error.name}, which is not installed",
+        hint=f"pip install 'jobwire[{extra}]'; with pipx: pipx install --force 'jobwire[{extra}]'",
+    )
 
 
 def run_command(

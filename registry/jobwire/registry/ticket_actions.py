@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.core import fold
+from jobwire.core.commands import missing_library
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.fold import LeaseGrant
@@ -111,9 +112,11 @@ def _certificate(
             "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
         )
     # A new key for every ticket: the job may have been claimed again since the last one was written.
-    issued = authority.issue_job(
-        record.job_id, lifetime_seconds=int(args.certificate_hours * _HOUR), force=True
-    )
+    lifetime = int(args.certificate_hours * _HOUR)
+    try:
+        issued = authority.issue_job(record.job_id, lifetime_seconds=lifetime, force=True)
+    except ModuleNotFoundError as error:
+        raise missing_library(error, "broker") from error
     broker = _place(settings)
     port = mtls_port(home)
     if "port" not in overrides and port is not None:
