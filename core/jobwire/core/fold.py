@@ -201,8 +201,8 @@ def _attempts(record: JobRecord) -> int:
 
 
 def _result(end: str, cause: str, timeout: str) -> dict[str, object]:
-    data = {"by": REGISTRY, **({"timeout": timeout} if timeout else {})}
-    return {"event": end, "detail": cause[:MAX_DETAIL], "data": data}
+    said = {"event": end, "detail": cause[:MAX_DETAIL], "data": {}}
+    return {**said, "by": REGISTRY, **({"timeout": timeout} if timeout else {})}
 
 
 def _after_event(record: JobRecord, now: float) -> Lease:

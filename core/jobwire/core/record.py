@@ -21,7 +21,8 @@ from jobwire.core.topics import check_job_id
 
 RECORD_VERSION = 1
 MIN_TOKEN = 32
-# `by` in the data of a result that no event gave, and its `timeout` where a limit did.
+# `by` in a result that no event gave, beside its `timeout` where a limit did. Not in its data: those are a
+# worker's words.
 REGISTRY = "registry"
 LIMITS = ("idle", "wall", "pending")
 # Beside the lease in records of earlier versions: the seconds that stand in it now.
@@ -97,9 +98,9 @@ class JobRecord(NamedTuple):
     @property
     def timed_out(self) -> str | None:
         """Return by which of its limits the registry ended the job: `idle`, `wall` or `pending`."""
-        data = (self.result or {}).get("data")
-        limit = data.get("timeout") if isinstance(data, dict) and data.get("by") == REGISTRY else None
-        return limit if limit in LIMITS else None
+        result = self.result or {}
+        limit = result.get("timeout") if result.get("by") == REGISTRY else None
+        return str(limit) if limit in LIMITS else None
 
     @override
     def __repr__(self) -> str:

@@ -116,6 +116,7 @@ def facts(record: JobRecord, now: float) -> str:
     )
     rest = _rest(record, now)
     attempts = f"{record.attempt}" + (f" of {record.max_attempts}" if record.max_attempts else "")
+    data = record.result.get("data") if record.result else None
     pairs = [
         ("job", record.job_id),
         ("title", record.title),
@@ -132,7 +133,7 @@ def facts(record: JobRecord, now: float) -> str:
         ("started", record.started_at or ""),
         ("finished", record.finished_at or ""),
         ("key", record.idempotency_key or ""),
-        ("result", json.dumps(record.result.get("data"), ensure_ascii=False) if record.result else ""),
+        ("result", json.dumps(data, ensure_ascii=False) if data else ""),
         ("instructions", record.instructions.strip()),
     ]
     shown = [(name, value) for name, value in pairs if value]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jobwire.core.admission import Accepted, JobView, Reason, Rejected
 from jobwire.core.event import Event
 from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
-from jobwire.core.record import JobRecord, Timeouts
+from jobwire.core.record import REGISTRY, JobRecord, Timeouts
 from jobwire.core.snapshot import Snapshot
 from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
 
@@ -393,8 +393,7 @@ def ended_by_event(record: JobRecord) -> bool:
     """Tell whether a worker's event ended the job, and not the registry (cancelled, timed out)."""
     if record.status not in {Status.COMPLETED, Status.ERROR} or record.result is None:
         return False
-    data = record.result.get("data")
-    return not (isinstance(data, dict) and data.get("by") == "registry")
+    return record.result.get("by") != REGISTRY
 
 
 def _last_event(record: JobRecord) -> Event | None:

@@ -361,7 +361,7 @@ def test_the_wire_wins_within_the_grace() -> None:
 def test_ended_by_the_registry() -> None:
     """A job that the registry itself gave up has no last event to wait for."""
     bench = running()
-    result: dict[str, object] = {"event": "error", "detail": "wall", "data": {"by": "registry"}}
+    result: dict[str, object] = {"event": "error", "detail": "wall", "data": {}, "by": "registry"}
     bench.record(record("error", 1, detail="3 attempts are the limit", result=result))
     assert bench.shown == []
     assert (bench.verdict.outcome, bench.verdict.reason) == (Outcome.ERROR, "3 attempts are the limit")
@@ -370,9 +370,9 @@ def test_ended_by_the_registry() -> None:
 @pytest.mark.parametrize("limit", ["idle", "wall", "pending"])
 def test_timed_out_by_the_registry(limit: str) -> None:
     """A limit that the registry process enforced is the same verdict as one that ran out here."""
-    data = {"by": "registry", "timeout": limit}
     status = "cancelled" if limit == "pending" else "error"
-    result: dict[str, object] = {"event": status, "detail": "too long", "data": data}
+    said = {"event": status, "detail": "too long", "data": {}}
+    result: dict[str, object] = {**said, "by": "registry", "timeout": limit}
     bench = running()
     bench.record(record(status, 1, detail="too long", result=result))
     assert (bench.verdict.outcome, bench.verdict.reason) == (f"{limit}_timeout", "too long")
@@ -380,6 +380,16 @@ def test_timed_out_by_the_registry(limit: str) -> None:
     far = by_ticket()
     far.snapshot(snapshot(status, 4, detail="too long", timed_out=limit))
     assert (far.verdict.outcome, far.verdict.exit_code) == (f"{limit}_timeout", ExitCode.TIMEOUT)
+
+
+def test_a_worker_cannot_speak_for_the_registry() -> None:
+    """Whatever a worker puts into its last event, it is the worker's end and not the registry's limit."""
+    data = {"by": "registry", "timeout": "idle"}
+    bench = running()
+    bench.record(record("error", 2, detail="no", result={"event": "error", "detail": "no", "data": data}))
+    bench.after(1)
+    assert bench.shown == [2]
+    assert bench.verdict.outcome is Outcome.ERROR
 
 
 def test_finished_before_the_watch() -> None:
