@@ -118,9 +118,9 @@ class Outbox:
             whole = [line for line in lines if decode_entry(line) is not None]
             replace_durably(self.path, _joined(whole), files=self._files)
             _log.warning(
-                "%d lines of %s cannot be read and were moved to %s; what they said is in the job's history",
-                len(damaged),
+                "what cannot be read of %s (lines: %d) was moved to %s; its events are in the job's history",
                 self.path,
+                len(damaged),
                 self._aside_path,
             )
         self.damaged = False

@@ -68,7 +68,7 @@ def test_damage_is_set_aside_said_once_and_told_by_health(
     assert _topics(mqtt) == ["0000000a"] * 2 + ["0000000b"]
     assert [record.getMessage().split(";")[0] for record in caplog.records] == [
         f"line 2 of {path} cannot be read and is left out",
-        f"1 lines of {path} cannot be read and were moved to {path}.damaged",
+        f"what cannot be read of {path} (lines: 1) was moved to {path}.damaged",
     ]
     assert flush.facts() == {"failing": 0, "damaged": 1}
 
