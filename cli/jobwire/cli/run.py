@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jobwire.cli.delegation import Delegation, Plan
 from jobwire.cli.detach import in_background
@@ -19,6 +20,7 @@ from jobwire.cli.worker import OUTPUT_FILE
 from jobwire.core.commands import missing_library, report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.override import override
 from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
@@ -63,13 +65,14 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     parser = subparsers.add_parser(
         "run",
         help="run a command as a job and watch it to its exit code",
+        usage="%(prog)s [options] [--] COMMAND [its options]",
         description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
         epilog=EXAMPLES,
     )
     parser.add_argument("--title", default="", help="what people read in lists (default: the command)")
     parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
     parser.add_argument(
-        "--idle-timeout", metavar="S", type=seconds, help="end it after S seconds without an event"
+        "--idle-timeout", metavar="S", type=seconds, help="end it after S seconds without event or output"
     )
     parser.add_argument(
         "--wall-timeout", metavar="S", type=seconds, help="end it after S seconds in any case"
@@ -87,9 +90,28 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
     parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
     parser.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run, with its own options"
+        "command",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        action=_TakeWords,
+        help="what to run, with its own options",
     )
     parser.set_defaults(run=run)
+
+
+class _TakeWords(argparse.Action):
+    """Takes the command's words: those after the first `--`, which is not the command's."""
+
+    @override
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
+    ) -> None:
+        words = values[1:] if values[:1] == ["--"] else values
+        if not words:
+            parser.error("no command is named; write it after the options, or after --")
+        if "\0" in "".join(words):
+            parser.error("the command holds a NUL character")
+        setattr(namespace, self.dest, words)
 
 
 def seconds(text: str) -> float:
@@ -102,10 +124,9 @@ def seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Delegate the command and watch it; return the exit code of SPEC section 6."""
-    command = words_of(args.command)
     home = Path(args.home)
     timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
-    plan = Plan(command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
+    plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
     settings = usable_settings(home, Role.HERMES)
     if not args.mtls:
         usable_settings(home, Role.WORKER)
@@ -133,16 +154,6 @@ def run(args: argparse.Namespace) -> int:
                 raise
 
     return _detach(args, job, work) if args.detach else work()
-
-
-def words_of(command: list[str]) -> list[str]:
-    """Return the words after the first `--`, which is not the command's; raises InvalidInputError."""
-    words = command[1:] if command[:1] == ["--"] else command
-    if not words:
-        raise InvalidInputError("no command is named", hint="jobwire run [options] -- COMMAND [its options]")
-    if "\0" in "".join(words):
-        raise InvalidInputError("the command holds a NUL character")
-    return words
 
 
 def usable_settings(home: Path, role: Role) -> BrokerSettings:
