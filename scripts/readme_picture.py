@@ -121,8 +121,8 @@ def picture(target: Path) -> None:
         DashboardProcess(Path(HOME), "--stuck-after", str(STUCK_SECONDS)) as server,
         chromium(Path(folder) / "profile") as driver,
     ):
-        driver.get(server.url)
-        wanted = ["waits for you", "stuck", "failed", *["running"] * 3, *["completed"] * 2]
+        driver.get(server.link)
+        wanted = ["waits for you", "stuck", *["running"] * 3, "failed", *["completed"] * 2]
         badges = (
             "return [...document.querySelectorAll('tbody .badge')].map((badge) => badge.innerText.trim())"
         )

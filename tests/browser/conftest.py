@@ -109,6 +109,8 @@ def serve(writer: FleetWriter, chromium: webdriver.Chrome) -> Iterator[Callable[
         server = DashboardProcess(writer.home, *options)
         servers.append(server)
         server.start()
+        if server.token:
+            chromium.get(server.link)
         return server
 
     yield start

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -25,6 +26,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _private(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
 class BackgroundProcess:
     """One `jobwire ...` command in a session of its own, its output in a log file.
 
@@ -43,7 +50,8 @@ class BackgroundProcess:
 
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as log:
+        # The page's ready line names its token.
+        with open(self._log, "wb", opener=_private) as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jobwire.cli.main", *self._words],
                 stdin=subprocess.DEVNULL,

@@ -1,17 +1,19 @@
-"""Who may look: nobody is asked on loopback, everybody elsewhere. Pure but for reading the secret's file.
+"""Who is let in: whoever has the page token. Pure but for reading the token's file.
 
-One secret, a token or a password, opens the page: as `Authorization: Bearer SECRET` for programs, or
-typed once into the login form, which answers with a cookie. The cookie is `expiry.nonce.signature`,
-signed with a key made from the secret: it outlives a restart of the server, and another secret ends
-all of them.
+One secret opens the page, wherever it listens: other users of the host reach loopback as well. It is the
+first line of `--token-file`, or made anew at each start and shown in the address. It is taken in the
+address (`?token=`), typed into the login form, or as `Authorization: Bearer`; a browser gets a cookie for
+it. The cookie is `expiry.nonce.signature`, signed with a key made from the secret: another secret ends all
+of them.
 """
 
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import stat
-from collections.abc import Mapping
+from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +22,14 @@ from jobwire.core.settings import Secret, is_loopback
 
 SESSION_SECONDS = 7 * 86_400
 MIN_SECRET = 12
+_MAX_SECRET_LINE = 4096
 _PURPOSE = b"jobwire dashboard session 1"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_COOKIE_PARTS = 3
+_COOKIE = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9a-f]{64}")
+# A path of ours, as it stands in an address: printable ASCII, and not `//host`, which is another server.
+_LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,2048}")
+_ENTRANCES = ("/login", "/logout")
 
 
 class Bind(NamedTuple):
@@ -42,27 +48,53 @@ class Bind(NamedTuple):
         return self.certfile is not None
 
 
-def check_bind(bind: Bind) -> Secret | None:
-    """Return the secret that opens the page, or None where none is asked for.
+class PageToken(NamedTuple):
+    """The secret that opens the page; `own` where it was made for this process and nobody else has it."""
 
-    Raises ConfigError where others could reach the page without TLS or without a secret, and where the
-    secret's file is readable for others or too short.
-    """
+    secret: Secret
+    own: bool
+
+
+class Offer(NamedTuple):
+    """What a request brings to be let in; "" where it brings none."""
+
+    authorization: str = ""
+    address: str = ""
+    cookie: str = ""
+
+
+class Access(Enum):
+    """What an offer is worth. Only `WRONG` may have been a guess."""
+
+    ADMITTED = auto()
+    ASKED = auto()
+    WRONG = auto()
+
+
+def check_bind(bind: Bind) -> None:
+    """Raise ConfigError where the page could be reached from elsewhere without TLS or a token file."""
     if (bind.certfile is None) != (bind.keyfile is None):
         raise ConfigError("TLS needs both a certificate and its key", hint="give --certfile and --keyfile")
-    if not is_loopback(bind.host):
-        if not bind.tls:
-            raise ConfigError(
-                f"{bind.host} can be reached by others: the page is served there with TLS only",
-                hint="give --certfile and --keyfile (make them: jobwire certs issue-server page "
-                "--server-name NAME), or listen on 127.0.0.1 and use an SSH tunnel",
-            )
-        if bind.token_file is None:
-            raise ConfigError(
-                f"{bind.host} can be reached by others: the page needs a token or password there",
-                hint="put one into a file of mode 0600 and give --token-file FILE",
-            )
-    return read_secret(Path(bind.token_file)) if bind.token_file is not None else None
+    if is_loopback(bind.host):
+        return
+    if not bind.tls:
+        raise ConfigError(
+            f"{bind.host} can be reached by others: the page is served there with TLS only",
+            hint="give --certfile and --keyfile (make them: jobwire certs issue-server page "
+            "--server-name NAME), or listen on 127.0.0.1 and use an SSH tunnel",
+        )
+    if bind.token_file is None:
+        raise ConfigError(
+            f"{bind.host} can be reached by others: the page needs a token or password there",
+            hint="put one into a file of mode 0600 and give --token-file FILE",
+        )
+
+
+def page_token(bind: Bind) -> PageToken:
+    """Return the token of `--token-file`, or a new one. Raises ConfigError for a file that is not safe."""
+    if bind.token_file is not None:
+        return PageToken(read_secret(Path(bind.token_file)), own=False)
+    return PageToken(Secret(secrets.token_urlsafe(32)), own=True)
 
 
 def read_secret(path: Path) -> Secret:
@@ -70,7 +102,7 @@ def read_secret(path: Path) -> Secret:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            line = file.readline().decode().strip()
+            line = file.readline(_MAX_SECRET_LINE).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", hint="see --token-file") from error
     if mode & _OTHERS:
@@ -83,23 +115,28 @@ def read_secret(path: Path) -> Secret:
     return Secret(line)
 
 
+def local_path(text: str) -> str:
+    """Return `text` where it is a path of this server, as it stands in an address, else "/"."""
+    if _LOCAL_PATH.fullmatch(text) and not text.startswith(_ENTRANCES):
+        return text
+    return "/"
+
+
 class Gate:
-    """Answers for each request whether it may pass. `secret` None asks nobody for one."""
+    """Answers for each request whether it may pass."""
 
-    def __init__(self, *, bind: Bind, secret: Secret | None) -> None:
+    def __init__(self, *, bind: Bind, secret: Secret) -> None:
         self._secret = secret
-        self._key = hmac.digest(secret.reveal().encode(), _PURPOSE, "sha256") if secret else b""
+        self._key = hmac.digest(secret.reveal().encode(), _PURPOSE, "sha256")
         self._hosts = _LOOPBACK_NAMES | {bind.host, *bind.allowed_hosts}
-        # Behind a secret a foreign name gains nothing: its pages have no cookie of ours.
-        self._any_host = secret is not None and not is_loopback(bind.host)
-        self.scheme = "https" if bind.tls else "http"
-        # __Host- binds a cookie to this very origin, over TLS (RFC 6265bis, section 4.1.3.2).
-        self.cookie_name = "__Host-jobwire" if bind.tls else "jobwire"
-
-    @property
-    def asks(self) -> bool:
-        """Tell whether a secret is needed."""
-        return self._secret is not None
+        # Over TLS a foreign name gains nothing: the certificate does not have it.
+        self._any_host = not is_loopback(bind.host)
+        self.secure = bind.tls
+        # A proxy in front may speak TLS where we do not.
+        self._schemes = ("https",) if bind.tls else ("http", "https")
+        # __Host- binds a cookie to this very host, over TLS (RFC 6265bis, section 4.1.3.2). The port, because
+        # browsers send cookies to every port of a host: two pages would log each other out.
+        self.cookie_name = f"{'__Host-' if bind.tls else ''}jobwire-{bind.port}"
 
     def host_allowed(self, host: str) -> bool:
         """Tell whether the Host header names this server.
@@ -109,23 +146,26 @@ class Gate:
         """
         return self._any_host or _without_port(host) in self._hosts
 
-    def origin_allowed(self, origin: str | None, host: str) -> bool:
-        """Tell whether an action comes from our own page: browsers send Origin with every POST."""
-        return origin == f"{self.scheme}://{host}"
+    def origin_allowed(self, origin: str, host: str) -> bool:
+        """Tell whether a request comes from our own page: browsers send Origin with every POST."""
+        return origin in [f"{scheme}://{host}" for scheme in self._schemes]
 
-    def admits(self, authorization: str, cookies: Mapping[str, str], now: float) -> bool:
-        """Tell whether the request carries the secret or a cookie that was given for it."""
-        if self._secret is None:
-            return True
-        scheme, _, value = authorization.partition(" ")
-        if scheme.lower() == "bearer" and self.secret_fits(value.strip()):
-            return True
-        return self._cookie_fits(cookies.get(self.cookie_name, ""), now)
+    def judge(self, offer: Offer, now: float) -> Access:
+        """Say what an offer is worth at `now`, in epoch seconds."""
+        scheme, _, bearer = offer.authorization.partition(" ")
+        if scheme.lower() == "bearer" and self.secret_fits(bearer.strip()):
+            return Access.ADMITTED
+        if offer.address and self.secret_fits(offer.address):
+            return Access.ADMITTED
+        ours = self._signed_until(offer.cookie)
+        if ours is not None and now < ours:
+            return Access.ADMITTED
+        # A cookie that ended was right once: nobody guesses with it.
+        guesses = offer if ours is None else offer._replace(cookie="")
+        return Access.WRONG if any(guesses) else Access.ASKED
 
     def secret_fits(self, given: str) -> bool:
         """Compare in constant time; digests, because compare_digest shows a length (its documentation)."""
-        if self._secret is None:
-            return False
         return hmac.compare_digest(_digest(given), _digest(self._secret.reveal()))
 
     def new_cookie(self, now: float) -> str:
@@ -133,13 +173,13 @@ class Gate:
         body = f"{int(now) + SESSION_SECONDS}.{secrets.token_urlsafe(12)}"
         return f"{body}.{self._sign(body)}"
 
-    def _cookie_fits(self, value: str, now: float) -> bool:
-        parts = value.split(".")
-        if len(parts) != _COOKIE_PARTS or not parts[0].isascii() or not parts[0].isdecimal():
-            return False
-        if not hmac.compare_digest(self._sign(f"{parts[0]}.{parts[1]}").encode(), parts[2].encode()):
-            return False
-        return now < int(parts[0])
+    def _signed_until(self, cookie: str) -> int | None:
+        """Return when a cookie of ours ends, or None where it is not ours."""
+        found = _COOKIE.fullmatch(cookie)
+        if found is None:
+            return None
+        body, _, signature = cookie.rpartition(".")
+        return int(found[1]) if hmac.compare_digest(self._sign(body), signature) else None
 
     def _sign(self, body: str) -> str:
         return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()

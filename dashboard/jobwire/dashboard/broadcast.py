@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobwire.dashboard.fleet import Row, tally
 from jobwire.dashboard.model import Changes
+from jobwire.dashboard.numbers import whole_number
 
 # A page that was away for longer, or missed more, is cheaper served with everything.
 _KEPT_MESSAGES = 1200
@@ -109,10 +110,8 @@ class Broadcaster:
 
     def _known(self, last_id: str) -> int | None:
         start, _, rest = last_id.partition(".")
-        number = rest.partition(".")[0]
-        if start != self._start_id or not number.isdecimal():
-            return None
-        return int(number)
+        revision = whole_number(rest.partition(".")[0])
+        return revision if start == self._start_id else None
 
     def _reaches(self, position: int) -> bool:
         """Tell whether the kept messages lead from `position` to the present."""

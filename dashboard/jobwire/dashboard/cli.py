@@ -28,7 +28,8 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
         "dashboard",
         help="the fleet on a live page, and for Prometheus",
         description="Serve the fleet on a live page (/) and for Prometheus (/metrics), until stopped.",
-        epilog="example:\n  jobwire dashboard --allow-actions",
+        epilog="example:\n  jobwire dashboard --allow-actions\n"
+        "The printed address opens the page: whoever has it may look. Elsewhere the page asks for the token.",
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
     parser.add_argument(
@@ -41,7 +42,12 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
     )
     parser.add_argument("--keyfile", metavar="FILE", help="its private key")
     parser.add_argument(
-        "--token-file", metavar="FILE", help="a token or password, mode 0600; needed beyond loopback"
+        "--token-file",
+        metavar="FILE",
+        help="your own token or password, mode 0600; needed beyond loopback (default: a new one each time)",
+    )
+    parser.add_argument(
+        "--link", action="store_true", help="show the address of each page that runs for this home, and end"
     )
     parser.add_argument(
         "--allowed-host",
@@ -134,7 +140,9 @@ def _limits(args: argparse.Namespace) -> Limits:
 
 
 def run_dashboard(args: argparse.Namespace) -> int:
-    """Serve until stopped."""
+    """Serve until stopped, or show where it is served."""
+    if args.link:
+        return _show_links(args)
     from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
 
     try:
@@ -142,6 +150,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise _missing(error) from error
     from jobwire.dashboard.auth import Bind  # noqa: PLC0415
+    from jobwire.dashboard.open_pages import OpenPage, only_ours  # noqa: PLC0415
 
     bind = Bind(
         host=args.host,
@@ -160,13 +169,33 @@ def run_dashboard(args: argparse.Namespace) -> int:
         metrics_database=args.metrics_db,
     )
 
-    def announce(url: str) -> None:
-        body = {"ready": True, "url": url, "pid": os.getpid(), "home": str(settings.home.absolute())}
-        print(
-            json.dumps(body) if args.json else f"jobwire dashboard: {url} shows {settings.home}", flush=True
-        )
+    def announce(page: OpenPage) -> None:
+        private = not page.token or only_ours(os.fstat(sys.stdout.fileno()))
+        url = page.link if private else page.url
+        body = {"ready": True, "url": url, "pid": page.pid, "home": str(settings.home.absolute())}
+        shown = json.dumps(body) if args.json else f"jobwire dashboard: {url} shows {settings.home}"
+        print(shown, flush=True)
+        if not private:
+            hint = "others can read this: jobwire dashboard --link shows the address with its token"
+            print(f"jobwire dashboard: {hint}", file=sys.stderr, flush=True)
 
     serve.run(settings, announce=announce)
+    return 0
+
+
+def _show_links(args: argparse.Namespace) -> int:
+    from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
+
+    from jobwire.core.errors import NotFoundError  # noqa: PLC0415
+    from jobwire.dashboard.open_pages import OpenPages  # noqa: PLC0415
+
+    pages = OpenPages(Path(args.home)).find()
+    if args.json:
+        print(json.dumps({"pages": [{"url": page.link, "pid": page.pid} for page in pages]}))
+    elif not pages:
+        raise NotFoundError(f"no page runs for {args.home}", hint="start one: jobwire dashboard")
+    else:
+        print(*(page.link for page in pages), sep="\n")
     return 0
 
 

@@ -87,9 +87,12 @@ class Desk:
             "commands": self._commands(job_id, output, open_job=not record.terminal),
         }
 
-    def cancel(self, job_id: str, reason: str) -> dict[str, object]:
-        """Cancel the job, durably. Raises NotFoundError, ConflictError, StorageError."""
-        record, done = self._queue.cancel(job_id, reason=reason)
+    def cancel(self, job_id: str, cause: str) -> dict[str, object]:
+        """Cancel the job, durably, for a `cause` that names its author.
+
+        Raises NotFoundError, ConflictError, StorageError.
+        """
+        record, done = self._queue.cancel(job_id, reason=cause)
         return {"job_id": record.job_id, "status": str(record.status), "cancelled": done}
 
     def report(self, seconds: int) -> Report:

@@ -62,6 +62,10 @@ class Follower:
                 self._publish(Changes(), self._moment(str(error)))
                 self._stop.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            except Exception as error:
+                # A defect of ours ends the thread: a page that stands still must say so.
+                self._publish(Changes(), self._moment(f"{type(error).__name__}: restart jobwire dashboard"))
+                raise
             finally:
                 self._model.close()
 

@@ -165,7 +165,7 @@ def _bytes(home: str, job_id: str) -> bytes:
 def _json(payload: bytes) -> dict[str, object] | None:
     try:
         body = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
 

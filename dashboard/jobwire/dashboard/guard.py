@@ -1,14 +1,17 @@
 """Every request passes here: whose name was called, who asks, and what a browser may do with the answer."""
 
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import quote
+import asyncio
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobwire.core.clock import Clock
-from jobwire.dashboard.auth import Gate
+from jobwire.dashboard.auth import SESSION_SECONDS, Access, Gate, Offer, local_path
+from jobwire.dashboard.pacing import LONGEST_SECONDS, Pacing, peer_of
 
 # No inline script or style, nothing from elsewhere, no HTML from strings (trusted types).
 CONTENT_POLICY = (
@@ -19,28 +22,80 @@ CONTENT_POLICY = (
 _HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
-    # no-referrer would make browsers send "Origin: null" with the login form (Fetch, section 3.1).
-    "referrer-policy": "same-origin",
+    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-# What the login page itself consists of.
-_OPEN = frozenset({"/login", "/assets/app.css", "/assets/icon.svg", "/healthz"})
+_LOGIN = "/login"
+# What the login page itself consists of: the package's files, which hold nothing of this home.
+_OPEN = frozenset({_LOGIN, "/healthz"})
+_OPEN_FOLDER = "/assets/"
+_READS = frozenset({"GET", "HEAD"})
+_POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
+
+
+class Visit(NamedTuple):
+    """What of a request decides whether it passes."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    headers: Headers
+    peer: str
+
+    @property
+    def host(self) -> str:
+        """Return the name that was called."""
+        return self.headers.get("host", "")
+
+    @property
+    def reads(self) -> bool:
+        """Tell whether the request changes nothing."""
+        return self.method in _READS
+
+    @property
+    def address_token(self) -> str:
+        """Return the token in the address of a page that is opened with it."""
+        return dict(self.query).get("token", "") if self.reads else ""
+
+    @property
+    def address(self) -> str:
+        """Return path and query without the token, where they are ours, else "/"."""
+        query = urlencode([(name, value) for name, value in self.query if name != "token"])
+        return local_path(self.path + (f"?{query}" if query else ""))
+
+
+def visit_of(scope: Scope) -> Visit:
+    """Return what of a request decides. `raw_path` is as it stands in the address."""
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()
+    client = scope.get("client")
+    return Visit(
+        method=scope["method"],
+        path=raw.decode("latin-1"),
+        query=parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True),
+        headers=Headers(scope=scope),
+        peer=peer_of(str(client[0])) if client else "",
+    )
 
 
 class Guard:
     """ASGI middleware. Written on the bare protocol: wrappers that read responses break streams."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, pacing: Pacing, clock: Clock) -> None:
         self._app = app
         self._gate = gate
+        self._pacing = pacing
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with our headers added to the answer."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # There is no WebSocket here, and none may pass by what follows.
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
 
         async def send_guarded(message: Message) -> None:
@@ -48,39 +103,113 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
+                # no-referrer would make browsers send "Origin: null" with the form (Fetch, section 3.2).
+                if scope["path"] == _LOGIN:
+                    headers["referrer-policy"] = "same-origin"
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        refusal = self._refusal(scope)
+        visit = visit_of(scope)
+        refusal = self._foreign(visit) or await self._unknown(visit, scope["path"])
         await (refusal or self._app)(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not self._gate.host_allowed(host):
+    def _foreign(self, visit: Visit) -> Response | None:
+        """Refuse what another site makes a browser send."""
+        if not self._gate.host_allowed(visit.host):
             return PlainTextResponse("this server is not known by that name: see --allowed-host\n", 421)
-        if scope["method"] not in {"GET", "HEAD"} and not self._from_here(headers, host):
-            return JSONResponse({"error": "the request does not come from this page"}, 403)
-        if scope["path"] in _OPEN or self._admitted(headers):
+        return None if self._from_here(visit) else _refused("the request does not come from this page")
+
+    def _from_here(self, visit: Visit) -> bool:
+        origin = visit.headers.get("origin")
+        if origin is not None:
+            return self._gate.origin_allowed(origin, visit.host)
+        if not visit.reads:
+            # Programs send no Origin; no page elsewhere can send Authorization unasked (CORS).
+            return "authorization" in visit.headers
+        # A page on another port of this host is the same site, so its requests carry our cookie (RFC 6265bis,
+        # section 8.5). It may link here, and read nothing (Fetch Metadata, section 2).
+        site = visit.headers.get("sec-fetch-site", "none")
+        return site in {"none", "same-origin"} or visit.headers.get("sec-fetch-dest") == "document"
+
+    async def _unknown(self, visit: Visit, path: str) -> Response | None:
+        """Refuse whoever does not bring the token; turn one in the address into a cookie."""
+        now = self._clock.now()
+        access = self._gate.judge(self._offer(visit), now)
+        if access is Access.ADMITTED:
+            return self._cleaned(visit) if visit.address_token else None
+        if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return None
-        if "text/html" in headers.get("accept", ""):
-            return RedirectResponse(f"/login?next={quote(scope['path'])}", 303)
-        return JSONResponse(
-            {"error": "a token is needed", "hint": "Authorization: Bearer TOKEN, or log in on the page"},
-            401,
-            headers={"www-authenticate": "Bearer"},
+        if access is Access.WRONG and not await answer_slowly(self._pacing, visit.peer, self._clock):
+            return too_many()
+        answer = _login_first(visit)
+        if access is Access.WRONG:
+            forget_cookie(answer, self._gate)
+        return answer
+
+    def _offer(self, visit: Visit) -> Offer:
+        cookies = cookie_parser(visit.headers.get("cookie", ""))
+        return Offer(
+            authorization=visit.headers.get("authorization", ""),
+            address=visit.address_token,
+            cookie=cookies.get(self._gate.cookie_name, ""),
         )
 
-    def _from_here(self, headers: Headers, host: str) -> bool:
-        # Programs send no Origin; no page elsewhere can send Authorization without being asked first (CORS).
-        if self._gate.asks and "origin" not in headers and "authorization" in headers:
-            return True
-        return self._gate.origin_allowed(headers.get("origin"), host)
+    def _cleaned(self, visit: Visit) -> Response:
+        """Answer with the same address without the token, which would stay in histories and on screens."""
+        answer = RedirectResponse(visit.address, 303)
+        if self._gate.secret_fits(visit.address_token):
+            give_cookie(answer, self._gate, self._clock.now())
+        return answer
 
-    def _admitted(self, headers: Headers) -> bool:
-        try:
-            jar = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            jar = SimpleCookie()
-        cookies = {name: morsel.value for name, morsel in jar.items()}
-        return self._gate.admits(headers.get("authorization", ""), cookies, self._clock.now())
+
+async def answer_slowly(pacing: Pacing, peer: str, clock: Clock) -> bool:
+    """Return True when a wrong token may be answered, or False where too many wait for that."""
+    wait = pacing.begin(peer, clock.monotonic())
+    if wait is None:
+        return False
+    try:
+        await asyncio.sleep(wait)
+    finally:
+        pacing.end()
+    return True
+
+
+def too_many() -> Response:
+    """Return the answer for a wrong token among too many."""
+    return JSONResponse(
+        {"error": "wrong token, as many before", "hint": "a right one is let in at any time"},
+        429,
+        headers={"retry-after": str(int(LONGEST_SECONDS)), "connection": "close"},
+    )
+
+
+def give_cookie(answer: Response, gate: Gate, now: float) -> None:
+    """Let the browser in from now on."""
+    answer.set_cookie(
+        gate.cookie_name,
+        gate.new_cookie(now),
+        max_age=SESSION_SECONDS,
+        secure=gate.secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def forget_cookie(answer: Response, gate: Gate) -> None:
+    """Have the browser forget a cookie."""
+    answer.delete_cookie(gate.cookie_name, secure=gate.secure, httponly=True, samesite="strict")
+
+
+def _login_first(visit: Visit) -> Response:
+    if visit.reads and "text/html" in visit.headers.get("accept", ""):
+        wrong = [("wrong", "")] if visit.address_token else []
+        return RedirectResponse(f"{_LOGIN}?{urlencode([('next', visit.address), *wrong], safe='/')}", 303)
+    return JSONResponse(
+        {"error": "a token is needed", "hint": "Authorization: Bearer TOKEN, or log in on the page"},
+        401,
+        headers={"www-authenticate": "Bearer"},
+    )
+
+
+def _refused(why: str) -> Response:
+    return JSONResponse({"error": why}, 403)

@@ -95,7 +95,7 @@ class JournalTail:
             self.verdicts[entry.verdict] += 1
             return
         # In a flood of refusals one entry stands for many: a JSON object of reason to number.
-        with contextlib.suppress(ValueError, AttributeError):
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):
             for reason, count in json.loads(entry.payload).items():
                 self.verdicts[str(reason)] += count if type(count) is int else 0
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import pwd
 import secrets
 import signal
 import socket
@@ -15,15 +17,18 @@ import uvicorn
 from starlette.applications import Starlette
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
 from jobwire.dashboard.assembly import new_model, new_source, warn
-from jobwire.dashboard.auth import Bind, Gate, check_bind
+from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
 from jobwire.dashboard.broadcast import Broadcaster, Moment
 from jobwire.dashboard.desk import Desk
+from jobwire.dashboard.entrance import Entrance
 from jobwire.dashboard.fleet import Limits
 from jobwire.dashboard.follower import Follower
 from jobwire.dashboard.model import FleetModel
+from jobwire.dashboard.open_pages import OpenPage, OpenPages
+from jobwire.dashboard.pacing import Pacing
 from jobwire.dashboard.server import Pages, build_app, load_assets
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.waiting import WaitingHistory
@@ -33,6 +38,8 @@ from jobwire.registry.store import RecordStore
 _BACKLOG = 128
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WAITS_SECONDS = 86_400.0
+# Of a request line with its headers: more is refused before it is kept.
+_MAX_HEAD = 16_384
 
 
 class Settings(NamedTuple):
@@ -46,9 +53,9 @@ class Settings(NamedTuple):
     metrics_database: str | None = None
 
 
-def build(settings: Settings, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
-    """Return the application, following the fleet while it runs. Raises ConfigError."""
-    gate = Gate(bind=settings.bind, secret=check_bind(settings.bind))
+def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
+    """Return the application, following the fleet while it runs."""
+    gate = Gate(bind=settings.bind, secret=token.secret)
     store = RecordStore(settings.home, clock=clock)
     source = new_source(store, settings.limits)
     model = new_model(source, home=settings.home, clock=clock, limits=settings.limits, poll=settings.poll)
@@ -66,17 +73,19 @@ def build(settings: Settings, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
     shown = {
         "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
-        "login": "yes" if gate.asks else "no",
     }
+    assets, pacing = load_assets(shown), Pacing()
     pages = Pages(
         desk=desk,
         broadcaster=broadcaster,
-        gate=gate,
-        assets=load_assets(shown),
+        assets=assets,
         clock=clock,
+        author=author(token),
         allow_actions=settings.allow_actions,
     )
-    app = build_app(pages, gate=gate, clock=clock)
+    form = assets["login.html"].body.decode()
+    entrance = Entrance(gate=gate, pacing=pacing, clock=clock, form=form)
+    app = build_app(pages, entrance, gate=gate, pacing=pacing, clock=clock)
     app.router.lifespan_context = lambda _: _following(model, broadcaster, clock)
     return app, broadcaster
 
@@ -144,29 +153,50 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def run(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `announce` gets the address when requests are answered.
+def author(token: PageToken) -> str:
+    """Return who cancels on the page: its owner, where nobody else has the token, else the page itself."""
+    if not token.own:
+        return f"page on {socket.gethostname()}"
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
+def run(settings: Settings, *, announce: Callable[[OpenPage], None]) -> None:
+    """Serve until SIGINT or SIGTERM; `announce` gets the page when requests are answered.
 
     Raises ConfigError where the address is taken or the settings are not safe.
     """
     clock = SystemClock()
-    bind = settings.bind
-    app, broadcaster = build(settings, clock=clock)
-    listener = listen(bind)
+    check_bind(settings.bind)
+    token = page_token(settings.bind)
+    listener = listen(settings.bind)
+    port = listener.getsockname()[1]
+    bind = settings.bind._replace(port=port)
+    app, broadcaster = build(settings._replace(bind=bind), token, clock=clock)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        # h11 refuses a head that is too large; nothing here speaks WebSocket.
+        http="h11",
+        h11_max_incomplete_event_size=_MAX_HEAD,
+        ws="none",
         timeout_graceful_shutdown=5,
         ssl_certfile=bind.certfile,
         ssl_keyfile=bind.keyfile,
     )
     load_tls(config)
-    port = listener.getsockname()[1]
-    server = _Server(config, broadcaster, lambda: announce(address(bind, port)))
-    server.run(sockets=[listener])
+    page = OpenPage(address(bind, port), token.secret.reveal() if token.own else "", os.getpid())
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(OpenPages(settings.home).listed(page, port))
+        except StorageError as error:
+            warn(f"--link will not show this page: {error}")
+        _Server(config, broadcaster, lambda: announce(page)).run(sockets=[listener])
 
 
 def load_tls(config: uvicorn.Config) -> None:

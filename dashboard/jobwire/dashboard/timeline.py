@@ -1,5 +1,7 @@
 """The history of one job as the page shows it: audit lines without what is nobody's business."""
 
+import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from jobwire.registry.deadlines import epoch
 CHUNK_BYTES = 256 * 1024
 FIRST_BYTES = 2 * CHUNK_BYTES
 _RECORD_BROKER = frozenset({"broker", "port", "tls", "protocol", "topic_root", "username"})
+_DAMAGED = {"kind": "damaged"}
 _PLAIN = ("kind", "source", "verdict", "attempt", "seq", "why", "before", "after", "cause")
 
 
@@ -58,6 +61,15 @@ def read_chunk(path: str, start: int) -> Chunk:
     return Chunk(whole.splitlines(), start, start + len(whole))
 
 
+def entry_of(line: bytes, record: JobRecord) -> dict[str, object]:
+    """Return one line of the history's file for the page; one that cannot be shown is called damaged."""
+    try:
+        value = json.loads(line)
+        return entry(value if isinstance(value, dict) else _DAMAGED, record)
+    except (ValueError, RecursionError):
+        return entry(_DAMAGED, record)
+
+
 def entry(line: Mapping[str, Any], record: JobRecord) -> dict[str, object]:
     """Return one audit line for the page: without signature and digest, tokens hidden."""
     shown: dict[str, Any] = {name: line[name] for name in _PLAIN if line.get(name) is not None}
@@ -88,13 +100,16 @@ def text_of(shown: Mapping[str, object]) -> str:
 
 
 def hidden(value: Any, record: JobRecord) -> Any:
-    """Return a JSON value with the job's tokens replaced wherever they stand in a text."""
+    """Return a JSON value that browsers read, the job's tokens replaced wherever they stand in a text."""
     if isinstance(value, str):
         return clean(value, record)
     if isinstance(value, dict):
         return {clean(str(key), record): hidden(item, record) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [hidden(item, record) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers, and a browser reads none.
+        return str(value)
     return value
 
 

@@ -87,5 +87,5 @@ def _event(payload: bytes) -> str:
         return bytes(found[0]).decode()
     try:
         return str(json.loads(payload).get("event"))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""

@@ -223,8 +223,8 @@ def _decode(raw_lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Line]:
     for raw in raw_lines:
         try:
             value = json.loads(raw)
-        except ValueError:
-            # Whole but not JSON: damaged by hand or disk. The history around it is still worth having.
+        except (ValueError, RecursionError):
+            # Whole but not JSON of ours: damaged by hand or disk. The history around it is worth having.
             value = {"kind": "damaged", "text": raw[:MAX_EVIDENCE].decode("utf-8", "replace")}
         yield value if isinstance(value, dict) else {"kind": "damaged"}
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import parse_qs, urlsplit
 
 from jobwire.testing.ports import free_port
 
@@ -15,12 +16,17 @@ _STOP_SECONDS = 10.0
 
 
 class DashboardProcess:
-    """One server for `home` on a free loopback port; a context manager. `options` go to the command."""
+    """One server for `home` on a free loopback port; a context manager. `options` go to the command.
+
+    `url` is the page's address, `link` the same with the token that opens it; `token` is "" where
+    `--token-file` was given.
+    """
 
     def __init__(self, home: Path, *options: str) -> None:
         self.home = home
         self.port = free_port()
         self.url = ""
+        self.link = ""
         self._options = options
         self._process: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
@@ -31,6 +37,16 @@ class DashboardProcess:
         if self._process is None:
             raise RuntimeError("the dashboard does not run")
         return self._process.pid
+
+    @property
+    def token(self) -> str:
+        """Return the token in the link."""
+        return "".join(parse_qs(urlsplit(self.link).query).get("token", []))
+
+    @property
+    def authorization(self) -> str:
+        """Return the header that lets a program in."""
+        return f"Bearer {self.token}"
 
     def start(self) -> None:
         """Start it and wait for the line that says it is ready. Raises AssertionError with its errors."""
@@ -45,7 +61,8 @@ class DashboardProcess:
         if not line:
             code = self._process.wait(_STOP_SECONDS)
             raise AssertionError(f"the dashboard ended with {code}: {self.errors()}")
-        self.url = str(json.loads(line)["url"])
+        self.link = str(json.loads(line)["url"])
+        self.url = self.link.partition("?")[0]
 
     def errors(self) -> str:
         """Return what it wrote to stderr."""

@@ -1,6 +1,8 @@
 """The commands as a person runs them: `jobwire dashboard`, `jobwire top`, `jobwire status`."""
 
+import http.client
 import json
+import multiprocessing
 import os
 import shlex
 import signal
@@ -15,7 +17,8 @@ import pytest
 
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
-from jobwire.testing.requirements import require
+from jobwire.testing.process import free_port
+from jobwire.testing.requirements import require, skip_here
 from jobwire.testing.waiting import wait_for
 
 STATES = ["waits for you", "running", "failed", "pending", "cancelled", "completed"]
@@ -180,13 +183,87 @@ def test_dashboard_ends_cleanly(writer: FleetWriter, number: signal.Signals) -> 
     """It prints its address, serves, and ends with exit code 0 on a signal, with an open page as well."""
     with DashboardProcess(writer.home) as server:
         assert server.url == f"http://127.0.0.1:{server.port}/"
-        with urllib.request.urlopen(f"{server.url}api/stream", timeout=20) as page:  # noqa: S310 - our own server
+        asked = urllib.request.Request(f"{server.url}api/stream")  # noqa: S310 - our own server
+        asked.add_header("authorization", server.authorization)
+        with urllib.request.urlopen(asked, timeout=20) as page:  # noqa: S310 - as above
             page.readline()
             begun = time.monotonic()
             assert server.stop(number) == 0
             assert time.monotonic() - begun < 5
             page.read()
         assert server.errors() == ""
+
+
+def test_address_with_the_token_is_shown_again(writer: FleetWriter) -> None:
+    """While the page runs `--link` shows its address; afterwards it says that none runs."""
+    with DashboardProcess(writer.home) as server:
+        assert run(writer.home, "dashboard", "--link").stdout == f"{server.link}\n"
+        shown = json.loads(run(writer.home, "dashboard", "--link", "--json").stdout)
+        assert shown == {"pages": [{"url": server.link, "pid": server.pid}]}
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(server.link, timeout=20) as answer:
+            assert (answer.status, answer.url) == (200, server.url)
+    answer = run(writer.home, "dashboard", "--link")
+    assert answer.returncode == 40
+    assert "jobwire dashboard" in answer.stderr
+
+
+def test_killed_page_is_not_shown(writer: FleetWriter) -> None:
+    """A page whose server was killed left its file, and is not named."""
+    with DashboardProcess(writer.home) as server:
+        server.stop(signal.SIGKILL)
+        assert list((writer.home / "dashboard").iterdir())
+        assert run(writer.home, "dashboard", "--link").returncode == 40
+
+
+def test_log_that_others_read_gets_no_token(writer: FleetWriter, tmp_path: Path) -> None:
+    """Standard output in a file that others can read names the address without its token."""
+    log, port = tmp_path / "log", free_port()
+    command = [*JOBWIRE, "--home", str(writer.home), "dashboard", "--port", str(port)]
+    with log.open("w") as out:
+        log.chmod(0o644)
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        text = wait_for(lambda: text if "--link" in (text := log.read_text()) else "", deadline_seconds=30)
+        assert f"http://127.0.0.1:{port}/\n" in text
+        assert "token=" not in text
+        assert "token=" in run(writer.home, "dashboard", "--link").stdout
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_another_user_of_the_host_learns_nothing(writer: FleetWriter) -> None:
+    """`nobody` reaches the port, and can neither look nor cancel nor find the token."""
+    if os.getuid() != 0:
+        skip_here("only root can become another user")
+    job = writer.start("mine")
+    with DashboardProcess(writer.home, "--allow-actions") as server:
+        kept = writer.home / "dashboard" / f"{server.port}.json"
+        asked = [("GET", "/"), ("GET", f"/api/jobs/{job}"), ("POST", f"/api/jobs/{job}/cancel")]
+        context = multiprocessing.get_context("fork")
+        with context.Pool(1, initializer=_become_nobody) as nobody:
+            assert nobody.starmap(_status, [(server.port, *what) for what in asked]) == [401] * 3
+            assert not nobody.apply(_can_read, [str(kept)])
+            # Not in the server's arguments, which everybody may read.
+            assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
+    assert writer.store.get(job).status == "running"
+
+
+def _become_nobody() -> None:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def _status(port: int, method: str, path: str) -> int:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    link.request(method, path, headers={"origin": f"http://127.0.0.1:{port}"})
+    return link.getresponse().status
+
+
+def _can_read(path: str) -> bool:
+    return os.access(path, os.R_OK)
 
 
 def test_dashboard_refuses_what_is_not_safe(writer: FleetWriter, tmp_path: Path) -> None:

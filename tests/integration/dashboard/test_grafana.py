@@ -59,7 +59,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, se
     speak(writer.home, updated_at=now)
     with DashboardProcess(writer.home) as server:
         answer = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        answer.request("GET", "/metrics")
+        answer.request("GET", "/metrics", headers={"authorization": server.authorization})
         text = answer.getresponse().read().decode()
         answer.close()
     writer.close()

@@ -2,27 +2,21 @@
 
 import http.client
 import json
-import ssl
+import os
+import pwd
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.waiting import wait_for
 
-Answer = tuple[int, dict[str, str], str]
-
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[FleetWriter]:
-    """Give a home directory that jobs can be written into."""
-    made = FleetWriter(tmp_path / "home")
-    yield made
-    made.close()
+from . import conftest
+from .conftest import Answer
 
 
 @pytest.fixture
@@ -33,18 +27,9 @@ def server(writer: FleetWriter) -> Iterator[DashboardProcess]:
         yield made
 
 
-def ask(
-    server: DashboardProcess, path: str, *, method: str = "GET", body: str = "", **headers: str
-) -> Answer:
-    """Return (status, headers, body); header names are given with _ for -."""
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    try:
-        link.request(method, path, body=body or None, headers=sent)
-        answer = link.getresponse()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode()
-    finally:
-        link.close()
+def ask(server: DashboardProcess, path: str, **sent: str) -> Answer:
+    """Return (status, headers, body) for whoever has the token; header names are given with _ for -."""
+    return conftest.ask(server, path, **{"authorization": server.authorization, **sent})
 
 
 class Stream:
@@ -52,7 +37,9 @@ class Stream:
 
     def __init__(self, server: DashboardProcess, path: str, last_id: str = "") -> None:
         self._link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-        headers = {"last-event-id": last_id} if last_id else {}
+        headers = {"authorization": server.authorization}
+        if last_id:
+            headers["last-event-id"] = last_id
         self._link.request("GET", path, headers=headers)
         self._answer = self._link.getresponse()
         self.last_id = last_id
@@ -183,19 +170,46 @@ def test_cancel_is_done_once_and_only_by_our_page(server: DashboardProcess, writ
     job = writer.start("one")
     path, body = f"/api/jobs/{job}/cancel", '{"reason": "not needed"}'
     ours = f"http://127.0.0.1:{server.port}"
-    for origin in ({}, {"origin": "http://evil.example"}, {"origin": "null"}):
-        assert ask(server, path, method="POST", body=body, **origin)[0] == 403
+    for origin in ("http://evil.example", "null"):
+        assert ask(server, path, method="POST", body=body, origin=origin)[0] == 403
     assert writer.store.get(job).status == "running"
     status, _, text = ask(server, path, method="POST", body=body, origin=ours)
     assert (status, json.loads(text)["cancelled"]) == (200, True)
-    assert (writer.store.get(job).status, writer.store.get(job).detail) == ("cancelled", "not needed")
+    assert writer.store.get(job).status == "cancelled"
     assert json.loads(ask(server, path, method="POST", origin=ours)[2])["cancelled"] is False
     done = writer.start("two")
     writer.say(done, "completed", "done")
     assert ask(server, f"/api/jobs/{done}/cancel", method="POST", origin=ours)[0] == 409
     assert ask(server, path, method="POST", body="[]", origin=ours)[0] == 400
-    assert ask(server, path, method="POST", body="x" * 5000, origin=ours)[0] == 400
+    assert ask(server, path, method="POST", body="x" * 5000, origin=ours)[0] == 413
     assert ask(server, path, method="GET")[0] == 405
+
+
+def test_cancel_names_its_author(server: DashboardProcess, writer: FleetWriter, tmp_path: Path) -> None:
+    """Record and history say who cancelled: the page's owner, or the page where several know its token."""
+    owner = pwd.getpwuid(os.getuid()).pw_name
+    first, second = writer.start("one"), writer.start("two")
+    ask(server, f"/api/jobs/{first}/cancel", method="POST", body='{"reason": "not needed"}')
+    assert writer.store.get(first).detail == f"not needed (by {owner})"
+    assert writer.store.audit(first).tail(1)[0]["cause"] == f"not needed (by {owner})"
+    password = tmp_path / "password"
+    password.write_text("correct horse battery")
+    password.chmod(0o600)
+    with DashboardProcess(writer.home, "--allow-actions", "--token-file", str(password)) as shared:
+        known = "Bearer correct horse battery"
+        ask(shared, f"/api/jobs/{second}/cancel", method="POST", authorization=known)
+    assert writer.store.get(second).detail == f"cancelled (by page on {socket.gethostname()})"
+
+
+def test_job_that_goes_while_its_page_is_open_is_told(server: DashboardProcess, writer: FleetWriter) -> None:
+    """A purged job ends its stream with a word, not with an error of the server."""
+    job = writer.start("one")
+    stream = Stream(server, f"/api/jobs/{job}/stream")
+    stream.next("lines")
+    (writer.home / "jobs" / f"{job}.json").unlink()
+    assert stream.next("gone")[1]["error"]
+    stream.close()
+    assert server.errors() == ""
 
 
 def test_without_actions_the_page_is_read_only(writer: FleetWriter) -> None:
@@ -233,86 +247,3 @@ def test_closed_pages_are_forgotten(server: DashboardProcess) -> None:
     for stream in streams:
         stream.close()
     wait_for(lambda: "jobwire_dashboard_pages 0.0" in ask(server, "/metrics")[2], deadline_seconds=15)
-
-
-@pytest.fixture
-def secured(writer: FleetWriter, tmp_path: Path) -> Iterator[DashboardProcess]:
-    """Give a server on all addresses, with TLS and a password."""
-    authority = CertificateAuthority(tmp_path / "certs")
-    authority.init()
-    page = authority.issue_server("page", ["localhost", "127.0.0.1"])
-    token = tmp_path / "token"
-    token.write_text("correct horse battery\n")
-    token.chmod(0o600)
-    files = (
-        "--certfile",
-        str(page.certfile),
-        "--keyfile",
-        str(page.keyfile),
-    )
-    with DashboardProcess(writer.home, "--host", "0.0.0.0", *files, "--token-file", str(token)) as made:  # noqa: S104 - what is tested
-        yield made
-
-
-def ask_tls(
-    server: DashboardProcess,
-    tmp_path: Path,
-    path: str,
-    *,
-    method: str = "GET",
-    body: str = "",
-    **headers: str,
-) -> Answer:
-    """Ask over TLS, trusting our own authority."""
-    trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
-    link = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=trust)
-    try:
-        link.request(
-            method, path, body=body or None, headers={k.replace("_", "-"): v for k, v in headers.items()}
-        )
-        answer = link.getresponse()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode()
-    finally:
-        link.close()
-
-
-def test_outside_loopback_everything_asks_for_the_secret(secured: DashboardProcess, tmp_path: Path) -> None:
-    """Without secret there is the login form and nothing else; with it, by header or cookie, everything."""
-    for path in ("/api/stream", "/api/summary", "/metrics", "/api/jobs/0a1b2c3d", "/", "/assets/app.js"):
-        assert ask_tls(secured, tmp_path, path)[0] == 401, path
-    status, headers, _ = ask_tls(secured, tmp_path, "/jobs/0a1b2c3d", accept="text/html")
-    assert (status, headers["location"]) == (303, "/login?next=/jobs/0a1b2c3d")
-    assert ask_tls(secured, tmp_path, "/login", accept="text/html")[0] == 200
-    assert ask_tls(secured, tmp_path, "/metrics", authorization="Bearer correct horse battery")[0] == 200
-    assert ask_tls(secured, tmp_path, "/metrics", authorization="Bearer wrong")[0] == 401
-
-
-def test_login_gives_a_cookie_that_scripts_cannot_read(secured: DashboardProcess, tmp_path: Path) -> None:
-    """The right password answers with an HttpOnly, Secure, SameSite=Strict cookie; a wrong one does not."""
-    ours = {
-        "origin": f"https://127.0.0.1:{secured.port}",
-        "content_type": "application/x-www-form-urlencoded",
-    }
-    status, headers, _ = ask_tls(secured, tmp_path, "/login", method="POST", body="secret=wrong", **ours)
-    assert (status, headers["location"], "set-cookie" in headers) == (303, "/login?wrong", False)
-    body = "secret=correct+horse+battery"
-    assert (
-        ask_tls(secured, tmp_path, "/login", method="POST", body=body, origin="https://evil.example")[0]
-        == 403
-    )
-    status, headers, _ = ask_tls(secured, tmp_path, "/login", method="POST", body=body, **ours)
-    cookie = headers["set-cookie"]
-    assert status == 303
-    assert cookie.startswith("__Host-jobwire=")
-    assert {"HttpOnly", "Secure", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
-    assert ask_tls(secured, tmp_path, "/api/summary", cookie=cookie.split(";")[0])[0] == 200
-    assert "correct horse" not in ask_tls(secured, tmp_path, "/", cookie=cookie.split(";")[0])[2]
-
-
-def test_old_tls_is_refused(secured: DashboardProcess, tmp_path: Path) -> None:
-    """TLS 1.2 and older get no connection."""
-    trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
-    trust.maximum_version = ssl.TLSVersion.TLSv1_2
-    link = http.client.HTTPSConnection("127.0.0.1", secured.port, timeout=10, context=trust)
-    with pytest.raises(ssl.SSLError):
-        link.request("GET", "/healthz")

@@ -8,14 +8,25 @@ from hypothesis import strategies as st
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import Secret
-from jobwire.dashboard.auth import SESSION_SECONDS, Bind, Gate, check_bind, read_secret
+from jobwire.dashboard.auth import (
+    SESSION_SECONDS,
+    Access,
+    Bind,
+    Gate,
+    Offer,
+    check_bind,
+    local_path,
+    page_token,
+    read_secret,
+)
 
 NOW = 1_767_225_600.0
+SECRET = "correct horse battery"
 LOCAL = Bind("127.0.0.1", 8470)
 OUTSIDE = Bind("0.0.0.0", 8470, certfile="c.pem", keyfile="k.pem", token_file="t")  # noqa: S104 - what is tested
 
 
-def secret_file(folder: Path, text: str = "correct horse battery", mode: int = 0o600) -> Path:
+def secret_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> Path:
     """Write a secret."""
     path = folder / "token"
     path.write_text(text + "\n")
@@ -23,15 +34,24 @@ def secret_file(folder: Path, text: str = "correct horse battery", mode: int = 0
     return path
 
 
-def gate(bind: Bind = OUTSIDE) -> Gate:
+def gate(bind: Bind = OUTSIDE, secret: str = SECRET) -> Gate:
     """Return a gate with a secret."""
-    return Gate(bind=bind, secret=Secret("correct horse battery"))
+    return Gate(bind=bind, secret=Secret(secret))
 
 
-def test_loopback_asks_for_nothing() -> None:
-    """On loopback the page opens without a secret."""
-    assert check_bind(LOCAL) is None
-    assert Gate(bind=LOCAL, secret=None).admits("", {}, NOW)
+def test_loopback_has_a_token_of_its_own() -> None:
+    """Other users reach loopback: without a token file each start has a new token of 256 bits."""
+    check_bind(LOCAL)
+    first, second = page_token(LOCAL), page_token(LOCAL)
+    assert first.own
+    assert len(first.secret.reveal()) >= 43
+    assert first.secret.reveal() != second.secret.reveal()
+
+
+def test_token_of_a_file_is_not_ours_alone(tmp_path: Path) -> None:
+    """A token that was given is not shown in the address: others may have been told it."""
+    found = page_token(LOCAL._replace(token_file=str(secret_file(tmp_path))))
+    assert (found.secret.reveal(), found.own) == (SECRET, False)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])  # noqa: S104 - what is tested
@@ -42,7 +62,7 @@ def test_other_address_needs_tls_and_a_secret(host: str, tmp_path: Path) -> None
         check_bind(Bind(host, 0, token_file=token))
     with pytest.raises(ConfigError, match="token or password"):
         check_bind(Bind(host, 0, certfile="c", keyfile="k"))
-    assert check_bind(Bind(host, 0, certfile="c", keyfile="k", token_file=token)) is not None
+    check_bind(Bind(host, 0, certfile="c", keyfile="k", token_file=token))
 
 
 def test_certificate_without_key_is_refused() -> None:
@@ -71,38 +91,64 @@ def test_missing_secret_is_a_clear_error(tmp_path: Path) -> None:
         read_secret(tmp_path / "nothing-here")
 
 
-def test_bearer_token_admits() -> None:
-    """The secret itself admits, in any spelling of Bearer; nothing else does."""
-    assert gate().admits("Bearer correct horse battery", {}, NOW)
-    assert gate().admits("bearer correct horse battery", {}, NOW)
-    for wrong in ("", "Bearer", "Bearer ", "Bearer correct", "Basic correct horse battery"):
-        assert not gate().admits(wrong, {}, NOW)
+@pytest.mark.parametrize(
+    "offer",
+    [
+        Offer(authorization=f"Bearer {SECRET}"), Offer(authorization=f"bearer {SECRET}"),
+        Offer(address=SECRET),
+        Offer(cookie=gate().new_cookie(NOW)),
+        Offer(authorization="Bearer wrong", address="wrong", cookie=gate().new_cookie(NOW)),
+    ],
+)  # fmt: skip
+def test_each_way_in(offer: Offer) -> None:
+    """The token is taken as Bearer, from the address or for a cookie, whatever else comes along."""
+    assert gate().judge(offer, NOW) is Access.ADMITTED
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        Offer(authorization="Bearer"), Offer(authorization="Bearer correct"),
+        Offer(authorization=f"Basic {SECRET}"),
+        Offer(address="wrong"), Offer(cookie="wrong"), Offer(cookie="9" * 5000), Offer(cookie="é.é.é"),
+        Offer(cookie=f"{'9' * 12}.x.{'0' * 64}"),
+    ],
+)  # fmt: skip
+def test_wrong_on_any_way_is_a_guess(offer: Offer) -> None:
+    """A wrong token counts as one, however it is brought; bringing none is none."""
+    assert gate().judge(offer, NOW) is Access.WRONG
+    assert gate().judge(Offer(), NOW) is Access.ASKED
 
 
 def test_cookie_admits_until_it_ends() -> None:
-    """A cookie admits for a week, also after a restart of the server."""
-    cookie = {gate().cookie_name: gate().new_cookie(NOW)}
-    assert gate().admits("", cookie, NOW + SESSION_SECONDS - 1)
-    assert not gate().admits("", cookie, NOW + SESSION_SECONDS)
+    """A cookie admits for a week, also after a restart of the server; one that ended is no guess."""
+    cookie = Offer(cookie=gate().new_cookie(NOW))
+    assert gate().judge(cookie, NOW + SESSION_SECONDS - 1) is Access.ADMITTED
+    assert gate().judge(cookie, NOW + SESSION_SECONDS) is Access.ASKED
 
 
 def test_another_secret_ends_all_cookies() -> None:
     """Changing the secret logs everybody out."""
-    cookie = {gate().cookie_name: gate().new_cookie(NOW)}
-    assert not Gate(bind=OUTSIDE, secret=Secret("another long secret")).admits("", cookie, NOW)
+    cookie = Offer(cookie=gate().new_cookie(NOW))
+    assert gate(secret="another long secret").judge(cookie, NOW) is Access.WRONG
+
+
+def test_two_pages_of_a_host_have_two_cookies() -> None:
+    """Browsers send a cookie to every port of a host: a login to one page leaves the other's session."""
+    assert gate(LOCAL).cookie_name != gate(LOCAL._replace(port=8471)).cookie_name
 
 
 @given(st.text(max_size=80))
 def test_forged_cookie_is_refused(value: str) -> None:
     """No text but one of ours is a cookie, and none is an error."""
-    assert not gate().admits("", {gate().cookie_name: value}, NOW)
+    assert gate().judge(Offer(cookie=value), NOW) is not Access.ADMITTED
 
 
 def test_altered_cookie_is_refused() -> None:
     """Its end cannot be moved."""
     expiry, nonce, signature = gate().new_cookie(NOW).split(".")
     later = f"{int(expiry) + 1}.{nonce}.{signature}"
-    assert not gate().admits("", {gate().cookie_name: later}, NOW)
+    assert gate().judge(Offer(cookie=later), NOW) is Access.WRONG
 
 
 @pytest.mark.parametrize(
@@ -114,7 +160,7 @@ def test_altered_cookie_is_refused() -> None:
 )  # fmt: skip
 def test_only_known_names_are_answered(host: str, allowed: bool) -> None:
     """A foreign name that leads to loopback (DNS rebinding) gets no answer."""
-    assert Gate(bind=LOCAL._replace(allowed_hosts=("proxy.lan",)), secret=None).host_allowed(host) is allowed
+    assert gate(LOCAL._replace(allowed_hosts=("proxy.lan",))).host_allowed(host) is allowed
 
 
 def test_secret_on_loopback_still_checks_the_name() -> None:
@@ -125,10 +171,30 @@ def test_secret_on_loopback_still_checks_the_name() -> None:
 
 def test_actions_come_from_our_own_page() -> None:
     """Scheme, name and port of the origin must be ours; a missing or null one is refused."""
-    ours = Gate(bind=LOCAL, secret=None)
+    ours = gate(LOCAL)
     assert ours.origin_allowed("http://127.0.0.1:8470", "127.0.0.1:8470")
-    for origin in (None, "null", "https://127.0.0.1:8470", "http://127.0.0.1:9", "http://evil.example"):
+    for origin in ("", "null", "ftp://127.0.0.1:8470", "http://127.0.0.1:9", "http://evil.example"):
         assert not ours.origin_allowed(origin, "127.0.0.1:8470")
+    assert not gate(OUTSIDE).origin_allowed("http://dash.example.org", "dash.example.org")
+
+
+def test_proxy_may_speak_tls_in_front() -> None:
+    """Behind a proxy that ends TLS the page's origin is https, though the server speaks http."""
+    assert gate(LOCAL).origin_allowed("https://proxy.lan", "proxy.lan")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/", "/"), ("/?state=failed&q=a%20b", "/?state=failed&q=a%20b"), ("/jobs/0a1b2c3d",) * 2,
+        ("//evil.example", "/"), ("/\\evil.example", "/"), ("https://evil.example", "/"), ("", "/"),
+        ("/\t/evil.example", "/"), ("/a b", "/"), ("/é", "/"), ("/login?next=/", "/"), ("/logout", "/"),
+        ("/" + "x" * 3000, "/"), ("javascript:alert(1)", "/"), ("/x\r\nset-cookie: a=b", "/"),
+    ],
+)  # fmt: skip
+def test_after_the_login_only_this_server_is_gone_to(text: str, path: str) -> None:
+    """What the address of the login form asks for leads to a page of this server or to the fleet."""
+    assert local_path(text) == path
 
 
 def test_secret_does_not_print_itself() -> None:

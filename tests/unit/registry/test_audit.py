@@ -68,11 +68,11 @@ def test_tail_is_the_end_of_lines(make_folder: Callable[[], Path], lengths: list
 
 
 def test_damaged_line_is_marked(tmp_path: Path) -> None:
-    """A whole line that is no JSON does not hide the others."""
+    """A whole line that is no JSON, or nests too deeply, does not hide the others."""
     log = _log(tmp_path)
     Path(log.directory).mkdir()
-    Path(log.events_path).write_bytes(_line("a") + b"garbage\n" + _line("b"))
-    assert [line["kind"] for line in log.lines()] == ["status", "damaged", "status"]
+    Path(log.events_path).write_bytes(_line("a") + b"garbage\n" + b"[" * 4000 + b"\n" + _line("b"))
+    assert [line["kind"] for line in log.lines()] == ["status", "damaged", "damaged", "status"]
 
 
 def test_missing_history_is_empty(tmp_path: Path) -> None:

@@ -101,6 +101,11 @@ function changeTheme() {
   localStorage.setItem("jobwire-theme", next);
 }
 
+// Not a form: without a referrer browsers send "Origin: null" with one (Fetch, section 3.2).
+document.getElementById("logout").addEventListener("click", async () => {
+  await fetch("/logout", { method: "POST", redirect: "manual" });
+  location.assign("/login");
+});
 document.getElementById("theme").addEventListener("click", changeTheme);
 document.getElementById("help-button").addEventListener("click", () => help.showModal());
 addEventListener("popstate", show);

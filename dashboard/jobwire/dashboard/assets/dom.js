@@ -56,11 +56,16 @@ export function copyButton(text, label = "Copy") {
   return button;
 }
 
+/** Go to the login form, and from there back to what is shown now. */
+export function logIn() {
+  location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+}
+
 /** Return the JSON answer of the server; an Error with its words otherwise. */
 export async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers: { accept: "application/json", ...options.headers } });
   if (answer.status === 401) {
-    location.assign("/login");
+    logIn();
     return new Promise(() => {});
   }
   const body = await answer.json().catch(() => ({}));

@@ -34,6 +34,7 @@ export class JobView {
       lines: (data) => this.#lines(data),
       row: (data) => this.#row(data),
       alive: () => {},
+      gone: (data) => { this.unmount(); this.#failed(data); },
     }, (state) => this.shell.state(state));
     this.live.start();
     this.timer = setInterval(() => this.#tick(), 1000);
@@ -51,9 +52,9 @@ export class JobView {
     return true;
   }
 
-  #failed(error) {
+  #failed({ message, error = message, hint }) {
     this.root.replaceChildren(
-      h("p", { class: "empty" }, error.message, error.hint ? h("span", { class: "hint" }, error.hint) : null,
+      h("p", { class: "empty" }, error, hint ? h("span", { class: "hint" }, hint) : null,
         h("a", { href: "/", "data-nav": true }, "Back to the fleet")));
     this.shell.state("live");
   }

@@ -1,5 +1,6 @@
 // A stream that comes back by itself and goes on where it stopped.
 
+import { logIn } from "./dom.js";
 import { serverTime } from "./format.js";
 
 const SILENCE_MS = 10000;  // the server shows a sign of life every three seconds
@@ -74,7 +75,7 @@ export class Live {
     this.onState("reconnecting");
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
-      if (await this.#refused()) location.assign("/login");
+      if (await this.#refused()) logIn();
       else this.#connect();
     }, this.wait);
     this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
@@ -82,7 +83,6 @@ export class Live {
 
   // An EventSource does not tell why it was refused.
   async #refused() {
-    if (document.documentElement.dataset.login !== "yes") return false;
     try {
       return (await fetch("/api/summary")).status === 401;
     } catch {

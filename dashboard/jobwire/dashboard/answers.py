@@ -1,0 +1,88 @@
+"""What comes in and goes out over HTTP: bodies with bounds, answers that any text fits into."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jobwire.core.canonical import JsonShapeError
+from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError
+from jobwire.core.strict_json import decode_object
+from jobwire.dashboard.numbers import whole_number
+
+MAX_BODY = 4096
+_BODY_SECONDS = 10.0
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class BodyTooLargeError(InvalidInputError):
+    """A request's body is larger than any of ours."""
+
+
+_STATUSES: tuple[tuple[type[JobwireError], int], ...] = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (BodyTooLargeError, 413),
+    (InvalidInputError, 400),
+)
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body. Raises BodyTooLargeError before it is read, InvalidInputError where it never ends."""
+    if (whole_number(request.headers.get("content-length", "0")) or 0) > MAX_BODY:
+        raise BodyTooLargeError(f"the body has more than {MAX_BODY} bytes")
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY:
+                    raise BodyTooLargeError(f"the body has more than {MAX_BODY} bytes")
+    except TimeoutError as error:
+        raise InvalidInputError(f"the body did not come within {_BODY_SECONDS:.0f} s") from error
+    return body
+
+
+async def read_object(request: Request) -> dict[str, object]:
+    """Return the JSON object in the body, an empty one where there is none. Raises InvalidInputError."""
+    try:
+        return decode_object(await read_body(request) or b"{}")
+    except JsonShapeError as error:
+        raise InvalidInputError(f"the body: {error}", hint='send a JSON object: {"reason": "why"}') from error
+
+
+def json_answer(body: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Return `body` as JSON in ASCII: a record on disk may hold texts that UTF-8 cannot carry."""
+    text = json.dumps(body, separators=(",", ":"))
+    return Response(text, status, headers=headers, media_type="application/json")
+
+
+def answered(handler: Handler) -> Handler:
+    """Turn our errors into answers with cause and remedy."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except JobwireError as error:
+            # The rest of a body that is too large is not read: nothing can follow it.
+            headers = {"connection": "close"} if isinstance(error, BodyTooLargeError) else None
+            return json_answer({"error": error.message, "hint": error.hint}, _status(error), headers=headers)
+
+    return handle
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """Answer for an address or a method that is not there."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    what = f"{request.method} is not for this address" if status == 405 else "there is nothing here"  # noqa: PLR2004
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return json_answer({"error": what, "hint": "the page is at /"}, status, headers=headers)
+
+
+def _status(error: JobwireError) -> int:
+    # 503: the disk, a lock or a record cannot be used at the moment.
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 503)
