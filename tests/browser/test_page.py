@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -36,6 +37,74 @@ def open_fleet(browser: Browser, server: DashboardProcess, path: str = "") -> No
     """Open the page and wait until it is live."""
     browser.driver.get(server.url + path)
     wait_for(lambda: browser.texts("#live") == ["live"], what="a live page")
+
+
+def log_in(browser: Browser, token: str) -> None:
+    """Type a token into the login form."""
+    wait_for(lambda: browser.texts("form[action^='/login'] label") != [], what="the login form")
+    browser.driver.find_element(By.NAME, "secret").send_keys(token, Keys.ENTER)
+
+
+def test_login_form(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
+    """Without the token there is the form, at every width and theme; it leads to the view that was wanted."""
+    writer.say(writer.start("broken one"), "error", "tests fail")
+    writer.start("running one")
+    server = serve()
+    browser.driver.delete_all_cookies()
+    browser.driver.get(f"{server.url}?state=failed")
+    for width in (1280, 420):
+        for dark in (False, True):
+            browser.look(width, dark=dark)
+            assert browser.run("return document.documentElement.scrollWidth <= innerWidth") is True
+            browser.keep(f"login-{width}-{'dark' if dark else 'light'}")
+    assert "jobwire dashboard --link" in browser.texts(".login .hint")[0]
+    log_in(browser, "not the token")
+    wait_for(lambda: browser.texts(".wrong") == ["That was not it."])
+    browser.keep("login-wrong")
+    log_in(browser, server.token)
+    wait_for(lambda: browser.texts("a.title") == ["broken one"])
+    assert browser.driver.current_url == f"{server.url}?state=failed"
+    browser.driver.find_element(By.ID, "logout").click()
+    wait_for(lambda: browser.driver.current_url == f"{server.url}login")
+    browser.driver.get(f"{server.url}charts")
+    assert browser.driver.current_url == f"{server.url}login?next=/charts"
+
+
+def test_token_leaves_the_address(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
+    """The printed address opens the page, and neither address bar nor history nor scripts keep its token."""
+    writer.start("one")
+    server = serve()
+    browser.driver.delete_all_cookies()
+    browser.driver.get(server.link)
+    wait_for(lambda: browser.texts("a.title") == ["one"])
+    assert browser.driver.current_url == server.url
+    assert browser.run("return document.cookie") == ""
+    assert browser.run("return document.referrer + JSON.stringify(localStorage)") == "{}"
+    assert server.token not in browser.driver.page_source
+
+
+def test_link_on_another_site_opens_the_page(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
+    """A link from another site comes without the strict cookie: the form finds it, and leads on."""
+    job = writer.start("linked")
+    server = serve()
+    browser.driver.get(f"data:text/html,<a href='{server.url}jobs/{job}'>a chat</a>")
+    browser.driver.find_element(By.TAG_NAME, "a").click()
+    wait_for(lambda: browser.texts("h1.job-title") == ["linked"])
+    assert browser.driver.current_url == f"{server.url}jobs/{job}"
+
+
+def test_restart_with_a_new_token_asks_for_it(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
+    """An open page whose server was started anew leads to the form, and from there back to its view."""
+    job = writer.start("kept job")
+    server = serve()
+    open_fleet(browser, server, f"jobs/{job}")
+    server.stop()
+    server.start()
+    wait_for(lambda: "/login" in browser.driver.current_url, deadline_seconds=30, what="the login form")
+    log_in(browser, server.token)
+    wait_for(lambda: browser.texts("h1.job-title") == ["kept job"])
+    left = browser.complaints(but="net::ERR_")
+    assert [line for line in left if "401" not in line] == []
 
 
 def test_who_needs_me_is_on_top(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
@@ -140,10 +209,17 @@ def test_unknown_job_is_told(browser: Browser, serve: Serve) -> None:
     assert browser.complaints(but="404") == []
 
 
-def test_restart_under_an_open_page(browser: Browser, writer: FleetWriter, serve: Serve) -> None:
-    """The page survives a restart of the server: it says so, comes back, and lost and doubled nothing."""
+def test_restart_under_an_open_page(
+    browser: Browser, writer: FleetWriter, serve: Serve, tmp_path: Path
+) -> None:
+    """With a token file the page survives a restart of the server: it lost and doubled nothing."""
     job = writer.start("kept job")
-    server = serve()
+    password = tmp_path / "password"
+    password.write_text("correct horse battery")
+    password.chmod(0o600)
+    server = serve("--token-file", str(password))
+    browser.driver.get(server.url)
+    log_in(browser, "correct horse battery")
     open_fleet(browser, server, f"jobs/{job}")
     writer.say(job, "progress", "before")
     wait_for(lambda: len(browser.texts(".entry")) == 3)
@@ -260,7 +336,7 @@ def test_cancel_needs_a_confirmation(browser: Browser, writer: FleetWriter, serv
     browser.driver.find_element(By.XPATH, "//dialog//button[text()='Cancel the job']").click()
     wait_for(lambda: writer.store.get(job).status == "cancelled")
     wait_for(lambda: browser.texts(".job-head .badge") == ["cancelled"])
-    assert writer.store.get(job).detail == "no longer needed"
+    assert writer.store.get(job).detail.startswith("no longer needed (by ")
     assert browser.texts(".job-head .danger") == []
 
 

@@ -28,7 +28,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _COOKIE = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9a-f]{64}")
 # A path of ours, as it stands in an address: printable ASCII, and not `//host`, which is another server.
-_LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,2048}")
+_LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]*")
+_MAX_PATH = 2048
 _ENTRANCES = ("/login", "/logout")
 
 
@@ -117,7 +118,7 @@ def read_secret(path: Path) -> Secret:
 
 def local_path(text: str) -> str:
     """Return `text` where it is a path of this server, as it stands in an address, else "/"."""
-    if _LOCAL_PATH.fullmatch(text) and not text.startswith(_ENTRANCES):
+    if len(text) <= _MAX_PATH and _LOCAL_PATH.fullmatch(text) and not text.startswith(_ENTRANCES):
         return text
     return "/"
 

@@ -54,10 +54,14 @@ class Visit(NamedTuple):
         """Tell whether the request changes nothing."""
         return self.method in _READS
 
+    def value(self, name: str) -> str:
+        """Return a value of the query, "" where it has none."""
+        return dict(self.query).get(name, "")
+
     @property
     def address_token(self) -> str:
         """Return the token in the address of a page that is opened with it."""
-        return dict(self.query).get("token", "") if self.reads else ""
+        return self.value("token") if self.reads else ""
 
     @property
     def address(self) -> str:
@@ -136,6 +140,8 @@ class Guard:
         now = self._clock.now()
         access = self._gate.judge(self._offer(visit), now)
         if access is Access.ADMITTED:
+            if path == _LOGIN and visit.reads:
+                return RedirectResponse(local_path(visit.value("next")), 303)
             return self._cleaned(visit) if visit.address_token else None
         if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return None

@@ -117,6 +117,13 @@ def test_login_leads_back_to_where_it_was_asked_for(server: DashboardProcess) ->
     assert "evil" not in ask(server, "/login?next=//evil.example/%22%3E%3Cscript%3E")[2]
 
 
+def test_whoever_is_logged_in_sees_no_form(server: DashboardProcess) -> None:
+    """The login form's address leads on for whoever has the token."""
+    known = {"authorization": server.authorization}
+    assert ask(server, "/login?next=/charts", **known)[1]["location"] == "/charts"
+    assert ask(server, "/login?next=//evil.example", **known)[1]["location"] == "/"
+
+
 def test_stale_cookie_is_forgotten(server: DashboardProcess) -> None:
     """A cookie of an earlier start is taken back, so that the next requests do not bring it again."""
     status, headers, _ = ask(server, "/", cookie=f"jobwire-{server.port}=1.x.y", accept="text/html")

@@ -1,7 +1,5 @@
-// Whoever follows a link from another site arrives without the cookie (SameSite=Strict), but has it.
+// Whoever follows a link from another site arrives without the cookie (SameSite=Strict), but may have it:
+// asked from here, the server leads on.
 
-const query = new URLSearchParams(location.search);
-const next = query.get("next") ?? "/";
-const answer = query.has("wrong") ? null : await fetch("/api/summary").catch(() => null);
-// The server gives local paths only; an address typed by hand is no reason to leave this server.
-if (answer?.ok && /^\/(?![/\\])/.test(next)) location.replace(next);
+const answer = await fetch(location.href, { redirect: "manual" }).catch(() => null);
+if (answer?.type === "opaqueredirect") location.replace(location.href);
