@@ -9,22 +9,20 @@ of them.
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import stat
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import Secret, is_loopback
+from jobwire.storage.given import read_given
 
 SESSION_SECONDS = 7 * 86_400
 MIN_SECRET = 12
-_MAX_SECRET_LINE = 4096
+_MAX_TOKEN_FILE = 4096
 _PURPOSE = b"jobwire dashboard session 1"
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _COOKIE = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9a-f]{64}")
 # A path of ours, as it stands in an address: printable ASCII, and not `//host`, which is another server.
@@ -101,13 +99,10 @@ def page_token(bind: Bind) -> PageToken:
 def read_secret(path: Path) -> Secret:
     """Return the first line of a file that only its owner can read. Raises ConfigError."""
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            line = file.readline(_MAX_SECRET_LINE).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        content = read_given(path, "token file", limit=_MAX_TOKEN_FILE, private=True, hint="see --token-file")
+        line = (content.decode().splitlines() or [""])[0].strip()
+    except (FileNotFoundError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", hint="see --token-file") from error
-    if mode & _OTHERS:
-        raise ConfigError(f"{path} can be read by others", hint=f"chmod 600 {path}")
     if len(line) < MIN_SECRET:
         raise ConfigError(
             f"the secret in {path} has fewer than {MIN_SECRET} characters",

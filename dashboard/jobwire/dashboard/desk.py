@@ -10,7 +10,7 @@ from jobwire.core.errors import NotFoundError
 from jobwire.core.record import JobRecord
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS
-from jobwire.dashboard.fleet import Group, Limits, judge, row_of
+from jobwire.dashboard.fleet import Group, Limits, is_failure, judge, row_of
 from jobwire.dashboard.glance import counts_now
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
@@ -84,7 +84,7 @@ class Desk:
                 "history": str(log / "events.ndjson"),
                 "output": str(output) if output.exists() else "",
             },
-            "commands": self._commands(job_id, output, open_job=not record.terminal),
+            "commands": self._commands(record, output),
         }
 
     def cancel(self, job_id: str, cause: str) -> dict[str, object]:
@@ -138,7 +138,8 @@ class Desk:
             self._counts = (self._clock.monotonic(), counts)
         return counts
 
-    def _commands(self, job_id: str, output: Path, *, open_job: bool) -> list[dict[str, str]]:
+    def _commands(self, record: JobRecord, output: Path) -> list[dict[str, str]]:
+        job_id = record.job_id
         option = f" --home {shlex.quote(str(Path(self._source.store.home).absolute()))}"
         commands = [
             ("watch it", f"job_subscriber --job {job_id}{option}"),
@@ -146,6 +147,8 @@ class Desk:
         ]
         if output.exists():
             commands.append(("its output", f"tail -f {shlex.quote(str(output))}"))
-        if open_job:
+        if is_failure(record):
+            commands.append(("take it out of the failures", f"jobwire dismiss {job_id}{option}"))
+        if not record.terminal:
             commands.append(("cancel it", f"jobwire registry cancel {job_id}{option}"))
         return [{"what": what, "command": command} for what, command in commands]

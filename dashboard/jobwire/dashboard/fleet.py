@@ -161,6 +161,11 @@ def with_record(facts: JobFacts | None, record: JobRecord, last: LastEvent | Non
     return JobFacts(record, last)
 
 
+def is_failure(record: JobRecord) -> bool:
+    """Tell whether the job ended in error and nobody has dismissed that."""
+    return record.status is Status.ERROR and dismissed_at(record) is None
+
+
 def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
     """Say which group a job belongs to at `now`."""
     record = facts.record
@@ -172,7 +177,7 @@ def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
         if due <= now:
             return Judgement(Group.LATE, f"nobody picked it within {words(limit)}", NEVER)
         return Judgement(Group.PENDING, "", due)
-    if record.status is Status.ERROR and dismissed_at(record) is None:
+    if is_failure(record):
         until = _time(record.finished_at) + limits.failed_seconds
         return Judgement(Group.FAILED, "", until) if now < until else Judgement(Group.DONE, "", NEVER)
     return Judgement(Group.DONE, "", NEVER)

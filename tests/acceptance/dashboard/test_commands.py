@@ -225,7 +225,7 @@ def test_log_that_others_read_gets_no_token(writer: FleetWriter, tmp_path: Path)
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         text = wait_for(lambda: text if "--link" in (text := log.read_text()) else "", deadline_seconds=30)
-        assert f"http://127.0.0.1:{port}/\n" in text
+        assert f"http://127.0.0.1:{port}/ shows " in text
         assert "token=" not in text
         assert "token=" in run(writer.home, "dashboard", "--link").stdout
     finally:
@@ -274,6 +274,7 @@ def test_dashboard_refuses_what_is_not_safe(writer: FleetWriter, tmp_path: Path)
     assert "hint:" in answer.stderr
     pem = tmp_path / "c.pem"
     pem.write_text("no certificate")
+    pem.chmod(0o600)
     token = tmp_path / "token"
     token.write_text("long enough secret")
     token.chmod(0o600)

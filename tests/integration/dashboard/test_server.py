@@ -212,6 +212,24 @@ def test_job_that_goes_while_its_page_is_open_is_told(server: DashboardProcess, 
     assert server.errors() == ""
 
 
+def test_failure_is_taken_out_by_a_command(server: DashboardProcess, writer: FleetWriter) -> None:
+    """A failed job's page shows the command that dismisses it; then it counts as done."""
+    job = writer.start("one")
+    writer.say(job, "error", "tests fail")
+
+    def group() -> object:
+        return json.loads(ask(server, f"/api/jobs/{job}")[2])["row"]["group"]
+
+    def commands() -> str:
+        return json.dumps(json.loads(ask(server, f"/api/jobs/{job}")[2])["commands"])
+
+    wait_for(lambda: group() == "failed")
+    assert f"jobwire dismiss {job}" in commands()
+    writer.queue.dismiss(job)
+    wait_for(lambda: group() == "done")
+    assert "dismiss" not in commands()
+
+
 def test_without_actions_the_page_is_read_only(writer: FleetWriter) -> None:
     """Unless it was started with --allow-actions, the server cancels nothing."""
     job = writer.start("one")

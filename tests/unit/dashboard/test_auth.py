@@ -74,7 +74,7 @@ def test_certificate_without_key_is_refused() -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
 def test_secret_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     """The secret's file must be its owner's alone."""
-    with pytest.raises(ConfigError, match="read by others"):
+    with pytest.raises(ConfigError, match="open to other users"):
         read_secret(secret_file(tmp_path, mode=mode))
 
 

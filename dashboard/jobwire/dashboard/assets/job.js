@@ -60,7 +60,8 @@ export class JobView {
   }
 
   #build() {
-    const { record, paths, commands } = this.job;
+    const { record, paths } = this.job;
+    this.commands = h("ul", { class: "commands" });
     this.badge = badge();
     this.title = h("h1", { class: "job-title" }, record.title || "untitled job");
     this.word = h("p", { class: "word" });
@@ -91,14 +92,23 @@ export class JobView {
         h("section", { class: "history" }, h("h2", {}, "History"), this.list, this.older),
         h("aside", {},
           h("h2", {}, "Commands"),
-          h("ul", { class: "commands" }, commands.map((item) => h("li", {}, h("span", {}, item.what), h("div", {}, h("code", {}, item.command), copyButton(item.command))))),
+          this.commands,
           h("h2", {}, "Attempts"),
           h("table", { class: "attempts tries" }, h("thead", {}, h("tr", {}, ["Try", "From", "Lasted", "Events", "End"].map((text) => h("th", { scope: "col" }, text)))), this.attemptList),
           h("h2", {}, "Files"),
           h("ul", { class: "commands" }, Object.entries(paths).filter(([, path]) => path).map(([name, path]) => h("li", {}, h("span", {}, name), h("div", {}, h("code", {}, path), copyButton(path))))),
           record.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("pre", {}, record.instructions)) : null,
           h("details", {}, h("summary", {}, "Record"), this.raw)))));
+    this.#drawRecord();
+  }
+
+  #drawRecord() {
+    const { record, commands } = this.job;
     say(this.raw, JSON.stringify(record, null, 1));
+    const key = JSON.stringify(commands);
+    if (key === this.commandsKey) return;
+    this.commandsKey = key;
+    this.commands.replaceChildren(...commands.map((item) => h("li", {}, h("span", {}, item.what), h("div", {}, h("code", {}, item.command), copyButton(item.command)))));
   }
 
   #row(row) {
@@ -123,8 +133,8 @@ export class JobView {
 
   async #reread() {
     try {
-      const job = await ask(`/api/jobs/${this.id}`);
-      say(this.raw, JSON.stringify(job.record, null, 1));
+      this.job = await ask(`/api/jobs/${this.id}`);
+      this.#drawRecord();
     } catch { /* the stream tells of trouble */ }
   }
 
