@@ -17,7 +17,7 @@ import pytest
 
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
-from jobwire.testing.process import free_port
+from jobwire.testing.ports import free_port
 from jobwire.testing.requirements import require, skip_here
 from jobwire.testing.waiting import wait_for
 
