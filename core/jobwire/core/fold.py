@@ -209,7 +209,9 @@ def _after_event(record: JobRecord, now: float) -> Lease:
     """Every event is a sign of life; a worker's first one grants it a lease where it has none."""
     if record.lease is not None:
         return lease.extend(record.lease, now)
-    owner = f"{_UNASKED_OWNER}:{record.agent_session}" if record.agent_session else _UNASKED_OWNER
+    # Records of earlier versions may hold a session of any characters.
+    session = "".join(filter(str.isprintable, record.agent_session or ""))
+    owner = f"{_UNASKED_OWNER}:{session}" if session else _UNASKED_OWNER
     # Not below the idle limit: that one is to speak first.
     seconds = max(_UNASKED_SECONDS, record.timeouts.idle_seconds or 0.0)
     return lease.grant(LeaseGrant(owner[:MAX_NAME], seconds), now)

@@ -166,7 +166,10 @@ def public_record(record: JobRecord) -> dict[str, object]:
 def decode_record(payload: bytes) -> JobRecord:
     """Return the record in `payload`; raises RecordFormatError naming the first bad field."""
     try:
-        body = json.loads(payload)
+        # Not json.loads(bytes), which lets encoded surrogates pass.
+        body = json.loads(payload.decode())
+        if b"\\u" in payload and b"\\ud" in payload.lower():
+            _encode(body).encode()  # nor half an escaped pair: it could not be written back
     except (ValueError, RecursionError) as error:
         raise RecordFormatError(f"not JSON: {error}", field="") from error
     if not isinstance(body, dict):

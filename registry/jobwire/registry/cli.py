@@ -79,9 +79,9 @@ def _add_pick(commands: Subparsers) -> None:
         "jobwire registry pick --agent-session builder --wait 60 --json",
         run=actions.pick,
     )
-    parser.epilog = (
-        f"{parser.epilog}\n\n"
-        "a worker that starts a pending job by its first event, without a pick, holds a lease too: of an\n"
+    parser.description = (
+        f"{parser.description}\n\n"
+        "A worker that starts a pending job by its first event, without a pick, holds a lease too: of an\n"
         "hour, or of the job's idle limit where that is longer. The registry process moves on a job whose\n"
         "lease ran out; while it asks for permission, a day later. Such a job rests before it can be picked\n"
         "again: 5 s, 10 s, 20 s, ..., 10 minutes at most."

@@ -139,6 +139,22 @@ def test_nothing_is_written_that_would_not_be_read(name: str, value: object) -> 
         encode_record(fresh(**{name: value}))
 
 
+_ODD = st.sampled_from(["\ud800", "a\nb", "\x00", "\u2028", "", "x" * 128, "\U0001f600" * 128])
+
+
+@given(records, st.sampled_from(["title", "agent_session", "detail", "x_other"]), _ODD)
+def test_what_is_read_can_be_written_and_go_on(record: JobRecord, name: str, odd: str) -> None:
+    """A record that was accepted from the disk takes its events and is written, whatever its texts hold."""
+    body = json.loads(
+        encode_record(record._replace(status=Status.PENDING, last_seq=0, attempt_seq=0, lease=None))
+    )
+    raw = json.dumps({**body, name: odd}).encode()
+    if not _reads(decode_record, RecordFormatError, raw):
+        assert not _reads(RecordModel.model_validate_json, ValidationError, raw)
+        return
+    decode_record(encode_record(apply_event(decode_record(raw), said(1, "started"), NOW)))
+
+
 def test_longer_reasons_of_earlier_versions_are_read() -> None:
     """A record with a detail or an owner beyond today's bounds is read, cut, and not lost."""
     body = json.loads(encode_record(claim(fresh(), LeaseGrant("w"), NOW)))
