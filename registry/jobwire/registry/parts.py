@@ -31,7 +31,7 @@ RETAINED_SECONDS = 7 * 86400
 # Signs of life may stand in line at the broker when we come (back): they go first.
 _GRACE_SECONDS = 10.0
 _ANNOUNCE_SECONDS = 0.1
-_REPEAT_SECONDS = 0.5
+_REPEAT_SECONDS = 0.1
 _COMMIT_SECONDS = 0.5
 _REAP_SECONDS = 1.0
 _FLUSH_SECONDS = 2.0
