@@ -6,12 +6,13 @@ first entry that its record does not have: so its events stay in the journal ove
 for it any more.
 """
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterator, Mapping
 
 from jobwire.core.clock import Clock, epoch
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.topics import JOB_ID_PATTERN
 from jobwire.journal.consumers import Consumers
 
@@ -118,12 +119,14 @@ class AsideJobs:
 
     def move(self, job_id: str, offset: int) -> None:
         """Take note that its entries below `offset` are folded. Raises JobwireError."""
-        self._consumers.commit(_PREFIX + job_id, offset)
+        with contextlib.suppress(NotFoundError):  # removed by hand: it is remembered here all the same
+            self._consumers.commit(_PREFIX + job_id, offset)
         self._jobs[job_id].offset = offset
 
     def take_back(self, job_id: str) -> None:
         """Take note that it is to be folded like any other. Raises JobwireError."""
-        self._consumers.remove(_PREFIX + job_id)
+        with contextlib.suppress(NotFoundError):
+            self._consumers.remove(_PREFIX + job_id)
         del self._jobs[job_id]
 
 

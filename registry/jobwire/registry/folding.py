@@ -355,7 +355,8 @@ class Folder:
             with contextlib.suppress(NotFoundError):  # purged: there is nothing to fold it into
                 self._store.get(job_id)
             if locks.is_held(self._store.lock_path(job_id)):
-                self._put_off_again(job_id, _LOCKED, unreadable=False)
+                why = aside.reason if aside.reason.startswith(_LOCKED) else _LOCKED
+                self._put_off_again(job_id, why, unreadable=False)
                 return False
             entries, reached = self._collect(job_id, aside.offset)
             outcome = self._fold([(job_id, entries)] if entries else [])

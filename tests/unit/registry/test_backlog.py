@@ -8,6 +8,8 @@ from jobwire.registry.backlog import (
     CALM_RECORDS_PER_SECOND,
     CALM_SECONDS,
     LAZY_SECONDS,
+    MOST_BYTES,
+    MOST_WAITING,
     Backlog,
     Turn,
 )
@@ -34,6 +36,10 @@ def _fold(backlog: Backlog, now: float) -> list[str]:
     return jobs
 
 
+def _is_full(backlog: Backlog) -> bool:
+    return backlog.full
+
+
 def test_a_little_progress_is_folded_at_once() -> None:
     """After a quiet second a second's worth of records goes without waiting."""
     backlog = Backlog(0.0)
@@ -50,6 +56,20 @@ def test_much_progress_waits_for_company() -> None:
     assert _fold(backlog, 0.0) == [f"{number:08x}" for number in range(_AT_ONCE)]
     assert _fold(backlog, 0.1) == []
     assert _fold(backlog, 0.5) == [f"{number:08x}" for number in range(_AT_ONCE, _AT_ONCE + _AT_ONCE // 2)]
+
+
+def test_a_full_backlog_waits_for_nobody() -> None:
+    """What waits is bounded in entries and in bytes; at the bound everything goes, whoever's turn it is."""
+    backlog = Backlog(0.0)
+    for number in range(MOST_BYTES // 65_536):
+        assert not _is_full(backlog)
+        backlog.add("0" * 8, _entry(number)._replace(payload=bytes(65_536)), Turn.LAZY, 0.0)
+    assert _is_full(backlog)
+    assert _fold(backlog, 0.0) == ["0" * 8]
+    assert not _is_full(backlog)
+    _say(backlog, MOST_WAITING, Turn.LAZY, 0.0)
+    assert _is_full(backlog)
+    assert len(_fold(backlog, 0.0)) == MOST_WAITING
 
 
 def test_several_events_become_one_share() -> None:

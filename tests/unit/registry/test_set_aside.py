@@ -1,6 +1,7 @@
 """Jobs that cannot be read or folded: nothing of theirs is lost, and nobody waits for them."""
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -216,7 +217,7 @@ def test_a_lock_that_is_kept(registry: "Registry", clock: ManualClock, job: JobR
         for _ in range(8):
             registry.folder.step()
             clock.advance(1)
-        assert "keeps its lock" in registry.folder.put_off()[job.job_id]
+        assert f"process {os.getpid()}" in registry.folder.put_off()[job.job_id]
         assert registry.hear(*say(job, 2, "progress")).verdict == "accepted"
         registry.hear(*say(other, 1, "started"))
         registry.fold()
@@ -367,6 +368,17 @@ def test_purged_while_it_waited(registry: "Registry", clock: ManualClock, job: J
     _wait(registry, clock)
     assert registry.folder.put_off() == {}
     assert list(_held_back(registry)) == ["registry"]
+
+
+def test_consumer_removed_by_hand(registry: "Registry", clock: ManualClock, job: JobRecord, say: Say) -> None:
+    """`journal consumers remove` lets the journal go; what is still there is folded all the same."""
+    registry.hear(*say(job, 1, "started"))
+    with _unreadable(registry.store, job):
+        registry.fold()
+    Consumers(registry.writer.directory).remove(f"registry-{job.job_id}")
+    _wait(registry, clock)
+    assert registry.folder.put_off() == {}
+    assert registry.store.get(job.job_id).last_seq == 1
 
 
 def test_unread_history_is_no_reason_to_end(
