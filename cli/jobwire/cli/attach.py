@@ -10,6 +10,7 @@ from pathlib import Path
 from jobwire.cli.output_log import OutputReader, OutputSink, output_path
 from jobwire.cli.tmux import Pane, Tmux
 from jobwire.core.commands import INTERRUPTED
+from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
@@ -79,7 +80,11 @@ def _join(tmux: Tmux, pane: Pane) -> bool:
         tmux.attach(pane)
         return True
     if here == pane.socket:
-        tmux.switch(pane)
+        try:
+            tmux.switch(pane)
+        except ConfigError as error:  # nobody looks at this tmux at the moment
+            _say(error.message)
+            return False
         _say(f"switched to pane {pane.pane} in session {pane.session}; prefix L goes back")
         return True
     _say(f"it runs in another tmux: tmux -S {pane.socket} attach -t {pane.session}, from outside of this one")

@@ -19,7 +19,7 @@ def check_job_id(job_id: str) -> str:
     if not _JOB_ID.fullmatch(job_id):
         raise InvalidInputError(
             f"not a job id: {job_id!r}",
-            hint="a job id is 8 lower-case hex characters; `jobwire registry list` shows them",
+            hint="a job id is 8 lower-case hex characters; `jobwire list` shows them",
             job_id=job_id,
         )
     return job_id

@@ -228,7 +228,7 @@ class RecordStore(HomeLayout):
             return quarantine.error_for(aside[-1])
         return NotFoundError(
             f"no job {job_id} in {self.home}",
-            hint="`jobwire registry list` shows the jobs; --home or JOBWIRE_HOME names another directory",
+            hint="`jobwire list` shows the jobs; --home or JOBWIRE_HOME names another directory",
             job_id=job_id,
             home=self.home,
         )

@@ -199,6 +199,26 @@ def test_attach_switches_the_tmux_that_it_is_in(
         terminal.close()
 
 
+def test_attach_in_a_tmux_that_nobody_looks_at(
+    embedded_broker: EmbeddedServer, in_pane: str, tmux_server: str
+) -> None:
+    """Where no client can be switched, output and events come here."""
+    words = " ".join([*JOBWIRE, "--home", str(embedded_broker.home), "attach", in_pane])
+    tmux = ["tmux", "-L", tmux_server]
+    subprocess.run(
+        [*tmux, "new-session", "-d", "-s", "outer", f"{words}; sleep 300"],
+        env=bare_environment(),
+        check=True,
+    )
+    shown = [*tmux, "capture-pane", "-p", "-t", "outer:"]
+
+    def text() -> str:
+        return subprocess.run(shown, capture_output=True, text=True, check=True).stdout
+
+    wait_for(lambda: "I am the pane" in text(), deadline_seconds=_DEADLINE, what="the output")
+    assert "no current client" in text()
+
+
 def test_logs_on_a_terminal_are_harmless(embedded_broker: EmbeddedServer) -> None:
     """On a terminal colours pass and nothing else acts."""
     home = embedded_broker.home
