@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import termios
 import threading
@@ -80,6 +81,9 @@ class PseudoTerminal:
     def close(self) -> None:
         """See `Stage`. Our end as the session's leader hangs up nobody: the foreground is our own again."""
         if self._master >= 0:
+            # The person's side has its terminal back from here on.
+            with socket.socket(fileno=os.dup(STDOUT)) as person, contextlib.suppress(OSError):
+                person.shutdown(socket.SHUT_WR)
             self._give_foreground(os.getpgrp())
             os.close(self._master)
             self._master = -1

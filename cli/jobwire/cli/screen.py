@@ -40,11 +40,11 @@ class Screen:
         """Return the lines that can be shown now, as a terminal in raw mode wants them."""
         return self._taken() if self.free else b""
 
-    def last(self) -> bytes:
-        """Return all lines, because the command has ended; they begin on a line of their own."""
+    def end(self) -> bytes:
+        """Return all lines, because the command has ended; later ones can stand at once."""
         begin = b"" if _LINE_START.search(self._tail) else b"\r\n"
-        taken = self._taken()
-        return begin + taken if taken or begin else b""
+        self._tail, self._drawing = b"\n", False
+        return begin + self._taken()
 
     @property
     def free(self) -> bool:

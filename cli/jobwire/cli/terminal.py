@@ -60,9 +60,7 @@ class Terminal:
         """Show what is left, and give the terminal back."""
         os.write(self._wake_write, b"x")
         self._thread.join(_LAST_SECONDS)
-        self.give_back()
-        with self._guard:
-            write_all(_OUT, self._screen.last())
+        self._end()
         self._stack.close()
         os.close(self._wake_write)
         if not self._thread.is_alive():
@@ -98,10 +96,10 @@ class Terminal:
     def _carry(self) -> None:
         sources = {self._socket.fileno(): self._show, self._complaints: self._complain}
         with contextlib.suppress(OSError):  # our terminal hung up: SIGHUP tells
-            while self._socket.fileno() in sources:
+            while sources:
                 self.take()
                 keys = [_IN] if self._raw and not self._typed else []
-                writing = [self._socket] if self._typed else []
+                writing = [self._socket] if self._typed and self._ready else []
                 # Nobody tells us when we are in the foreground again.
                 readable, writable, _ = select.select(
                     [*sources, *keys, self._wake_read], writing, [], _POLL_SECONDS
@@ -119,6 +117,7 @@ class Terminal:
     def _show(self) -> bool:
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
+            self._end()
             return False
         if not self._ready:
             self._ready = True
@@ -128,6 +127,13 @@ class Terminal:
             self._screen.printed(chunk)
             write_all(_OUT, chunk + self._screen.ready())
         return True
+
+    def _end(self) -> None:
+        """Give the terminal back at the command's end: what is typed from now on is the shell's."""
+        self._ready = False
+        self.give_back()
+        with self._guard:
+            write_all(_OUT, self._screen.end())
 
     def _complain(self) -> bool:
         text = os.read(self._complaints, _CHUNK)

@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,20 @@ def test_a_question_is_answered(seat: Seat) -> None:
     assert all(not line.startswith(" ") for line in lines)
     assert b"hello Ada" in output(seat.home)
     seat.modes_are_back()
+
+
+def test_what_is_typed_after_the_command_is_the_shell_s(seat: Seat) -> None:
+    """While the last events wait for a slow broker, the shell's next command can be typed."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        seat.type(f"export MQTT_PORT={silent.getsockname()[1]}", "Enter")
+        seat.run("sh", "-c", "echo over", then="true")
+        seat.wait_for("over")
+        ending = Path(RecordStore(seat.home).log_dir(newest_record(seat.home).job_id), "ending.json")
+        wait_for(ending.exists, deadline_seconds=DEADLINE, what="the command's end")
+        seat.type("echo next command", "Enter")
+        seat.wait_for("next command")
 
 
 def test_it_is_a_terminal_of_this_size(seat: Seat) -> None:

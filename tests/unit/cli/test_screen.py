@@ -45,7 +45,7 @@ def test_on_a_drawn_screen(chunks: tuple[bytes, ...]) -> None:
     screen.printed(b"\r\n")
     screen.hold("line\n")
     assert screen.ready() == b""
-    assert screen.last() == b"line\r\n"
+    assert screen.end() == b"line\r\n"
 
 
 def test_the_last_lines_stand_by_themselves() -> None:
@@ -53,7 +53,7 @@ def test_the_last_lines_stand_by_themselves() -> None:
     screen = Screen()
     screen.printed(b"no end")
     screen.hold("one\ntwo\n")
-    assert screen.last() == b"\r\none\r\ntwo\r\n"
+    assert screen.end() == b"\r\none\r\ntwo\r\n"
 
 
 def test_what_is_held_is_bounded() -> None:
@@ -62,7 +62,17 @@ def test_what_is_held_is_bounded() -> None:
     screen.printed(b"prompt> ")
     for number in range(1000):
         screen.hold(f"{number}\n")
-    lines = screen.last().split(b"\r\n")
+    lines = screen.end().split(b"\r\n")
     assert lines[1] == b"(900 lines left out)"
     assert lines[-2] == b"999"
     assert len(lines) == 103
+
+
+def test_after_the_end_lines_are_free() -> None:
+    """Once the command has ended, lines are shown as they come, also after a drawn screen."""
+    screen = Screen()
+    screen.printed(b"\x1b[?1049hprompt")
+    assert screen.end() == b"\r\n"
+    screen.hold("line\n")
+    assert screen.ready() == b"line\r\n"
+    assert screen.end() == b""
