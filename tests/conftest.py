@@ -29,6 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _ONE_AFTER_ANOTHER = ("spark", "browser", "docker")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tell pytest-xdist which tests share a worker; the others go where there is room."""
     for item in items:
