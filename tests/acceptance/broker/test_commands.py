@@ -179,7 +179,7 @@ def test_render_and_check(tmp_path: Path) -> None:
 def test_a_malformed_file_names_its_line(tmp_path: Path) -> None:
     """The embedded broker refuses to start on a malformed access list and names the line."""
     home, port = tmp_path / "home", free_port()
-    assert jobwire(home, "broker", "passwd", "list").returncode == 30
+    assert jobwire(home, "broker", "passwd", "list").returncode == 40
     started = jobwire(
         new_home(home), "broker", "render", "--out", str(tmp_path / "out"), "--iterations", "1000"
     )

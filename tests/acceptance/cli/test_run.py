@@ -210,6 +210,7 @@ def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -
 )
 def test_usage_errors(words: list[str], tmp_path: Path) -> None:
     """A missing command or an impossible timeout is exit code 30, and nothing is registered."""
-    answer = run_to_its_end(tmp_path / "home", *words)
+    home = new_home(tmp_path / "home")
+    answer = run_to_its_end(home, *words)
     assert answer.returncode == 30
-    assert not (tmp_path / "home").exists()
+    assert not list((home / "jobs").glob("*.json"))
