@@ -382,6 +382,7 @@ def test_metrics_view(browser: Browser, writer: FleetWriter, serve: Serve) -> No
     assert any(str(label).startswith("Events per second, by type: ") for label in drawn)  # type: ignore[attr-defined]  # a list
     assert browser.texts(".card td") == ["docs", "1204"]
     assert browser.texts(".fresh")[0].startswith("live · figures")
+    assert browser.texts(".missing")[0].startswith("1 job of this registry is missing in the metrics: ")
     browser.keep("metrics-figures")
     browser.driver.find_element(By.XPATH, "//button[text()='6 hours']").click()
     wait_for(lambda: browser.texts(".card td") == ["docs", "1200"])

@@ -22,6 +22,8 @@ from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.registry.queue import JobQueue
 
 _FRESH_SECONDS = 1.0
+# Looking for jobs without figures reads records, thousands where there are many.
+_MISSING_SECONDS = 15.0
 # Pieces of the journal folded before one answer: some 100,000 rows, half a second.
 _PIECES = 20
 _OUTPUT = "output.log"
@@ -53,6 +55,7 @@ class Desk:
         self._guard = threading.Lock()
         self._reports: OrderedDict[int, tuple[float, Report]] = OrderedDict()
         self._counts: tuple[float, dict[str, int]] = (0.0, {})
+        self._missing = (float("-inf"), "")
 
     def record(self, job_id: str) -> JobRecord:
         """Return the record; raises what RecordStore.get raises."""
@@ -101,7 +104,8 @@ class Desk:
         with self._guard:
             at, kept = self._reports.get(wanted, (float("-inf"), None))
             if kept is None or self._clock.monotonic() - at > _FRESH_SECONDS:
-                kept = safe_report(self._tables, self._live(), seconds=wanted, now=self._clock.now())
+                found = safe_report(self._tables, self._live(), seconds=wanted, now=self._clock.now())
+                kept = found._replace(missing=self._missing_jobs())
                 self._reports[wanted] = (self._clock.monotonic(), kept)
             return kept
 
@@ -129,6 +133,13 @@ class Desk:
         rows = dict(self._broadcaster.rows)
         waiting = {job_id for job_id, row in rows.items() if row.group == Group.WAITING}
         return Live(rows, self._waits.intervals(waiting, now), self._journal.end, self._tables.query_runs())
+
+    def _missing_jobs(self) -> str:
+        at, sentence = self._missing
+        if self._clock.monotonic() - at > _MISSING_SECONDS:
+            sentence = self._tables.missing_jobs()
+            self._missing = (self._clock.monotonic(), sentence)
+        return sentence
 
     def _status_counts(self) -> dict[str, int]:
         at, counts = self._counts

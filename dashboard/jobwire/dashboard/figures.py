@@ -188,7 +188,10 @@ def finished_jobs(database: Database, wanted: Span) -> list[FinishedJob]:
         wanted.end * 1_000_000,
         _MAX_JOBS,
     )
-    return [FinishedJob(row[0] / 1e6, row[1] / 1e6, row[2] / 1e6, row[3]) for row in rows]
+    # Clocks that were set back make no length of time negative.
+    return [
+        FinishedJob(min(row[0], row[1]) / 1e6, row[1] / 1e6, max(0, row[2]) / 1e6, row[3]) for row in rows
+    ]
 
 
 def open_since(database: Database) -> dict[str, float]:

@@ -24,7 +24,8 @@ class Live(NamedTuple):
 class Report(NamedTuple):
     """The figures of one range. Series have one value a step; None where there is nothing to say.
 
-    `durations`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`.
+    `durations`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`. `missing` names
+    the jobs that are in no figure.
     """
 
     freshness: Freshness
@@ -44,6 +45,7 @@ class Report(NamedTuple):
     error_rate: list[float | None]
     finished: dict[str, int]
     sessions: list[dict[str, object]]
+    missing: str = ""
 
 
 def report(database: Database, live: Live, *, seconds: int, now: float) -> Report:

@@ -5,11 +5,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from jobwire.core.errors import JobwireError
 from jobwire.dashboard.figures import Database
 from jobwire.dashboard.held import is_held
 from jobwire.metrics.database import open_database
 from jobwire.metrics.home_lock import LOCK_NAME
 from jobwire.metrics.settings import load_metrics_settings
+from jobwire.metrics.statements import queries
+from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 
 
 class TablesAt:
@@ -28,6 +31,20 @@ class TablesAt:
         if "://" not in sink and not Path(sink).exists():
             return None
         return Tables(sink)
+
+    def missing_jobs(self) -> str:
+        """Say how many jobs of this registry the figures miss; "" for none, and without tables."""
+        try:
+            tables = self()
+            if tables is None:
+                return ""
+            count = unjournaled_jobs(
+                self._home, {str(row[0]) for row in tables.ask(queries()["counted_jobs"])}
+            )
+        except JobwireError:
+            # What is wrong with the tables, the figures say themselves.
+            return ""
+        return missing_sentence(count) if count else ""
 
     def query_runs(self) -> bool | None:
         """Tell whether the streaming query of this home runs; None where its tables are elsewhere."""

@@ -37,33 +37,38 @@ def plot(sink: str, out: Path, *, now: float, minutes: float) -> Path:
     finally:
         database.close()
     counts = [*windows, *((start, "refused", n) for start, n in refused)]
-    _draw(counts, jobs, out, width=width, span=(since, now))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure(counts, jobs, width=width, span=(since, now)).savefig(out, dpi=110)
     return out
 
 
-def _draw(counts: list[Row], jobs: list[Row], out: Path, *, width: int, span: tuple[float, float]) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - a second
+def figure(counts: list[Row], jobs: list[Row], *, width: int, span: tuple[float, float]) -> Any:
+    """Return the pictures as a matplotlib figure.
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
+    `counts` are (start, kind, messages) of windows of `width` seconds, `jobs` are (outcome, seconds, seconds
+    waited), `span` is the time shown, in epoch seconds.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - a second
 
-    figure, (top, left, right) = plt.subplots(3, 1, figsize=(10, 11), constrained_layout=True)
+    made = Figure(figsize=(10, 11), layout="constrained")
+    top, middle, bottom = made.subplots(3, 1)
     _draw_throughput(top, counts, width, span)
-    _draw_histogram(left, jobs, column=1, title="duration of finished jobs (s)")
-    _draw_histogram(right, jobs, column=2, title="time spent waiting for permission (s)")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110)
-    plt.close(figure)
+    _draw_histogram(middle, jobs, column=1, title="duration of finished jobs (s)")
+    _draw_histogram(bottom, jobs, column=2, title="time that finished jobs waited for you (s)")
+    return made
 
 
 def _draw_throughput(axes: Any, counts: list[Row], width: int, span: tuple[float, float]) -> None:
     bottom: dict[int, float] = {}
     for kind, colour in _COLOURS.items():
         bars = sorted((start, n / width) for start, name, n in counts if name == kind)
+        if not bars:
+            # An empty series would stand in the legend in matplotlib's own colour.
+            continue
         axes.bar(
-            [(start - span[1]) / 60 for start, _ in bars],
+            [(span[1] - start) / 60 for start, _ in bars],
             [rate for _, rate in bars],
-            width=width / 60,
+            width=-width / 60,
             bottom=[bottom.get(start, 0.0) for start, _ in bars],
             color=colour,
             label=kind,
@@ -71,20 +76,33 @@ def _draw_throughput(axes: Any, counts: list[Row], width: int, span: tuple[float
         )
         for start, rate in bars:
             bottom[start] = bottom.get(start, 0.0) + rate
-    axes.set_xlim((span[0] - span[1]) / 60, 0)
+    axes.set_xlim((span[1] - span[0]) / 60, 0)
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("minutes ago")
     axes.set_ylabel("messages a second")
     axes.set_title(f"throughput, windows of {width} s")
-    axes.legend(loc="upper left", fontsize="small")
+    if bottom:
+        axes.legend(loc="upper left", fontsize="small")
+    else:
+        _say(axes, "no messages")
 
 
 def _draw_histogram(axes: Any, jobs: list[Row], *, column: int, title: str) -> None:
     outcomes = [name for name in ("completed", "error") if any(job[0] == name for job in jobs)]
-    values = [[job[column] for job in jobs if job[0] == name] for name in outcomes]
-    if values:
-        axes.hist(values, bins=_BINS, stacked=True, color=[_COLOURS[n] for n in outcomes], label=outcomes)
-        axes.legend(fontsize="small")
-    else:
-        axes.text(0.5, 0.5, "no finished jobs", ha="center", va="center", transform=axes.transAxes)
+    # Clocks that differ, or that were set back, make no length of time negative.
+    values = [[max(0.0, job[column]) for job in jobs if job[0] == name] for name in outcomes]
     axes.set_title(title)
     axes.set_ylabel("jobs")
+    if not values:
+        _say(axes, "no finished jobs")
+        return
+    longest = max(map(max, values)) or 1.0
+    colours = [_COLOURS[name] for name in outcomes]
+    axes.hist(values, bins=_BINS, range=(0, longest), stacked=True, color=colours, label=outcomes)
+    axes.set_xlim(0, longest)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.legend(fontsize="small")
+
+
+def _say(axes: Any, text: str) -> None:
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)

@@ -1,5 +1,6 @@
 """The metrics view over the tables that the streaming query writes."""
 
+import sqlite3
 import time
 from pathlib import Path
 
@@ -50,6 +51,30 @@ def test_figures_are_those_of_the_tables(tables: Path) -> None:
     assert found.sessions == [{"session": "docs", "events": 1204}]
     assert found.jobs["running"][place] == 3
     assert found.jobs["running"][-1] == 0  # the open one is unknown to the fleet: it was cancelled
+
+
+def test_jobs_that_the_journal_never_saw_are_named(tables: Path) -> None:
+    """A job that spoke before the registry process ran is in no figure: the page says how many there are."""
+    writer = FleetWriter(tables)
+    at = TablesAt(home=tables, location=None)
+    assert at.missing_jobs() == ""
+    writer.start("before serve")
+    assert at.missing_jobs().startswith("1 job of this registry is missing in the metrics")
+    writer.close()
+    assert TablesAt(home=tables / "nowhere", location=None).missing_jobs() == ""
+
+
+def test_no_length_of_time_is_negative(tables: Path) -> None:
+    """A clock that was set back between a job's start and end gives zero, not minus something."""
+    with sqlite3.connect(tables / "metrics" / "metrics.db") as database:
+        database.execute(
+            "UPDATE job_totals SET started_us = finished_us + 5, waiting_us = -1 WHERE outcome != 'open'"
+        )
+    database.close()
+    found = ask(tables)
+    assert found.durations_total == {"p50": 0.0, "p95": 0.0, "p99": 0.0}
+    assert "-0.0" not in str(found)
+    assert found.waiting_total["p50"] is None
 
 
 @pytest.mark.parametrize(

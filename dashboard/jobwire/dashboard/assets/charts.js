@@ -29,6 +29,7 @@ export class ChartsView {
     this.tiles = h("dl", { class: "tiles" });
     const command = jobwire("metrics run");
     this.startWhy = h("p");
+    this.missing = h("p", { class: "missing", role: "status", hidden: true });
     this.start = h("section", { class: "start empty" }, h("h2", {}, "No figures yet"), this.startWhy,
       h("p", { class: "block" }, h("code", {}, command), copyButton(command)),
       h("p", {}, "It computes rates, durations and waiting times from the journal; this page follows by itself."));
@@ -37,7 +38,7 @@ export class ChartsView {
     this.sessionCard = h("section", { class: "card" }, h("h2", {}, "Events by session"), h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Session"), h("th", { scope: "col" }, "Events"))), this.sessions));
     this.root.replaceChildren(
       h("div", { class: "metrics-head" }, h("h1", { class: "headline" }, "Metrics"), h("div", { class: "chips", role: "group", "aria-label": "Time range" }, this.buttons), this.fresh),
-      this.start, this.tiles, h("div", { class: "cards" }, this.cards.map((card) => card.node), this.sessionCard));
+      this.start, this.missing, this.tiles, h("div", { class: "cards" }, this.cards.map((card) => card.node), this.sessionCard));
     this.resize = new ResizeObserver(() => { if (this.data) this.#draw(); });
     this.resize.observe(this.root);
     this.visibility = () => { if (!document.hidden) this.#load(); };
@@ -100,6 +101,8 @@ export class ChartsView {
     this.#freshness();
     this.root.dataset.freshness = data.freshness.state;
     say(this.startWhy, data.freshness.why);
+    this.missing.hidden = !data.missing;
+    say(this.missing, data.missing);
     const ended = Object.values(data.finished).reduce((sum, count) => sum + count, 0);
     const tile = (title, value, note = "") => h("div", {}, h("dt", {}, title), h("dd", {}, value, note ? h("small", {}, note) : null));
     const lengths = data.durations_total;
@@ -156,11 +159,14 @@ export class ChartsView {
   }
 }
 
+// What is named here is not: another series never has the colour of errors.
+const OTHERS = [0, 5, 6, 3, 7, 1, 2];
+
 // What means the same has the same colour on every chart, and the colour of its state on the fleet's page.
 const COLOURS = { progress: 0, completed: 1, permission_required: 2, started: 3, error: 4, running: 0, "wait for you": 2, "error rate": 4, p50: 0, p95: 3, p99: 2 };
 
 function colour(name, number) {
-  return `s${COLOURS[name] ?? number % 8}`;
+  return `s${COLOURS[name] ?? OTHERS[number % OTHERS.length]}`;
 }
 
 /** Return the newest step that was over when the figures were made and has a value; a half one would mislead,

@@ -34,7 +34,8 @@ export function ago(at) {
 
 /** Return a short length of time with what matters: 3 ms, 1.2 s, 4m 10s. */
 export function brief(seconds) {
-  if (seconds < 0) return `−${brief(-seconds)}`;
+  if (seconds <= -0.0005) return `−${brief(-seconds)}`;
+  if (seconds < 0) return brief(0);
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 59.95) return `${Number(seconds.toFixed(1))} s`;
   return words(seconds);

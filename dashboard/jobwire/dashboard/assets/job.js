@@ -173,7 +173,7 @@ export class JobView {
     if (this.last !== null && item.attempt && this.last.attempt && item.attempt !== this.last.attempt) {
       nodes.push(h("li", { class: "divide" }, `↑ attempt ${item.attempt} · attempt ${this.last.attempt} ↓`));
     }
-    const since = this.last?.at && item.at ? item.at - this.last.at : null;
+    const since = this.last?.at && item.at ? Math.max(0, item.at - this.last.at) : null;
     this.last = item;
     this.count += 1;
     const [kind, name, text] = describe(item);
