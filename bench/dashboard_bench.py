@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -32,6 +33,7 @@ from jobwire.core.event import compose, encode_signed
 from jobwire.core.fold import apply_event
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.dashboard.open_pages import OpenPages
 from jobwire.journal.entry import Entry
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import Revision, payload_digest
@@ -135,14 +137,17 @@ def resident_mib(pid: int) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def read_pages(port: int, count: int) -> None:
-    """Read the stream `count` times, as open pages do, until killed (run as a process of its own)."""
+def read_pages(home: Path, count: int) -> None:
+    """Read the stream of `home`'s page `count` times, until killed (run as a process of its own)."""
     import selectors  # noqa: PLC0415 - in the child only
 
+    page = OpenPages(home).find()[0]
+    address = urlsplit(page.url)
+    head = f"GET /api/stream HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {page.token}\r\n\r\n"
     chosen = selectors.DefaultSelector()
     for _ in range(count):
-        link = socket.create_connection(("127.0.0.1", port))
-        link.sendall(f"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        link = socket.create_connection((address.hostname, address.port))
+        link.sendall(head.encode())
         chosen.register(link, selectors.EVENT_READ)
     while True:
         for key, _ in chosen.select():
@@ -208,7 +213,7 @@ def child(*words: str) -> subprocess.Popen[str]:
 
 def under_load(driver: webdriver.Chrome, server: DashboardProcess, seconds: float) -> dict[str, float]:
     """Return the server's cost and the delays while events come in and pages are open."""
-    readers = child("--read", str(server.port), str(PAGES - 1))
+    readers = child("--read", str(server.home), str(PAGES - 1))
     driver.execute_script(_WATCH)
     cpu, begun = processor_seconds(server.pid), time.monotonic()
     writer = child("--write", str(server.home), str(seconds))
@@ -234,7 +239,7 @@ def under_load(driver: webdriver.Chrome, server: DashboardProcess, seconds: floa
 def main() -> int:
     """Measure, print a table, write bench/results/dashboard.json; return 0."""
     if len(sys.argv) > 2 and sys.argv[1] == "--read":
-        read_pages(int(sys.argv[2]), int(sys.argv[3]))
+        read_pages(Path(sys.argv[2]), int(sys.argv[3]))
     if len(sys.argv) > 2 and sys.argv[1] == "--write":
         write_events(Path(sys.argv[2]), float(sys.argv[3]))
         return 0
@@ -251,6 +256,7 @@ def main() -> int:
             driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
             driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _FIRST_ROW})
             quiet = resident_mib(server.pid)
+            driver.get(server.link)
             loads = [load_page(driver, server.url) for _ in range(LOADS)]
             loaded = under_load(driver, server, seconds)
     result: dict[str, Any] = {
