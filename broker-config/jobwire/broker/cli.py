@@ -18,15 +18,16 @@ from jobwire.broker.home import (
     require_usable_certificates,
     settings_mismatch,
 )
-from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS
+from jobwire.broker.passwd import MAX_ITERATIONS, PRESENT_DAY_ITERATIONS
 from jobwire.broker.passwd_commands import add_passwd
 from jobwire.broker.pid_file import own_pid, send_reload
 from jobwire.broker.serve import ready_line, run_embedded
 from jobwire.certs import Level
+from jobwire.core.argument_types import number, whole
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.settings import TLS_PORT
+from jobwire.core.settings import MAX_PORT, TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.home import Need
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
 
 _DAY = 86_400.0
+_PORT = whole(1, MAX_PORT)
+_ITERATIONS = whole(1, MAX_ITERATIONS)
+_DAYS = number(36_525)
 _LOOPBACK = "127.0.0.1"
 
 
@@ -50,7 +54,7 @@ def add_commands(subparsers: "_Commands") -> None:
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=TLS_PORT, help="TLS port (default: %(default)s)")
+    parser.add_argument("--port", type=_PORT, default=TLS_PORT, help="TLS port (default: %(default)s)")
     parser.add_argument(
         "--topic-root",
         default=os.environ.get("MQTT_TOPIC_ROOT", DEFAULT_ROOT),
@@ -74,7 +78,9 @@ def _add_up(commands: "_Commands") -> None:
     parser.add_argument(
         "--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker"
     )
-    parser.add_argument("--mtls-port", type=int, help="Mosquitto's port for certificates (default: port + 1)")
+    parser.add_argument(
+        "--mtls-port", type=_PORT, help="Mosquitto's port for certificates (default: port + 1)"
+    )
     parser.add_argument(
         "--beyond-loopback", action="store_true", help="let the embedded broker serve other hosts"
     )
@@ -197,13 +203,18 @@ def _add_render(commands: "_Commands") -> None:
         metavar="NAME",
         help="host name or address of the broker, the first is what clients use (default: localhost)",
     )
-    parser.add_argument("--mtls-port", type=int, default=DEFAULT_MTLS_PORT, help="port for certificates")
+    parser.add_argument("--mtls-port", type=_PORT, default=DEFAULT_MTLS_PORT, help="port for certificates")
     parser.add_argument("--bind", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104 - a server's
     parser.add_argument("--user", help="user that runs the broker (default: mosquitto)", default="mosquitto")
     parser.add_argument(
         "--installed-at", metavar="DIR", help="the folder's place on the broker's host (default: --out)"
     )
-    parser.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS, help="of the password hash")
+    parser.add_argument(
+        "--iterations",
+        type=_ITERATIONS,
+        default=PRESENT_DAY_ITERATIONS,
+        help="of the password hash",
+    )
     parser.add_argument("--force", action="store_true", help="write into a folder that is not empty")
     parser.set_defaults(run=run_render)
 
@@ -241,7 +252,7 @@ def _add_check(commands: "_Commands") -> None:
         "jobwire broker check broker",
     )
     parser.add_argument("directory", metavar="DIR")
-    parser.add_argument("--warn-days", type=float, default=30.0, help="warn so long before an expiry")
+    parser.add_argument("--warn-days", type=_DAYS, default=30.0, help="warn so long before an expiry")
     parser.add_argument("--strict", action="store_true", help="exit 30 for warnings too, as a timer needs it")
     parser.set_defaults(run=run_check, home_need=Need.NOTHING)
 

@@ -9,11 +9,11 @@ from jobwire.broker.home import BrokerPaths
 from jobwire.broker.template import render_template
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.settings import MAX_PORT
 
 DEFAULT_MTLS_PORT = 8884
 SERVICE_FILE = "jobwire-broker.service"
 _MAX_CONNECTIONS = 2_000
-_MAX_PORT = 65_535
 # What systemd.service(5) gives a meaning in a command line or a list of paths.
 _UNSAFE = set(" \t\"'%$;\\")
 
@@ -76,7 +76,7 @@ class Listening(NamedTuple):
         # A blank would be read as another word of the line, nothing as every address.
         parse_server_names([self.bind])
         for port in (self.port, self.mtls_port):
-            if not 0 < port <= _MAX_PORT:
+            if not 0 < port <= MAX_PORT:
                 raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
         if self.port == self.mtls_port:
             raise InvalidInputError(

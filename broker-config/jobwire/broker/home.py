@@ -18,14 +18,13 @@ from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
-from jobwire.core.settings import PROTOCOLS
+from jobwire.core.settings import MAX_PORT, PROTOCOLS
 from jobwire.core.topics import Topics
 
 ROLES = tuple(Role)
 SETTINGS_FILE = "jobwire.toml"
 _PASSWORD_BYTES = 32
 _GENERATED = "# Rendered by jobwire for the topic root "
-_MAX_PORT = 65_535
 # How findings about the broker's own certificates begin.
 _OF_THE_BROKER = {"server", "authority", "ca.pem", "ca.key", "server.pem", "server.key", "crl.pem"}
 
@@ -70,7 +69,7 @@ def prepare_home(
     certificates are accepted (default: `port`, as the embedded broker does). Blocks on the disk; raises
     ConfigError, InvalidInputError or StorageError.
     """
-    if not 0 < port <= _MAX_PORT:
+    if not 0 < port <= MAX_PORT:
         raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
     if protocol not in PROTOCOLS:
         raise InvalidInputError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")

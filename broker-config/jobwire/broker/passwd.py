@@ -27,7 +27,7 @@ PRESENT_DAY_ITERATIONS = 210_000
 MACHINE_ITERATIONS = 1_000
 SALT_BYTES = 12
 HASH_BYTES = 64
-_MAX_ITERATIONS = 10_000_000
+MAX_ITERATIONS = 10_000_000
 _MAX_PASSWORD_BYTES = 65_535  # MQTT 3.1.1 section 3.1.3.5: a two-byte length
 _FIELDS = 5
 _DECOY = b"\0" * SALT_BYTES
@@ -64,8 +64,8 @@ def hash_password(
 
 def check_iterations(iterations: int) -> int:
     """Return `iterations` if a hash may have so many, else raise InvalidInputError."""
-    if not 1 <= iterations <= _MAX_ITERATIONS:
-        raise InvalidInputError(f"not a usable iteration count: {iterations}", hint=f"1 to {_MAX_ITERATIONS}")
+    if not 1 <= iterations <= MAX_ITERATIONS:
+        raise InvalidInputError(f"not a usable iteration count: {iterations}", hint=f"1 to {MAX_ITERATIONS}")
     return iterations
 
 
@@ -76,8 +76,8 @@ def parse_hash(text: str) -> PasswordHash:
         raise ValueError("an old $6$ hash (one round of SHA512)")
     if len(parts) != _FIELDS or parts[:2] != ["", "7"]:
         raise ValueError("the hash does not read $7$iterations$salt$hash")
-    if not parts[2].isascii() or not parts[2].isdigit() or not 1 <= int(parts[2]) <= _MAX_ITERATIONS:
-        raise ValueError(f"the iteration count is not a number from 1 to {_MAX_ITERATIONS}")
+    if not parts[2].isascii() or not parts[2].isdigit() or not 1 <= int(parts[2]) <= MAX_ITERATIONS:
+        raise ValueError(f"the iteration count is not a number from 1 to {MAX_ITERATIONS}")
     try:
         salt, digest = (base64.b64decode(part, validate=True) for part in parts[3:])
     except (binascii.Error, ValueError) as error:

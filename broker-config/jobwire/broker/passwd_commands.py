@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from jobwire.broker.files import make_private_directory, read_text, write_private
 from jobwire.broker.home import BrokerPaths, read_password
-from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
+from jobwire.broker.passwd import MAX_ITERATIONS, PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
+from jobwire.core.argument_types import whole
 from jobwire.core.commands import add_command
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
@@ -31,7 +32,7 @@ def add_passwd(commands: "_Commands") -> None:
         "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
     )
     add.add_argument("--replace", action="store_true", help="change the password of an existing account")
-    add.add_argument("--iterations", type=int, default=PRESENT_DAY_ITERATIONS)
+    add.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
     add.set_defaults(run=run_passwd_add)
     remove = add_command(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
     remove.add_argument("name")

@@ -24,11 +24,16 @@ from jobwire.certs.values import (
     Reason,
     serial_text,
 )
+from jobwire.core.argument_types import number
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.commands import add_command
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
+# A hundred years; every end of it still has a four-digit year.
+_MAX_DAYS = 36_525
+_HOURS = number(_MAX_DAYS * 24)
+_DAYS = number(_MAX_DAYS)
 _FINISHED = (
     "finished: only the new authority is trusted; hand ca.pem and crl.pem to every broker (restart it) "
     "and client\n"
@@ -94,7 +99,10 @@ def _add_issuing(commands: "_Commands") -> None:
     )
     job.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
     job.add_argument(
-        "--hours", type=float, default=JOB_LIFETIME / HOUR, help="lifetime in hours (default %(default)g)"
+        "--hours",
+        type=_HOURS,
+        default=JOB_LIFETIME / HOUR,
+        help="lifetime in hours (default %(default)g)",
     )
     job.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     job.set_defaults(run=_issue_job)
@@ -129,7 +137,7 @@ def _add_issuing(commands: "_Commands") -> None:
     renew.add_argument(
         "--server-name", action="append", metavar="NAME", help="new names of the server (default: as before)"
     )
-    renew.add_argument("--days", type=float, help="lifetime in days (default: that of its kind)")
+    renew.add_argument("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
     renew.add_argument("--new-key", action="store_true", help="make a new private key as well")
     renew.set_defaults(run=_renew)
 
@@ -155,7 +163,7 @@ def _add_upkeep(commands: "_Commands") -> None:
     revoke.set_defaults(run=_revoke)
 
     crl = add_command(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
-    crl.add_argument("--days", type=float, help="valid for so many days (default: as long as the authority)")
+    crl.add_argument("--days", type=_DAYS, help="valid for so many days (default: as long as the authority)")
     crl.set_defaults(run=_crl)
 
     check = add_command(
@@ -166,7 +174,7 @@ def _add_upkeep(commands: "_Commands") -> None:
     )
     check.add_argument(
         "--warn-days",
-        type=float,
+        type=_DAYS,
         default=WARN_WITHIN / DAY,
         help="warn so many days before an end, but never before the last third (default %(default)g)",
     )
@@ -204,7 +212,10 @@ def _permit_option(parser: argparse.ArgumentParser) -> None:
 
 def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: str) -> None:
     parser.add_argument(
-        "--days", type=float, default=default_seconds / DAY, help=f"{text} in days (default %(default)g)"
+        "--days",
+        type=_DAYS,
+        default=default_seconds / DAY,
+        help=f"{text} in days (default %(default)g)",
     )
 
 

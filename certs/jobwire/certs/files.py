@@ -21,6 +21,8 @@ from jobwire.storage.given import read_given
 
 _FILES = SystemFiles()
 _MAX_KEY = 1024 * 1024
+# Two revocation lists with half a million certificates each.
+_MAX_FILE = 64 * 1024 * 1024
 
 
 @contextmanager
@@ -79,13 +81,11 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of `path`; NotFoundError if there is none, StorageError if it is unreadable."""
+    """Return the bytes of `path`; NotFoundError if there is none, ConfigError if it is unreadable."""
     try:
-        return path.read_bytes()
+        return read_given(path, "file", limit=_MAX_FILE)
     except FileNotFoundError as error:
         raise _missing(path) from error
-    except OSError as error:
-        raise storage_failure("read", path, error) from error
 
 
 def _missing(path: Path) -> NotFoundError:

@@ -17,6 +17,8 @@ from jobwire.cli.detach import in_background
 from jobwire.cli.terminal import Terminal, attended, job_control
 from jobwire.cli.tmux import Tmux, check_name
 from jobwire.cli.worker import OUTPUT_FILE
+from jobwire.core.argument_types import number
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.commands import missing_library, report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
@@ -37,6 +39,7 @@ _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWOR
 _HUNG_UP = 129
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+_SECONDS = number(MAX_SECONDS, zero=False)
 EXAMPLES = """\
 examples:
   jobwire run -- make -j2 world
@@ -72,10 +75,13 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--title", default="", help="what people read in lists (default: the command)")
     parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
     parser.add_argument(
-        "--idle-timeout", metavar="S", type=seconds, help="end it after S seconds without event or output"
+        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without event or output"
     )
     parser.add_argument(
-        "--wall-timeout", metavar="S", type=seconds, help="end it after S seconds in any case"
+        "--wall-timeout",
+        metavar="S",
+        type=_SECONDS,
+        help="end it after S seconds in any case",
     )
     parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
     parser.add_argument(
@@ -109,17 +115,7 @@ class _TakeWords(argparse.Action):
         words = values[1:] if values[:1] == ["--"] else values
         if not words:
             parser.error("no command is named; write it after the options, or after --")
-        if "\0" in "".join(words):
-            parser.error("the command holds a NUL character")
         setattr(namespace, self.dest, words)
-
-
-def seconds(text: str) -> float:
-    """Return a positive number of seconds; an argparse type."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"not a positive number of seconds: {text}")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,9 @@
 """The broker settings as command line options, the same for every command that connects."""
 
 import argparse
-from collections.abc import Callable
 
-from jobwire.core.settings import PROTOCOLS
+from jobwire.core.argument_types import whole
+from jobwire.core.settings import MAX_PORT, PROTOCOLS
 
 _SETTINGS = (
     "broker",
@@ -16,7 +16,6 @@ _SETTINGS = (
     "topic_root",
     "protocol",
 )
-_MAX_PORT = 65535
 
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("broker", "each goes before its MQTT_* variable and jobwire.toml")
     add = group.add_argument
     add("--broker", metavar="HOST", help="host name or address")
-    add("--port", metavar="N", type=whole(1, _MAX_PORT))
+    add("--port", metavar="N", type=whole(1, MAX_PORT))
     add("--tls", action=argparse.BooleanOptionalAction, default=None, help="--no-tls sends in the clear")
     add("--ca-certs", metavar="FILE", help="the CA that the broker's certificate comes from")
     add("--certfile", metavar="FILE", help="client certificate")
@@ -41,15 +40,3 @@ def command_line_layer(args: argparse.Namespace) -> dict[str, object]:
     if args.tls is not None:
         layer["tls"] = "on" if args.tls else "off"
     return layer
-
-
-def whole(minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return an argparse type: a whole number within limits."""
-
-    def number(text: str) -> int:
-        # int() alone would also take " 5 ", "1_000" and other scripts' digits.
-        if not text.isascii() or not text.isdigit() or not minimum <= int(text) <= maximum:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} to {maximum}")
-        return int(text)
-
-    return number

@@ -1,18 +1,24 @@
 """What every command shares: its parser, its way to report a failure, its exit code."""
 
 import argparse
+import errno
+import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jobwire.core.errors import ConfigError, JobwireError
+from jobwire.core.errors import ConfigError, InvalidInputError, JobwireError, NotFoundError, StorageError
 from jobwire.core.exit_codes import ExitCode, help_table
 from jobwire.core.override import override
 
 # 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
+# Whatever the disk holds: what was named cannot be what is wanted.
+_NO_NAMES = frozenset(
+    {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.ENODEV}
+)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -37,6 +43,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """argparse with our exit code for usage errors and the exit code table in `--help`."""
 
+    _as_json = False
+
     def __init__(self, prog: str | None = None, *, epilog: str | None = None, **options: Any) -> None:
         options.setdefault("formatter_class", HelpFormatter)
         super().__init__(
@@ -48,16 +56,52 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     @override
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; refuse words that no operating system hands over, as callers from Python may."""
+        words = sys.argv[1:] if args is None else args
+        self._as_json = wants_json(words)
+        for word in words:
+            if not is_argument(word):
+                self.error(f"no argument can be {word[:100]!r}")
+        return super().parse_known_args(args, namespace)
+
+    @override
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # argparse takes the value of `--title=--` for the mark that ends the options: an empty list.
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            arg_strings = ["--", "--"]
+        return super()._get_values(action, arg_strings)
+
+    @override
     def error(self, message: str) -> NoReturn:
         """Print usage and the message to stderr and exit with INVALID (argparse would use 2: timeout).
 
-        Where nothing but the command itself is missing, all of the help: somebody looks for its name.
+        Where nothing but the command itself is missing, all of the help: somebody looks for its name. With
+        --json one object, as for every other failure.
         """
+        if self._as_json:
+            hint = f"`{self.prog} --help` shows the arguments"
+            report(InvalidInputError(message, hint=hint), prog=self.prog, as_json=True)
+            self.exit(ExitCode.INVALID)
         if message.endswith("are required: COMMAND"):
             self.print_help(sys.stderr)
         else:
             self.print_usage(sys.stderr)
         self.exit(ExitCode.INVALID, f"{self.prog}: error: {message}\n")
+
+
+def is_argument(word: str) -> bool:
+    """Tell whether a process can be given the word: no NUL, and every character from bytes."""
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Tell whether --json is among the words of ours; what follows `--` is somebody else's."""
+    own = words[: words.index("--")] if "--" in words else words
+    return "--json" in own
 
 
 def add_command(
@@ -94,7 +138,14 @@ def missing_library(error: ModuleNotFoundError, extra: str) -> Exception:
 def run_command(
     body: Callable[[argparse.Namespace], int], args: argparse.Namespace, *, prog: str, as_json: bool
 ) -> int:
-    """Run a command's body and return its exit code; expected failures become one clear message."""
+    """Run a command's body and return its exit code; expected failures become one clear message.
+
+    What the operating system refuses is expected, whoever met it. What nobody expected is a defect: it gets
+    its trace and INTERNAL (Python would end with 1, JOB_ERROR).
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files need not be text, and not every terminal has every character: as stderr does it.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return int(body(args))
     except JobwireError as error:
@@ -106,13 +157,46 @@ def run_command(
         return int(ExitCode.OK)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        found = _refused_by_the_system(error)
+        report(found, prog=prog, as_json=as_json)
+        return int(found.exit_code)
+    except Exception as error:  # noqa: BLE001 - the one boundary of every command
+        _report_defect(error, prog=prog, as_json=as_json)
+        return int(ExitCode.INTERNAL)
+
+
+def _refused_by_the_system(error: OSError) -> JobwireError:
+    """Return the error for what no component saw coming: a name, a right or a disk, never a defect."""
+    text = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+    if error.errno in _NO_NAMES:
+        return InvalidInputError(text, hint="name another file or directory")
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(text, hint="is the name right?")
+    return StorageError(text, hint="see its owner and mode, and the disk", errno=error.errno)
+
+
+def _report_defect(error: Exception, *, prog: str, as_json: bool) -> None:
+    import traceback  # noqa: PLC0415 - for defects only
+
+    trace = "".join(traceback.format_exception(error))
+    hint = "this is a defect of jobwire; report it with the command and this trace"
+    found = JobwireError(f"unexpected {type(error).__name__}: {error}", hint=hint)
+    if as_json:
+        print(json.dumps({**_body(found), "trace": trace}), file=sys.stderr)
+        return
+    print(trace, end="", file=sys.stderr)
+    report(found, prog=prog, as_json=False)
+
+
+def _body(error: JobwireError) -> dict[str, object]:
+    return {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
 
 
 def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     """Write cause and remedy to stderr, as two lines or as one JSON object."""
     if as_json:
-        body = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
-        print(json.dumps(body), file=sys.stderr)
+        print(json.dumps(_body(error)), file=sys.stderr)
         return
     print(f"{prog}: error: {error.message}", file=sys.stderr)
     if error.hint:

@@ -20,7 +20,7 @@ _LOOPBACK = {"localhost", "::1"}
 _LOOPBACK_ADDRESS = re.compile(r"127(\.[0-9]{1,3}){3}")
 _ON = {"on", "true", "1", "yes"}
 _OFF = {"off", "false", "0", "no"}
-_MAX_PORT = 65535
+MAX_PORT = 65535
 
 # Environment variable -> setting. The same names without MQTT_ are the keys of `[broker]` in
 # jobwire.toml and of a record's `broker` overrides.
@@ -178,7 +178,7 @@ def _port(entry: tuple[str, object] | None, *, tls: bool) -> int:
         port = int(str(value))
     except ValueError:
         port = 0
-    if not 0 < port <= _MAX_PORT:
+    if not 0 < port <= MAX_PORT:
         raise ConfigError(
             f"broker setting 'port' in {where} is {value!r}", hint="use a number from 1 to 65535"
         )

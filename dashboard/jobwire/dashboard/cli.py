@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from jobwire.core.argument_types import number, whole
+from jobwire.core.bounds import MAX_SECONDS
+from jobwire.core.settings import MAX_PORT
+
 if TYPE_CHECKING:
+    import argparse
+
     from jobwire.dashboard.fleet import Limits
 
 DEFAULT_PORT = 8470
+_SECONDS = number(MAX_SECONDS, zero=False)
+_PORT = whole(0, MAX_PORT)
 _EXTRA = "dashboard"
-_LONGEST_SECONDS = 1e9
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,7 +39,10 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes any free one"
+        "--port",
+        type=_PORT,
+        default=DEFAULT_PORT,
+        help=f"default {DEFAULT_PORT}; 0 takes any free one",
     )
     parser.add_argument(
         "--certfile",
@@ -100,36 +109,25 @@ def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stuck-after",
-        type=_seconds,
+        type=_SECONDS,
         default=300.0,
         metavar="SECONDS",
         help="silence after which a job without an idle timeout counts as stuck (300)",
     )
     parser.add_argument(
         "--late-after",
-        type=_seconds,
+        type=_SECONDS,
         default=600.0,
         metavar="SECONDS",
         help="waiting after which a job that nobody picked counts as late (600)",
     )
     parser.add_argument(
         "--failed-for",
-        type=_seconds,
+        type=_SECONDS,
         default=86_400.0,
         metavar="SECONDS",
         help="how long a failure counts as a problem (86400)",
     )
-
-
-def _seconds(text: str) -> float:
-    """Return a length of time; an argparse type."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; give seconds above 0")
-    return seconds
 
 
 def _limits(args: argparse.Namespace) -> Limits:

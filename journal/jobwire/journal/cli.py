@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from jobwire.core.argument_types import whole
+from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
 from jobwire.core.errors import InvalidInputError
@@ -24,6 +26,7 @@ from jobwire.storage.home import Need
 
 JOURNAL_NAME = "journal"
 _TAIL_ROWS = 10
+_COUNT = whole(0, MAX_INTEGER)
 _MICROSECONDS = 1_000_000
 _WAIT_SECONDS = 1.0
 
@@ -39,7 +42,12 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     tail = _leaf(commands, "tail", "show the last entries", "jobwire journal tail -f --since 10m", run=_tail)
     tail.add_argument("-f", "--follow", action="store_true", help="go on with what arrives")
     tail.add_argument(
-        "-n", "--lines", type=int, default=_TAIL_ROWS, metavar="N", help=f"how many (default: {_TAIL_ROWS})"
+        "-n",
+        "--lines",
+        type=_COUNT,
+        default=_TAIL_ROWS,
+        metavar="N",
+        help=f"how many (default: {_TAIL_ROWS})",
     )
     _add_selection(tail)
     cat = _leaf(
@@ -70,7 +78,7 @@ def _leaf(
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from", dest="start", type=int, metavar="OFFSET", help="begin at this offset")
+    start.add_argument("--from", dest="start", type=_COUNT, metavar="OFFSET", help="begin at this offset")
     start.add_argument(
         "--since", type=duration, metavar="AGE", help="begin with what arrived within AGE: 90s, 10m, 2h, 7d"
     )

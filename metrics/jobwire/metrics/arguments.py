@@ -3,7 +3,10 @@
 import argparse
 from pathlib import Path
 
+from jobwire.core.argument_types import number, whole
 from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
+
+_MAX_ROWS = 10**9
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +25,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="local[2] (default), or spark://HOST:PORT")
     parser.add_argument("--memory", metavar="SIZE", help="heap of the Spark driver (default: 1g)")
     parser.add_argument(
-        "--trigger", metavar="SECONDS", type=float, help="shortest time between two batches (0.5)"
+        "--trigger", metavar="SECONDS", type=number(86400), help="shortest time between two batches (0.5)"
     )
-    parser.add_argument("--max-rows", metavar="N", type=int, help="rows a batch reads at most (100000)")
+    parser.add_argument(
+        "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="rows a batch reads at most (100000)"
+    )
     parser.add_argument(
         "--verify",
         action="store_true",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobwire.core.argument_types import number
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
 from jobwire.core.errors import ConfigError
@@ -29,6 +30,9 @@ examples:
   jobwire metrics show                   the last hour, from the tables (no Spark)
   jobwire metrics plot --out fleet.png   throughput, durations, waiting"""
 _ONCE_TRIES = 3
+# A hundred years.
+_MAX_MINUTES = 36_525 * 24 * 60.0
+_MINUTES = number(_MAX_MINUTES, zero=False)
 # A driver whose supervisor was killed a moment ago notices at once and needs as long to end.
 _OTHERS_END_SECONDS = 2.0
 
@@ -63,13 +67,13 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     add_sink_argument(status)
     show = add_command(commands, "show", "the tables of the last hour", _EXAMPLE["show"], run=_show)
     add_sink_argument(show)
-    show.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
+    show.add_argument("--minutes", type=_MINUTES, default=60.0, help="how far back (60)")
     plot = add_command(
         commands, "plot", "draw throughput, durations and waiting time", _EXAMPLE["plot"], run=_plot
     )
     add_sink_argument(plot)
     plot.add_argument("--out", metavar="FILE", required=True, help="a .png or .svg file")
-    plot.add_argument("--minutes", type=float, default=60.0, help="how far back (60)")
+    plot.add_argument("--minutes", type=_MINUTES, default=60.0, help="how far back (60)")
     keys = add_command(
         commands, "keys", "write the keys file that --verify reads, mode 0600", _EXAMPLE["keys"], run=_keys
     )

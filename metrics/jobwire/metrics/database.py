@@ -11,10 +11,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.metrics.errors import SinkError
+from jobwire.metrics.settings import split_url
+from jobwire.storage.given import check_target
 
 POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 # SQLite's own limit of parameters was 999 in old builds.
@@ -67,7 +68,7 @@ def open_database(url: str, *, durable: bool = True, read_only: bool = False) ->
     `durable` False gives up durability of the last transactions, never consistency: for the health
     table, whose rows nobody misses. Raises SinkError; ConfigError for a URL with another scheme.
     """
-    scheme = urlsplit(url).scheme if "://" in url else ""
+    scheme = split_url(url).scheme if "://" in url else ""
     if scheme in POSTGRES_SCHEMES:
         return PostgresDatabase(url, durable=durable, read_only=read_only)
     if scheme not in {"", "sqlite"}:
@@ -75,6 +76,7 @@ def open_database(url: str, *, durable: bool = True, read_only: bool = False) ->
             f"no metric tables in {scheme}:// databases", hint="give a file path or a postgresql:// URL"
         )
     path = Path(url.removeprefix("sqlite://"))
+    check_target(path, "file of the metric tables")
     return SqliteDatabase(path, durable=durable, read_only=read_only)
 
 
@@ -274,7 +276,7 @@ def public_url(url: str) -> str:
     """Return the URL without its password, for messages."""
     if "://" not in url:
         return url
-    parts = urlsplit(url)
+    parts = split_url(url)
     user = f"{parts.username}@" if parts.username else ""
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"

@@ -1,18 +1,21 @@
 """The keys file for `--verify`: every token that this registry ever gave a job."""
 
 import json
-import os
 from pathlib import Path
 
 from jobwire.core.record import RecordFormatError, decode_record
-from jobwire.metrics.errors import SinkError
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import SystemFiles
+from jobwire.storage.given import check_target
 
 
 def write_keys(home: Path, out: Path) -> int:
     """Write {"job id": [tokens]} to `out`, mode 0600, and return the number of jobs.
 
-    A record that cannot be read is left out: its events count as unknown_job. Raises SinkError.
+    A record that cannot be read is left out: its events count as unknown_job. Raises StorageError, and
+    ConfigError where something else than a file stands at `out`.
     """
+    check_target(out, "keys file")
     keys: dict[str, list[str]] = {}
     for path in sorted((home / "jobs").glob("*.json")):
         try:
@@ -20,13 +23,5 @@ def write_keys(home: Path, out: Path) -> int:
         except (OSError, RecordFormatError):
             continue
         keys[record.job_id] = [*record.previous_tokens, record.auth_token]
-    temporary = out.with_name(out.name + ".tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(keys, file)
-        temporary.rename(out)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise SinkError(f"cannot write {out}: {error.strerror}") from error
+    replace_durably(out, json.dumps(keys).encode(), files=SystemFiles())
     return len(keys)

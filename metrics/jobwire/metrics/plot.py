@@ -6,6 +6,7 @@ from typing import Any
 from jobwire.core.errors import ConfigError
 from jobwire.metrics.database import Row, open_tables
 from jobwire.metrics.statements import queries
+from jobwire.storage.given import check_target
 
 _SUFFIXES = frozenset({".png", ".svg", ".pdf"})
 _COLOURS = {
@@ -27,6 +28,7 @@ def plot(sink: str, out: Path, *, now: float, minutes: float) -> Path:
     """
     if out.suffix not in _SUFFIXES:
         raise ConfigError(f"cannot draw a {out.suffix or 'nameless'} file", hint="use .png, .svg or .pdf")
+    check_target(out, "picture")
     database, sql = open_tables(sink), queries()
     try:
         since = int(now - minutes * 60)

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
@@ -132,8 +132,20 @@ def _read_file(path: Path) -> tuple[dict[str, Any], str]:
     return table, str(document.get("broker", {}).get("topic_root", DEFAULT_ROOT))
 
 
+def split_url(url: str) -> SplitResult:
+    """Return the parts of the tables' URL; raises ConfigError for what is none."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - read for its check
+    except ValueError as error:
+        raise ConfigError(
+            f"the place of the tables is no URL: {error}", hint="give a file path or a postgresql:// URL"
+        ) from error
+    return parts
+
+
 def _has_password(url: str) -> bool:
-    return "://" in url and urlsplit(url).password is not None
+    return "://" in url and split_url(url).password is not None
 
 
 def _absolute(sink: str) -> str:

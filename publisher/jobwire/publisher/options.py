@@ -2,7 +2,8 @@
 
 import argparse
 
-from jobwire.core.broker_options import add_broker_options, whole
+from jobwire.core.argument_types import number, whole
+from jobwire.core.broker_options import add_broker_options
 from jobwire.core.event import EventType
 from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
 from jobwire.publisher.courier import EXPIRY_SECONDS
@@ -71,20 +72,10 @@ def _add_delivery(parser: argparse.ArgumentParser) -> None:
         help="send again what the outbox holds unconfirmed; without --event nothing else,"
         " without --job for every job of this home",
     )
-    add("--confirm", metavar="S", type=_seconds,
+    add("--confirm", metavar="S", type=number(86400),
         help="wait up to S seconds for the registry process, also after a flush (default: 10 for a"
         " terminal event where one runs, else 0)")  # fmt: skip
     add("--expiry", metavar="S", type=whole(0, MAX_EXPIRY),
         help="an MQTT 5 broker forgets a retained terminal event after S seconds, 0 is never"
         f" (default: ${ENV_EXPIRY} or {EXPIRY_SECONDS})")  # fmt: skip
     add("--json", action="store_true", help="errors as one JSON object on stderr; stdout always is JSON")
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 86400:  # noqa: PLR2004 - a day
-        raise argparse.ArgumentTypeError("use a number of seconds from 0 to 86400")
-    return value

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.canonical import MAX_INTEGER
@@ -17,6 +18,8 @@ from jobwire.registry import actions
 # argparse offers no public name for what add_subparsers returns.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
 _PREFIX = "jobwire registry"
+duration = number(MAX_SECONDS)
+count = whole(0, MAX_INTEGER)
 _PRIORITIES = [str(name) for name in Priority]
 # Longer than a claim by pick: somebody has to carry the ticket to another host first.
 _TICKET_LEASE_SECONDS = 3600.0
@@ -133,7 +136,11 @@ def _add_reading(commands: Subparsers) -> None:
     )
     _add_job(parser)
     parser.add_argument(
-        "--history", type=count, default=0, metavar="N", help="with its last N events and changes"
+        "--history",
+        type=count,
+        default=0,
+        metavar="N",
+        help="with its last N events and changes",
     )
     add_list(commands)
 
@@ -207,7 +214,10 @@ def _add_changing(commands: Subparsers) -> None:
     parser.add_argument("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
     parser.add_argument("--expect-seq", type=count, metavar="N", help="refuse (exit 20) unless last_seq is N")
     parser.add_argument(
-        "--expect-attempt", type=count, metavar="N", help="refuse (exit 20) in another attempt"
+        "--expect-attempt",
+        type=count,
+        metavar="N",
+        help="refuse (exit 20) in another attempt",
     )
 
 
@@ -311,7 +321,11 @@ def _add_ticket(commands: Subparsers) -> None:
         help="with a certificate of its own instead of a password",
     )
     parser.add_argument(
-        "--certificate-hours", type=duration, default=24.0, metavar="H", help="its lifetime (default: 24)"
+        "--certificate-hours",
+        type=duration,
+        default=24.0,
+        metavar="H",
+        help="its lifetime (default: 24)",
     )
 
 
@@ -335,7 +349,10 @@ def _add_holder(parser: argparse.ArgumentParser) -> None:
     _add_job(parser)
     parser.add_argument("--owner", metavar="NAME", help="the lease's holder, as at pick")
     parser.add_argument(
-        "--for-attempt", type=count, metavar="N", help="the attempt instead of the owner (JOBWIRE_ATTEMPT)"
+        "--for-attempt",
+        type=count,
+        metavar="N",
+        help="the attempt instead of the owner (JOBWIRE_ATTEMPT)",
     )
 
 
@@ -367,7 +384,10 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     )
     add("--wall-timeout", type=duration, metavar="SECONDS", help="error so long after its start")
     add(
-        "--pending-timeout", type=duration, metavar="SECONDS", help="cancelled after so long without a worker"
+        "--pending-timeout",
+        type=duration,
+        metavar="SECONDS",
+        help="cancelled after so long without a worker",
     )
 
 
@@ -378,19 +398,3 @@ def _add_max_attempts(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"error when attempt N loses its lease (default at register: {DEFAULT_MAX_ATTEMPTS})",
     )
-
-
-def duration(text: str) -> float:
-    """Return a number of seconds, hours or days from 0 on; argparse reports what is none."""
-    value = float(text)
-    if not 0 <= value <= MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"not a number from 0 to {MAX_SECONDS:.0f}: {text}")
-    return value
-
-
-def count(text: str) -> int:
-    """Return a number from 0 on; argparse reports what is none."""
-    value = int(text)
-    if not 0 <= value <= MAX_INTEGER:
-        raise argparse.ArgumentTypeError(f"not a count: {text}")
-    return value

@@ -22,6 +22,7 @@ from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.given import check_target
 from jobwire.transport import load_settings
 
 _ACCOUNT = frozenset(
@@ -42,6 +43,8 @@ def ticket(args: argparse.Namespace) -> int:
         record=store.get(args.job).broker,
         environ=_without_our_account(os.environ),
     )
+    if args.out != "-":
+        check_target(args.out, "ticket")
     record = _claimed(store, args)
     broker = _certificate(home, record, settings, overrides, args) if args.certificate else _account(settings)
     if not args.certificate and settings.username is None and settings.certfile is None:

@@ -36,7 +36,7 @@ def read_given(path: StrPath, what: str, *, limit: int, private: bool = False, h
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise _unreadable(path, what, error, hint) from error
+        raise _unusable("read", path, what, error, hint) from error
 
 
 def check_given(path: StrPath, what: str, *, private: bool = False, hint: str = "") -> None:
@@ -47,8 +47,22 @@ def check_given(path: StrPath, what: str, *, private: bool = False, hint: str = 
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        raise _unreadable(path, what, error, hint) from error
+        raise _unusable("read", path, what, error, hint) from error
     _check(mode, path, what, private=private, hint=hint)
+
+
+def check_target(path: StrPath, what: str) -> None:
+    """Raise ConfigError if something stands where a file is to be written that is no file.
+
+    A pipe would be waited for, and a device would be replaced.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise _unusable("write", path, what, error) from error
+    _check(mode, path, what, private=False, hint="")
 
 
 def exposure(path: StrPath) -> ConfigError | None:
@@ -90,7 +104,7 @@ def _kind(mode: int) -> str:
 
 
 def _read(descriptor: int, path: StrPath, what: str, limit: int) -> bytes:
-    content = b""
+    content = bytearray()
     while more := os.read(descriptor, min(_CHUNK, limit + 1 - len(content))):
         content += more
     if len(content) > limit:
@@ -100,12 +114,14 @@ def _read(descriptor: int, path: StrPath, what: str, limit: int) -> bytes:
             path=os.fspath(path),
             limit=limit,
         )
-    return content
+    return bytes(content)
 
 
-def _unreadable(path: StrPath, what: str, error: OSError | ValueError, hint: str) -> ConfigError:
+def _unusable(
+    action: str, path: StrPath, what: str, error: OSError | ValueError, hint: str = ""
+) -> ConfigError:
     # ValueError: a NUL in the name.
     reason = error.strerror if isinstance(error, OSError) else error
     return ConfigError(
-        f"cannot read the {what} {os.fspath(path)!s}: {reason}", hint=hint, path=os.fspath(path)
+        f"cannot {action} the {what} {os.fspath(path)!s}: {reason}", hint=hint, path=os.fspath(path)
     )

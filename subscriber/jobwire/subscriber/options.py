@@ -29,7 +29,6 @@ the job: that, too, is exit code 2.
 Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's.
 --until: 0 when the first job reaches the moment; where all end before, as without it."""
 
-_MAX_PORT = 65535
 _TIMEOUTS = ("idle", "wall", "pending")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConfigError
-from jobwire.storage.given import check_given, exposure, read_given
+from jobwire.storage.given import check_given, check_target, exposure, read_given
 
 
 def _read(path: Path | str, *, private: bool = False) -> bytes:
@@ -42,6 +42,17 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
             check_given(path, "private key")
     with pytest.raises(ConfigError, match="cannot read"):
         _read("a\0b")
+
+
+def test_what_is_written_replaces_files_only(tmp_path: Path) -> None:
+    """A new name and a file are fine; a pipe would be waited for, a device or folder is no place to write."""
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("file", "new", "no/way"):
+        check_target(tmp_path / name, "keys file")
+    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path, Path(), tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="keys file"):
+            check_target(path, "keys file")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o610])
