@@ -41,7 +41,10 @@ class PseudoTerminal:
         self._stderr_apart = stderr_apart
         self._clock = clock
         self._modes = termios.tcgetattr(real)
-        self._master = -1
+        # Our end of the terminal, /dev/null before and after: keys and sizes come on threads of their own,
+        # and a number that was closed may be another file's by then.
+        self._master = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._given = False
         self._interrupted_at = float("-inf")
 
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
@@ -63,7 +66,8 @@ class PseudoTerminal:
             raise
         finally:
             os.close(slave)
-        self._master = os.dup(master)
+        os.dup2(master, self._master, inheritable=False)
+        self._given = True
         self._give_foreground(process.pid)
         # It may have asked for the terminal a moment before it was the foreground.
         with contextlib.suppress(ProcessLookupError):
@@ -80,13 +84,15 @@ class PseudoTerminal:
 
     def close(self) -> None:
         """See `Stage`. Our end as the session's leader hangs up nobody: the foreground is our own again."""
-        if self._master >= 0:
+        if self._given:
+            self._given = False
             # The person's side has its terminal back from here on.
             with socket.socket(fileno=os.dup(STDOUT)) as person, contextlib.suppress(OSError):
                 person.shutdown(socket.SHUT_WR)
             self._give_foreground(os.getpgrp())
-            os.close(self._master)
-            self._master = -1
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nowhere, self._master, inheritable=False)
+            os.close(nowhere)
 
     def type(self, keys: bytes) -> None:
         """Pass on what the person typed; blocks where nobody reads it."""
