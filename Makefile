@@ -5,7 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Tests wait more than they compute: two workers a core. `make test WORKERS=0` runs one after another.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-PARALLEL := -n $(WORKERS) --dist loadgroup
+PARALLEL := -n $(WORKERS) --dist worksteal
+# What fills the machine by itself, or has one engine for all, follows after, one by one.
+ALONE := spark or browser or docker or alone
 STAMP := $(VENV)/.installed
 
 # Commands start as they do for users, from cached bytecode: compiling our modules at each start would
@@ -34,19 +36,19 @@ cluster: $(STAMP)  ## the metrics on a Spark cluster of processes on this machin
 
 test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	@scripts/system-packages test
-	$(BIN)/pytest tests $(PARALLEL) -m 'not alone' $(ARGS)
-	$(BIN)/pytest tests -m alone $(ARGS)
+	$(BIN)/pytest tests $(PARALLEL) -m 'not ($(ALONE))' $(ARGS)
+	$(BIN)/pytest tests -m '$(ALONE)' $(ARGS)
 
 unit: $(STAMP)  ## the pure rules only, in seconds
 	$(BIN)/pytest tests/unit $(ARGS)
 
 integration: $(STAMP)  ## against real brokers
 	@scripts/system-packages test
-	$(BIN)/pytest tests/integration $(PARALLEL) $(ARGS)
+	$(BIN)/pytest tests/integration $(ARGS)
 
 acceptance: $(STAMP)  ## whole commands in real processes
 	@scripts/system-packages test
-	$(BIN)/pytest tests/acceptance $(PARALLEL) $(ARGS)
+	$(BIN)/pytest tests/acceptance $(ARGS)
 
 check: $(STAMP)  ## lint, format, types, and what holds for the repository as a whole
 	$(BIN)/ruff check .

@@ -25,19 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What fills both cores by itself, or has one engine for all: its tests follow each other on one worker.
-_ONE_AFTER_ANOTHER = ("spark", "browser", "docker")
-
-
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist which tests share a worker; the others go where there is room."""
-    for item in items:
-        for name in _ONE_AFTER_ANOTHER:
-            if item.get_closest_marker(name) is not None:
-                item.add_marker(pytest.mark.xdist_group(name))
-
-
 @pytest.fixture(scope="session")
 def java() -> None:
     """Say that a test runs Spark, which needs Java."""

@@ -23,6 +23,8 @@ from tests.faults.storm.fleet import Fleet
 from tests.faults.storm.registration import write_ticket
 from tests.faults.storm.services import Broker, Registry
 
+pytestmark = pytest.mark.alone
+
 _FLOOD = Path(__file__).with_name("flood.py")
 _PER_MINUTE = 50_000
 _SECONDS = 60.0 if os.environ.get("JOBWIRE_FAULTS") == "long" else 8.0

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from jobwire.testing import require
+
+pytestmark = pytest.mark.alone
 
 _RUN = Path(__file__).with_name("run.py")
 _ROOT = Path(__file__).resolve().parents[3]
