@@ -6,8 +6,9 @@ import socket
 _HOST = "127.0.0.1"
 # Below Linux's usual ephemeral ports (net.ipv4.ip_local_port_range): no outgoing connection takes one.
 _FIRST, _LAST = 15_000, 32_000
-# Bound for as long as this process lives; the kernel frees them however it ends (unix(7), abstract sockets).
-_reservations: list[socket.socket] = []
+# Descriptors of sockets that are bound for as long as this process lives; the kernel frees them however it
+# ends (unix(7), abstract sockets).
+_reservations: list[int] = []
 
 
 def free_port() -> int:
@@ -33,5 +34,5 @@ def _reserve(port: int) -> bool:
     except OSError:
         reservation.close()
         return False
-    _reservations.append(reservation)
+    _reservations.append(reservation.detach())
     return True
