@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.testing import EmbeddedServer, wait_for
+from jobwire.testing import EmbeddedServer, new_home, wait_for
 from jobwire.testing.watching import JobHouse, Watcher
 
 
@@ -81,5 +81,5 @@ def test_without_until_the_hook_hears_of_everything_that_matters(
 
 def test_a_hook_that_is_no_command(tmp_path: Path) -> None:
     """It is refused with exit code 30 before anything is watched."""
-    with Watcher(tmp_path, "--all", "--exec", "no-such-program-anywhere") as watcher:
+    with Watcher(new_home(tmp_path / "home"), "--all", "--exec", "no-such-program-anywhere") as watcher:
         assert watcher.wait() == 30

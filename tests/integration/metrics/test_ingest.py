@@ -16,6 +16,7 @@ from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions, read_options
 from jobwire.metrics.source.stream import JournalStream
 from jobwire.testing.clock import ManualClock
+from jobwire.testing.homes import new_home
 from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.ports import free_port
 from jobwire.testing.waiting import wait_for
@@ -134,7 +135,8 @@ def test_the_recorder_ends_with_its_query(mosquitto: MosquittoServer, tmp_path: 
 
 def test_no_broker_is_said_plainly(tmp_path: Path) -> None:
     """Without a broker a new journal is not waited for longer than the deadline, and the log says why."""
-    given = {"ingest": "embedded", "home": str(tmp_path), "broker": "127.0.0.1", "tls": "off"}
+    home = new_home(tmp_path / "home")
+    given = {"ingest": "embedded", "home": str(home), "broker": "127.0.0.1", "tls": "off"}
     options = read_options({**given, "journal": str(tmp_path / "journal"), "port": str(free_port())})
     clock = ManualClock()
     ingest = Ingest(options, clock=clock)
