@@ -29,7 +29,8 @@ _AWAY_SECONDS = 5.0
 # A password or certificate that is mended meanwhile is noticed, and the broker's log stays short.
 _REFUSED_SECONDS = 30.0
 _PROGRESS_SECONDS = 1.0
-_LAST_WORD_TRIES = 3
+# Of an attempt's first and last word; each waits 10 s for the record's lock.
+_TRIES = 3
 
 
 class Voice(Protocol):
@@ -142,7 +143,7 @@ class Reporter:
 
     def start(self, detail: str) -> None:
         """Keep `started`, and begin to listen for reports. Raises StorageError: then nothing may begin."""
-        self._keep("started", detail)
+        self._insist("started", detail)
         self._sender.start()
         self._sender.wake()
         self._thread.start()
@@ -169,19 +170,21 @@ class Reporter:
         self._thread.join()
         if not self._over:
             # A report that the throttle held back gives the last word its figure.
-            self._last_word(event, detail, {**_figures(self._throttle.last_word()), **data})
+            self._insist(event, detail, {**_figures(self._throttle.last_word()), **data})
         if self._sender.finish(LAST_SECONDS):
             self._voice.close()
         else:
             complain("the broker has not answered yet; the last events wait in the outbox")
 
-    def _last_word(self, event: str, detail: str, data: Mapping[str, object]) -> None:
-        for attempt in range(1, _LAST_WORD_TRIES + 1):
+    def _insist(self, event: str, detail: str, data: Mapping[str, object] | None = None) -> None:
+        """Keep an event without which the attempt is lost: a lock may be held long, a disk may be slow."""
+        for attempt in range(1, _TRIES + 1):
             try:
                 self._keep(event, detail, data)
-            except StorageError:
-                if attempt == _LAST_WORD_TRIES:
+            except StorageError as error:
+                if attempt == _TRIES:
                     raise
+                complain(f"{event} is not kept yet: {error.message}; trying again")
                 self._clock.sleep(1.0)
             else:
                 return

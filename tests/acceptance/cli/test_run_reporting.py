@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.lifecycle import Status
+from jobwire.registry import locks
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
-from jobwire.testing import EmbeddedServer, new_home, wait_for
+from jobwire.testing import EmbeddedServer, free_port, new_home, wait_for
 from jobwire.testing.run_command import newest_record, run_to_its_end, run_words
 from jobwire.testing.watching import bare_environment
 
@@ -119,3 +120,34 @@ def test_what_is_known_before_is_refused_before(name: str, value: str, text: str
     assert text in answer.stderr
     assert not ran.exists()
     assert not list((tmp_path / "home" / "jobs").iterdir())
+
+
+def test_a_lock_that_is_held_long_costs_no_word(tmp_path: Path) -> None:
+    """A worker waits on for its record's lock, says so, and the job ends as its command did.
+
+    It gave up after one wait once: "the worker died without a last word".
+    """
+    home = new_home(tmp_path / "home")
+    store = RecordStore(home)
+    environ = {"MQTT_BROKER": "127.0.0.1", "MQTT_PORT": str(free_port()), "MQTT_TLS": "off"}
+    with subprocess.Popen(
+        run_words(home, "--", "true"),
+        env=bare_environment() | environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        [job_id] = wait_for(lambda: list(store.job_ids()), what="the job", deadline_seconds=60)
+        lock = wait_for(lambda: locks.try_acquire(store.lock_path(job_id)), what="its lock")
+        assert lock is not None
+        assert running.stderr is not None
+        said = ""
+        while "trying again" not in said:
+            line = running.stderr.readline()
+            assert line, said
+            said += line
+        locks.release(lock)
+        said += running.stderr.read()
+    assert running.returncode == 0, said
+    assert newest_record(home).status is Status.COMPLETED

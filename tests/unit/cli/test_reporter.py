@@ -119,14 +119,18 @@ def test_no_failure_to_send_costs_the_last_word(error: Exception, capsys: pytest
     assert capsys.readouterr().err.count("jobwire:") == 1
 
 
-def test_a_disk_that_recovers_gets_the_last_word() -> None:
-    """The last word is tried again where the disk or a lock failed once."""
+@pytest.mark.parametrize("word", ["started", "completed"])
+def test_a_disk_that_recovers_gets_the_first_and_the_last_word(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Either is tried again where the disk or a lock failed twice, and that is said."""
     failing = fails_with(StorageError("disk"), times=2)
-    voice = FakeVoice(keeping=lambda event: failing() if event == "completed" else None)
+    voice = FakeVoice(keeping=lambda event: failing() if event == word else None)
     reporter = reporter_of(voice)
     reporter.start("title")
     reporter.finish("completed", "finished", FIGURES)
     assert voice.events == ["started", "completed"]
+    assert capsys.readouterr().err.count(f"{word} is not kept yet: disk; trying again") == 2
 
 
 def test_nothing_begins_that_cannot_be_kept() -> None:
