@@ -1,7 +1,11 @@
 """The fixtures of `jobwire.testing` for every test, and how hard the property tests search."""
 
+import ast
+import functools
 import os
 import signal
+import threading
+from typing import Any
 
 import pytest
 
@@ -23,6 +27,19 @@ settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" e
 # A shell that starts the tests in the background has them ignore SIGINT; what they start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Python 3.11 keeps one count of the depth for all threads that build a syntax tree, and ends with a
+# SystemError where two do at once (gh-106905): a broker's thread logs a traceback while pytest reports.
+_parse, _one_at_a_time = ast.parse, threading.RLock()
+
+
+@functools.wraps(_parse)
+def _parse_alone(*arguments: Any, **options: Any) -> Any:
+    with _one_at_a_time:
+        return _parse(*arguments, **options)
+
+
+ast.parse = _parse_alone
 
 
 @pytest.fixture(scope="session")
