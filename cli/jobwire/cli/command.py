@@ -82,7 +82,7 @@ class Pipes:
 
 
 class Command:
-    """A started command; `start`, `wait_ended` and `reap` from one thread, `stop` from any.
+    """A started command; `start` and `reap` from one thread, `stop` from any.
 
     The child is not waited for before `reap`: until then its number is nobody else's, so a signal meant
     for it cannot reach a stranger.

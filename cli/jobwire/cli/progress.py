@@ -56,7 +56,7 @@ def _percent(text: str) -> float | None:
     return None
 
 
-class OutputReader:
+class ReportReader:
     """Reads reports from a byte stream; lines end at line feeds and at carriage returns (progress bars)."""
 
     def __init__(self) -> None:
@@ -133,11 +133,6 @@ class SignsOfLife:
         if self._printed == self._told or monotonic < self._said_at + self._interval:
             return None
         return self._last if self._last.detail else Report("progress", f"printed {_size(self._printed)}")
-
-    @property
-    def interval_seconds(self) -> float:
-        """Return how long output may go unsaid."""
-        return self._interval
 
 
 def life_interval(idle_seconds: float | None) -> float:

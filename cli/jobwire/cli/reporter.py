@@ -49,7 +49,7 @@ class Voice(Protocol):
         ...
 
 
-class Sender:
+class SendingThread:
     """Sends what is kept, on a thread of its own; `complain` hears each kind of failure once."""
 
     def __init__(self, voice: Voice, *, complain: Callable[[str], None]) -> None:
@@ -133,12 +133,13 @@ class Reporter:
         self._waiting = waiting
         interval = life_interval(idle_seconds)
         self._life = SignsOfLife(interval, clock.monotonic())
-        self._throttle = Throttle(min(_PROGRESS_SECONDS, interval))
-        self._turn = min(_PROGRESS_SECONDS, interval)
+        turn = min(_PROGRESS_SECONDS, interval)
+        self._throttle = Throttle(turn)
+        self._turn = turn
         self._over = False
         self._wake = threading.Condition()
         self._closing = False
-        self._sender = Sender(voice, complain=complain)
+        self._sender = SendingThread(voice, complain=complain)
         self._thread = threading.Thread(target=self._loop, name="reporter", daemon=True)
 
     def start(self, detail: str) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from jobwire.cli.delegation import Delegation, Plan
 from jobwire.cli.detach import in_background
+from jobwire.cli.output_log import OUTPUT_FILE
 from jobwire.cli.terminal import Terminal, attended, job_control
 from jobwire.cli.tmux import Tmux, check_name
-from jobwire.cli.worker import OUTPUT_FILE
 from jobwire.core.argument_types import number
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.commands import missing_library, report

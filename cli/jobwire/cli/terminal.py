@@ -52,7 +52,7 @@ class Terminal:
 
     def __enter__(self) -> Self:
         if not self.stderr_apart:
-            self._stack.enter_context(contextlib.redirect_stderr(Aside(self.say)))
+            self._stack.enter_context(contextlib.redirect_stderr(LineWriter(self.say)))
         self._thread.start()
         return self
 
@@ -141,7 +141,7 @@ class Terminal:
         return bool(text)
 
 
-class Aside(io.TextIOBase):
+class LineWriter(io.TextIOBase):
     """A text stream whose lines `say` shows, for what is printed beside a command that has the terminal."""
 
     encoding = "utf-8"

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from jobwire.cli.command import Command, Stream
 from jobwire.cli.ending import NOT_EXECUTABLE, NOT_FOUND, Ending
 from jobwire.cli.lifeline import Lifeline
-from jobwire.cli.progress import OutputReader
+from jobwire.cli.output_log import OUTPUT_FILE
+from jobwire.cli.progress import ReportReader
 from jobwire.cli.pump import Pump, keep_recording
 from jobwire.cli.reporter import Reporter, complain
 from jobwire.core.clock import Clock
@@ -24,7 +25,6 @@ from jobwire.core.errors import StorageError
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 
-OUTPUT_FILE = "output.log"
 ENDING_FILE = "ending.json"
 _GUARD_SECONDS = 0.2
 
@@ -47,7 +47,7 @@ class Worker:
         self._lifeline = lifeline
         self._folder = folder
         self._clock = clock
-        self._readers: dict[Stream, OutputReader] = {}
+        self._readers: dict[Stream, ReportReader] = {}
 
     def work(self, title: str, stop: threading.Event) -> Outcome:
         """Run the command to its end, reporting; return how it ended. Raises StorageError.
@@ -103,7 +103,7 @@ class Worker:
     def _read(self, stream: Stream, chunk: bytes) -> None:
         """Read progress from the command's output."""
         self._reporter.printed(len(chunk))
-        for report in self._readers.setdefault(stream, OutputReader()).feed(chunk):
+        for report in self._readers.setdefault(stream, ReportReader()).feed(chunk):
             self._reporter.offer(report)
 
     def _guard(self, stop: threading.Event, done: threading.Event) -> None:

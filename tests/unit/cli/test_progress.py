@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.cli.progress import OutputReader, Report, SignsOfLife, Throttle, life_interval, read_line
+from jobwire.cli.progress import Report, ReportReader, SignsOfLife, Throttle, life_interval, read_line
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_chunks_do_not_matter(text: bytes, size: int) -> None:
     """However the stream is cut into chunks, each whole line reports as it does by itself."""
     lines = re.split(rb"[\r\n]", text + b"\n")
     alone = [report for line in lines if (report := read_line(line.decode())) is not None]
-    reader = OutputReader()
+    reader = ReportReader()
     chunks = [(text + b"\n")[start : start + size] for start in range(0, len(text) + 1, size)]
     assert [report for chunk in chunks for report in reader.feed(chunk)] == alone
 
 
 def test_an_endless_line_is_bounded() -> None:
     """A program that never ends its line does not fill the memory."""
-    reader = OutputReader()
+    reader = ReportReader()
     for _ in range(100):
         reader.feed(b"x" * 4096)
     assert len(reader._rest) <= 16 * 1024
