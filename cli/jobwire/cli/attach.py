@@ -12,20 +12,15 @@ from jobwire.cli.tmux import Pane, Tmux
 from jobwire.core.commands import INTERRUPTED
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.core.roles import Role
 from jobwire.registry.cli import Subparsers, count
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import stop_event
 from jobwire.subscriber import Verdicts, line_printer, watch_jobs
+from jobwire.subscriber.watch import outcome_of
 from jobwire.transport import load_settings
 
-_BY_STATUS = {
-    Status.COMPLETED: ExitCode.OK,
-    Status.ERROR: ExitCode.JOB_ERROR,
-    Status.CANCELLED: ExitCode.STOPPED,
-}
 _LINES = 10
 
 EXAMPLES = """\
@@ -94,7 +89,7 @@ def _join(tmux: Tmux, pane: Pane) -> bool:
 def _state_now(record: JobRecord) -> int:
     if record.terminal:
         _say(f"job {record.job_id} is {record.status}")
-        return _BY_STATUS[record.status]
+        return outcome_of(record).exit_code
     _say(f"job {record.job_id} goes on")
     return ExitCode.OK
 

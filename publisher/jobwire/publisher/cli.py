@@ -21,7 +21,7 @@ from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
 from jobwire.publisher.publishing import Published, kept, publish
 from jobwire.publisher.saying import Saying, clean, refuse_unclean
 from jobwire.registry.outbox import job_outboxes
-from jobwire.storage.home import HELP, Need, settle_home
+from jobwire.storage.home import HELP, Need, settled
 
 PROG = "publish_event"
 
@@ -30,9 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `publish_event` and return its exit code."""
     parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("--home", metavar="DIR", help=HELP)
+    parser.set_defaults(home_need=_home_need)
     add_options(parser)
     args = parser.parse_args(argv)
-    return run_command(_settled, args, prog=PROG, as_json=args.json)
+    return run_command(settled(run), args, prog=PROG, as_json=args.json)
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,12 +43,6 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     add_options(parser)
     parser.set_defaults(run=run, home_need=_home_need)
-
-
-def _settled(args: argparse.Namespace) -> int:
-    args.home_need = _home_need
-    settle_home(args, os.environ)
-    return run(args)
 
 
 def run(args: argparse.Namespace) -> int:

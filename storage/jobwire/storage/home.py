@@ -18,7 +18,7 @@ from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, 
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NAME = ".hermes"
 VARIABLE = "JOBWIRE_HOME"
@@ -178,6 +178,16 @@ def settle_home(args: Namespace, environ: Mapping[str, str], ground: Ground = SY
         args.home = any_home(args.home, environ, ground)
     else:
         _named(args.home, {})
+
+
+def settled(run: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+    """Return `run` for a command of its own: with the home that it needs in `args.home`."""
+
+    def body(args: Namespace) -> int:
+        settle_home(args, os.environ)
+        return run(args)
+
+    return body
 
 
 def _named(option: str | None, environ: Mapping[str, str]) -> str | None:

@@ -20,7 +20,7 @@ from jobwire.core.ticket import Ticket
 from jobwire.registry.store import RecordStore
 from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.home import HELP, Need, settle_home
+from jobwire.storage.home import HELP, Need, settled
 from jobwire.storage.signals import delivered
 from jobwire.subscriber.formats import summary
 from jobwire.subscriber.moments import BEFORE, PERMISSION, UNTIL, VERDICT, Moment, Moments
@@ -44,9 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `job_subscriber` and return its exit code."""
     parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("--home", metavar="DIR", help=HELP)
+    parser.set_defaults(home_need=_home_need)
     add_options(parser)
     args = parser.parse_args(argv)
-    return run_command(_settled, args, prog=PROG, as_json=args.json)
+    return run_command(settled(run), args, prog=PROG, as_json=args.json)
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -56,12 +57,6 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     add_options(parser)
     parser.set_defaults(run=run, home_need=_home_need)
-
-
-def _settled(args: argparse.Namespace) -> int:
-    args.home_need = _home_need
-    settle_home(args, os.environ)
-    return run(args)
 
 
 def _home_need(args: argparse.Namespace) -> Need:

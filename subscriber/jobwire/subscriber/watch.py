@@ -389,6 +389,11 @@ class JobWatch:
         return self.verdict
 
 
+def outcome_of(record: JobRecord) -> Outcome:
+    """Return the verdict's outcome for a finished job, as its record tells it."""
+    return _BY_LIMIT[record.timed_out] if record.timed_out else _BY_STATUS[record.status]
+
+
 def ended_by_event(record: JobRecord) -> bool:
     """Tell whether a worker's event ended the job, and not the registry (cancelled, timed out)."""
     if record.status not in {Status.COMPLETED, Status.ERROR} or record.result is None:
