@@ -12,9 +12,9 @@ from jobwire.core.event import Event, compose, encode_signed
 from jobwire.core.fold import apply_event
 from jobwire.core.record import JobRecord, decode_record, encode_record
 from jobwire.core.signature import new_token
-from jobwire.registry import locks
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import RecordStore, Revision, payload_digest
+from jobwire.storage import file_lock
 
 JOBS = 64
 STAMP = utc_timestamp(1_700_000_000.0)
@@ -78,7 +78,7 @@ class InFiles:
         if len(part) == 1:
             self._store.apply(part[0].event.job_id, *part[0], source="bench")
             return
-        held = [locks.try_acquire(self._store.lock_path(spoken.event.job_id)) for spoken in part]
+        held = [file_lock.try_acquire(self._store.lock_path(spoken.event.job_id)) for spoken in part]
         revisions = []
         for spoken in part:
             before = self._store.read_locked(spoken.event.job_id)
@@ -87,7 +87,7 @@ class InFiles:
         self._store.write(revisions)
         for descriptor in held:
             assert descriptor is not None
-            locks.release(descriptor)
+            file_lock.release(descriptor)
 
 
 class Bare:

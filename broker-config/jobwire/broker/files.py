@@ -7,8 +7,8 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.file_lock import locked_folder
 from jobwire.storage.files import FILE_MODE, SystemFiles
-from jobwire.storage.folder_lock import locked_folder
 from jobwire.storage.given import read_given
 
 _FILES = SystemFiles()

@@ -15,8 +15,8 @@ from jobwire.storage.durable import (
     remove_temporaries,
 )
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.file_lock import locked_folder
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.folder_lock import locked_folder
 from jobwire.storage.given import read_given
 
 _FILES = SystemFiles()

@@ -7,12 +7,11 @@ from typing import Any
 
 from jobwire.core.errors import JobwireError
 from jobwire.dashboard.figures import Database
-from jobwire.dashboard.held import is_held
 from jobwire.metrics.database import open_database
-from jobwire.metrics.home_lock import LOCK_NAME
-from jobwire.metrics.settings import load_metrics_settings
+from jobwire.metrics.settings import LOCK_NAME, load_metrics_settings
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
+from jobwire.storage.file_lock import is_held
 
 
 class TablesAt:

@@ -4,7 +4,6 @@ from jobwire.journal.consumers import Committed, Consumers
 from jobwire.journal.entry import Entry, Stored
 from jobwire.journal.errors import (
     JournalCorrupt,
-    JournalLocked,
     JournalNotFound,
     JournalRecreated,
     JournalTruncated,
@@ -20,7 +19,6 @@ __all__ = [
     "Consumers",
     "Entry",
     "JournalCorrupt",
-    "JournalLocked",
     "JournalNotFound",
     "JournalReader",
     "JournalRecreated",

@@ -14,10 +14,10 @@ from jobwire.core.clock import Clock, SystemClock, utc_timestamp
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_identity
 from jobwire.journal.errors import JournalCorrupt, JournalRecreated
-from jobwire.journal.lock import held
 from jobwire.journal.reader import JournalReader
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.file_lock import sole
 from jobwire.storage.files import FileSystem, SystemFiles
 
 CONSUMERS_NAME = "consumers"
@@ -39,7 +39,7 @@ class Consumers:
     """The registered consumers of the journal in `directory`.
 
     Names are 1 to 64 of A-Z a-z 0-9 _ -. Every change takes a lock that retention takes too, waits
-    at most 10 s for it, and is on the disk on return. Methods raise JournalNotFound, JournalLocked,
+    at most 10 s for it, and is on the disk on return. Methods raise JournalNotFound, AlreadyRunningError,
     JournalRecreated (the place belongs to an earlier journal), StorageError.
     """
 
@@ -183,4 +183,5 @@ class Consumers:
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
         path = self._directory / RETENTION_LOCK
-        return held(path, clock=self._clock, deadline_seconds=LOCK_SECONDS, what="changes the consumers")
+        what = f"changes the consumers in {self._directory}"
+        return sole(path, clock=self._clock, deadline_seconds=LOCK_SECONDS, what=what)

@@ -6,13 +6,11 @@ StorageError                 50
 └── JournalRecreated            this is another journal than the one the offsets belong to
 NotFoundError                40
 └── JournalNotFound             no journal was ever written in this directory
-ConflictError                20
-└── JournalLocked               another process writes this journal
 """
 
 from pathlib import Path
 
-from jobwire.core.errors import ConflictError, NotFoundError, StorageError
+from jobwire.core.errors import NotFoundError, StorageError
 
 
 class JournalCorrupt(StorageError):  # noqa: N818 - a state of the journal, named as consumers speak of it
@@ -29,10 +27,6 @@ class JournalRecreated(StorageError):  # noqa: N818 - see JournalCorrupt
 
 class JournalNotFound(NotFoundError):  # noqa: N818 - see JournalCorrupt
     """The directory holds no journal. Facts: directory."""
-
-
-class JournalLocked(ConflictError):  # noqa: N818 - see JournalCorrupt
-    """Somebody else holds the lock. Facts: path, pid (None when it could not be read)."""
 
 
 class BadBlockError(ValueError):

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from jobwire.core.clock import Clock
 from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
-from jobwire.journal.lock import held
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.file_lock import sole
 from jobwire.storage.files import FileSystem, SystemFiles
 
 KEEP_SECONDS = 7 * 86400.0
@@ -70,11 +70,12 @@ class Retention:
         """Remove what is due and return the report.
 
         A kill leaves a shorter journal, never one with a hole: the oldest segment goes first, each
-        durably before the next. Raises JournalNotFound, JournalLocked, StorageError.
+        durably before the next. Raises JournalNotFound, AlreadyRunningError, StorageError.
         """
         with JournalReader(self._directory) as reader:
             lock = self._directory / RETENTION_LOCK
-            with held(lock, clock=self._clock, deadline_seconds=LOCK_SECONDS, what="prunes the journal"):
+            what = f"prunes the journal in {self._directory}"
+            with sole(lock, clock=self._clock, deadline_seconds=LOCK_SECONDS, what=what):
                 consumers = [c for c in self._consumers().all() if c.identity == reader.identity]
                 return self._prune(reader, consumers, force=force, dry_run=dry_run)
 

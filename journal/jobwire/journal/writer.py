@@ -7,7 +7,6 @@ either nothing visible or the whole batch; see recovery.py for what opening does
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from jobwire.journal.entry import Entry
 from jobwire.journal.errors import BadBlockError, corrupt
 from jobwire.journal.head import HEAD_NAME, SLOT_BYTES, Head, create_head, decode_head, publish_head
 from jobwire.journal.index import IndexEntry, IndexWriter, SegmentIndex
-from jobwire.journal.lock import acquire
 from jobwire.journal.recovery import Repair, check_against_head, find_tail, repair_tail
 from jobwire.journal.segment import (
     NEVER_US,
@@ -36,6 +34,7 @@ from jobwire.journal.segment import (
 )
 from jobwire.storage.durable import make_directories, remove_temporaries, replace_durably
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.file_lock import acquire_sole, release
 from jobwire.storage.files import FileSystem, SystemFiles
 
 LOCK_NAME = "writer.lock"
@@ -53,7 +52,7 @@ class JournalWriter:
     """Appends to the journal in `directory`, which it creates; one at a time on each directory.
 
     Opening blocks for the repair of the last segment's end (`repair` tells what was done) and raises
-    JournalLocked (naming the writer's pid), JournalCorrupt (durable data is gone) or StorageError.
+    AlreadyRunningError (naming the writer's pid), JournalCorrupt (durable data is gone) or StorageError.
     Several threads may append; closing is for when they have ended. A segment is rolled when it would
     outgrow `segment_bytes` or is older than `segment_seconds`.
     """
@@ -81,9 +80,8 @@ class JournalWriter:
         with _storage_errors("open the journal", directory):
             make_directories(directory, files=self._files)
             self._files.sync_directory(directory.absolute().parent)
-        self._lock = acquire(
-            directory / LOCK_NAME, clock=clock, deadline_seconds=lock_seconds, what="writes the journal"
-        )
+        lock, what = directory / LOCK_NAME, f"writes the journal in {directory}"
+        self._lock = acquire_sole(lock, clock=clock, deadline_seconds=lock_seconds, what=what)
         try:
             with _storage_errors("open the journal", directory):
                 self._open()
@@ -154,7 +152,7 @@ class JournalWriter:
                 index.close()
         finally:
             if self._lock >= 0:
-                os.close(self._lock)
+                release(self._lock)
                 self._lock = -1
             self._failed = self._failed or "it is closed"
 

@@ -117,7 +117,6 @@ def _rebuild(args: argparse.Namespace) -> int:
 
 
 def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tuple[Any, "Report"]:
-    from jobwire.metrics.home_lock import held_lock  # noqa: PLC0415 - as below
     from jobwire.metrics.preflight import check  # noqa: PLC0415 - only commands that start Spark pay for it
     from jobwire.metrics.progress_line import ProgressLine  # noqa: PLC0415 - as above
     from jobwire.metrics.supervisor import Supervisor  # noqa: PLC0415 - as above
@@ -125,7 +124,7 @@ def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tu
     settings = settings_of(args, dict(os.environ))
     clock = SystemClock()
     check(settings, os.environ)
-    with held_lock(settings, clock=clock, deadline_seconds=_OTHERS_END_SECONDS):
+    with settings.sole_driver(clock=clock, deadline_seconds=_OTHERS_END_SECONDS):
         pass  # nobody else: the driver takes it for as long as it runs
     with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line, stop_event() as stop:
         supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
@@ -160,7 +159,7 @@ def _record(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     from jobwire.metrics.status import render, status  # noqa: PLC0415 - this command's only
 
-    found = status(settings_of(args, dict(os.environ)), clock=SystemClock())
+    found = status(settings_of(args, dict(os.environ)))
     print(json.dumps(found) if args.json else render(found))
     return int(ExitCode.OK)
 

@@ -13,7 +13,7 @@ from typing import Any
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.errors import JournalLocked, truncated
+from jobwire.journal.errors import truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.checkpoint import reconcile, set_aside
 from jobwire.metrics.database import open_database
@@ -22,7 +22,6 @@ from jobwire.metrics.failures import failure_of
 from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
 from jobwire.metrics.health_listener import HealthListener
 from jobwire.metrics.history import History, pieces
-from jobwire.metrics.home_lock import held_lock
 from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
@@ -30,6 +29,7 @@ from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import MetricsSink, Progress
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions
+from jobwire.storage.file_lock import AlreadyRunningError
 
 Report = Callable[[dict[str, object]], None]
 # Queries in a row that fail before a batch is through: then the JVM may be sick, and a fresh one is due.
@@ -180,7 +180,7 @@ class Driver:
             self._settings.checkpoint.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot create {folder}: {error.strerror}", path=str(folder)) from error
-        with held_lock(self._settings, clock=self._clock, deadline_seconds=_LOCK_SECONDS):
+        with self._settings.sole_driver(clock=self._clock, deadline_seconds=_LOCK_SECONDS):
             yield
 
     def _pipeline(self, session: Any, sink: MetricsSink, shards: list[Shard]) -> Pipeline:
@@ -239,7 +239,7 @@ class Driver:
         if start < place.next_offset and self._settings.consumer:
             consumers = Consumers(shard.directory)
             name = f"{self._settings.consumer}-history"
-            with contextlib.suppress(JournalLocked):  # a permission to prune: later is safe
+            with contextlib.suppress(AlreadyRunningError):  # a permission to prune: later is safe
                 consumers.register(name, place.next_offset)
                 consumers.commit(name, place.next_offset)
 

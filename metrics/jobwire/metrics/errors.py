@@ -7,11 +7,9 @@ StorageError                 50
 ├── SinkError                   the tables cannot be read or written; facts: disk_full
 ├── DataLossError               the journal does not hold what the tables need next
 └── QueryError                  the query failed; facts: cause, retry
-ConflictError                20
-└── MetricsLockedError          another process computes the metrics of this home
 """
 
-from jobwire.core.errors import ConfigError, ConflictError, StorageError
+from jobwire.core.errors import ConfigError, StorageError
 
 
 class JavaMissingError(ConfigError):
@@ -32,7 +30,3 @@ class DataLossError(StorageError):
 
 class QueryError(StorageError):
     """The streaming query failed. Facts: cause (a class name), retry (whether trying again can help)."""
-
-
-class MetricsLockedError(ConflictError):
-    """Another process holds the lock. Facts: pid."""

@@ -4,16 +4,20 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import SplitResult, urlsplit
 
+from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.storage.file_lock import sole
 
 SETTINGS_FILE = "jobwire.toml"
 # A postgresql:// URL may hold a password, which must not stand in argv.
 SINK_VARIABLE = "JOBWIRE_METRICS_SINK"
+LOCK_NAME = "driver.lock"
 # Half a second of rest a batch costs little freshness and leaves the cores to others.
 TRIGGER_SECONDS = 0.5
 HISTORY_SECONDS = 60.0
@@ -45,6 +49,16 @@ class MetricsSettings(NamedTuple):
     def folder(self) -> Path:
         """Return where everything of this component lives."""
         return self.home / "metrics"
+
+    def sole_driver(self, *, clock: Clock, deadline_seconds: float) -> AbstractContextManager[None]:
+        """Be the only driver of the home for the block; the folder exists. Raises AlreadyRunningError."""
+        what = f"computes the metrics of {self.home}"
+        return sole(self.lock, clock=clock, deadline_seconds=deadline_seconds, what=what)
+
+    @property
+    def lock(self) -> Path:
+        """Return the file whose lock the driver holds as long as it runs."""
+        return self.folder / LOCK_NAME
 
     @property
     def log_file(self) -> Path:

@@ -4,29 +4,28 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from jobwire.core.clock import Clock, utc_timestamp
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import Database, open_tables, public_url
-from jobwire.metrics.errors import MetricsLockedError
-from jobwire.metrics.home_lock import LOCK_NAME, held_lock
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
+from jobwire.storage.file_lock import holder_pid, is_held
 
 _MICROSECONDS = 1_000_000
 
 
-def status(settings: MetricsSettings, *, clock: Clock) -> dict[str, Any]:
+def status(settings: MetricsSettings) -> dict[str, Any]:
     """Return what is known: the process, each journal's backlog, the last batches, the tables.
 
     Raises nothing for what is simply not there yet: it is None.
     """
-    pid, running = _holder(settings, clock)
+    running = is_held(settings.lock)
     found: dict[str, Any] = {
         "running": running,
-        "pid": pid,
+        "pid": holder_pid(settings.lock) if running else None,
         "tables": public_url(settings.sink),
         "journals": [],
         "last_batch": None,
@@ -75,17 +74,6 @@ def render(found: dict[str, Any]) -> str:
         lines.append(missing_sentence(found["unjournaled_jobs"]))
     lines += [f"tables {found['tables']}", f"log {found['log']}"]
     return "\n".join(lines)
-
-
-def _holder(settings: MetricsSettings, clock: Clock) -> tuple[int | None, bool]:
-    if not (settings.folder / LOCK_NAME).exists():
-        return None, False
-    try:
-        with held_lock(settings, clock=clock, deadline_seconds=0.0):
-            return None, False
-    except MetricsLockedError as error:
-        pid = error.facts.get("pid")
-        return (pid if isinstance(pid, int) else None), True
 
 
 def _tables(sink: str) -> Database | None:

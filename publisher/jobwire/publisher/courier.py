@@ -16,8 +16,8 @@ from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.speaking import STOP_HINT
-from jobwire.registry.locks import LockTimeoutError
 from jobwire.registry.outbox import Entry, SentMark, Standing, due_entries, mark_after
+from jobwire.storage.file_lock import LockTimeoutError
 
 CONNACK_SECONDS = 10.0
 PUBACK_SECONDS = 5.0

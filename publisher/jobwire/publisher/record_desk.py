@@ -11,10 +11,10 @@ from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import check_attempt, check_open, event_in, speak
-from jobwire.registry import locks
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
 from jobwire.registry.outbox import Entry, Outbox, Standing, send_lock_name
 from jobwire.registry.store import LockedRecord, RecordStore
+from jobwire.storage import file_lock
 from jobwire.transport import load_settings
 
 SOURCE = "publisher"
@@ -76,7 +76,7 @@ class RecordDesk:
 
     def is_attended(self) -> bool:
         """See `Desk.is_attended`: serve.json stays when the process ends, its lock goes with it."""
-        return locks.is_held(self._store.lock_path(SERVE_LOCK))
+        return file_lock.is_held(self._store.lock_path(SERVE_LOCK))
 
     def trim(self, through_seq: int) -> None:
         """See `Desk.trim`."""
@@ -86,7 +86,7 @@ class RecordDesk:
     @contextlib.contextmanager
     def sending(self, *, deadline_seconds: float) -> Iterator[None]:
         """See `Desk.sending`."""
-        with locks.held(
+        with file_lock.held(
             self._store.lock_path(send_lock_name(self.job_id)),
             clock=self._store.clock,
             deadline_seconds=deadline_seconds,

@@ -16,9 +16,9 @@ from jobwire.core.snapshot import Snapshot, UnknownStateError, decode_snapshot
 from jobwire.core.topics import Topics
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
-from jobwire.registry import locks
 from jobwire.registry.outbox import Entry, Outbox, Standing
 from jobwire.registry.ticket_files import broker_layer, read_ticket
+from jobwire.storage import file_lock
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.transport import load_settings
 
@@ -63,7 +63,7 @@ class TicketDesk:
     def take(self, saying: Saying) -> Entry:
         """See `Desk.take`."""
         self.check_stopped()
-        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+        with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             record = self._record(self._own_last())
             check_open(record)
             _, entry = speak(record, saying, seq=record.last_seq + 1, now=self._clock.now())
@@ -72,7 +72,7 @@ class TicketDesk:
 
     def recover(self) -> Standing:
         """See `Desk.recover`: there is no second place to bring up."""
-        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+        with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             self.outbox.set_aside()
         return self.standing()
 
@@ -93,7 +93,7 @@ class TicketDesk:
 
     def trim(self, through_seq: int) -> None:
         """See `Desk.trim`."""
-        with self._lock("lock", locks.DEFAULT_DEADLINE_SECONDS):
+        with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             self.outbox.trim(through_seq)
 
     def sending(self, *, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
@@ -197,7 +197,7 @@ class TicketDesk:
 
     @contextlib.contextmanager
     def _lock(self, suffix: str, deadline_seconds: float) -> Iterator[None]:
-        with locks.held(
+        with file_lock.held(
             f"{self._path}.{suffix}",
             clock=self._clock,
             deadline_seconds=deadline_seconds,

@@ -13,7 +13,6 @@ from jobwire.core.errors import JobwireError, NotFoundError, TransportError
 from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal.bucket import TokenBucket
-from jobwire.registry import locks
 from jobwire.registry.outbox import (
     Entry,
     Outbox,
@@ -26,6 +25,7 @@ from jobwire.registry.outbox import (
 )
 from jobwire.registry.sender import Sender
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 
 # A publisher that lives has sent its event long before.
 SETTLED_SECONDS = 3.0
@@ -118,7 +118,7 @@ class OutboxFlush:
         return 1
 
     def _send(self, record: JobRecord, outbox: Outbox, stop: Callable[[], bool]) -> int:
-        descriptor = locks.try_acquire(self._store.lock_path(send_lock_name(record.job_id)))
+        descriptor = file_lock.try_acquire(self._store.lock_path(send_lock_name(record.job_id)))
         if descriptor is None:
             return 0  # its publisher is sending
         try:
@@ -137,7 +137,7 @@ class OutboxFlush:
                     outbox.mark_sent(mark_after(mark, standing, due, acked_seq=acked, now=now))
             return sent
         finally:
-            locks.release(descriptor)
+            file_lock.release(descriptor)
 
     def _publish(self, job_id: str, due: Sequence[Entry], stop: Callable[[], bool]) -> Iterator[int]:
         """Send in order until `stop`; yield each seq that the broker has taken."""

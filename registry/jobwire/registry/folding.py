@@ -20,7 +20,6 @@ from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
 from jobwire.journal.consumers import Consumers
-from jobwire.registry import locks
 from jobwire.registry.aside import Aside, AsideJobs
 from jobwire.registry.audit import AuditLog, Line, identity_of
 from jobwire.registry.backlog import Backlog, Share, Turn
@@ -28,6 +27,7 @@ from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.store import RecordStore, Revision
 from jobwire.registry.views import Views, load, standing_of
 from jobwire.registry.wire import decide
+from jobwire.storage import file_lock
 
 CONSUMER = "registry"
 # Rows read at once; jobs whose locks are held and whose records are flushed together.
@@ -250,12 +250,12 @@ class Folder:
             for job_id, entries in chunk:
                 try:
                     self._store.require(job_id)
-                    descriptor = locks.try_acquire(self._store.lock_path(job_id))
+                    descriptor = file_lock.try_acquire(self._store.lock_path(job_id))
                     if descriptor is None:
                         # The others need not wait for whoever holds it.
                         outcome.busy.append(job_id)
                         continue
-                    held.callback(locks.release, descriptor)
+                    held.callback(file_lock.release, descriptor)
                     self._revise(job_id, entries, outcome.revisions, found)
                     outcome.done.append(job_id)
                 except NotFoundError:
@@ -318,7 +318,7 @@ class Folder:
             elif now - self._busy.setdefault(job_id, now) < _BUSY_SECONDS:
                 self._backlog.put_off(job_id, now + _RETRY_SECONDS)
             else:
-                pid = locks.holder_pid(self._store.lock_path(job_id))
+                pid = file_lock.holder_pid(self._store.lock_path(job_id))
                 why = f"{_LOCKED}: process {pid}" if pid is not None else _LOCKED
                 self._set_aside(job_id, shares[job_id], why, unreadable=False)
         for job_id, why in outcome.failed.items():
@@ -354,7 +354,7 @@ class Folder:
         try:
             with contextlib.suppress(NotFoundError):  # purged: there is nothing to fold it into
                 self._store.get(job_id)
-            if locks.is_held(self._store.lock_path(job_id)):
+            if file_lock.is_held(self._store.lock_path(job_id)):
                 why = aside.reason if aside.reason.startswith(_LOCKED) else _LOCKED
                 self._put_off_again(job_id, why, unreadable=False)
                 return False

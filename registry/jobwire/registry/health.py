@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError, UnreachableError
-from jobwire.registry import locks
 from jobwire.registry.deadlines import epoch
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK, HomeLayout
+from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically, replace_durably
 from jobwire.storage.failures import storage_failure
 
@@ -67,7 +67,7 @@ def read(home: HomeLayout) -> Health:
 
 def is_running(home: HomeLayout) -> bool:
     """Tell whether a registry process works on this home now."""
-    return locks.is_held(home.lock_path(SERVE_LOCK))
+    return file_lock.is_held(home.lock_path(SERVE_LOCK))
 
 
 def verdict(health: Health, clock: Clock) -> JobwireError | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import check_job_id
-from jobwire.registry import locks
+from jobwire.storage import file_lock
 from jobwire.storage.durable import TEMPORARY, make_directories, temporary_name
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem, SystemFiles
@@ -147,7 +147,7 @@ class HomeLayout:
         stale = temporary_name(self.record_path(job_id))
         if not os.path.exists(stale):
             return
-        descriptor = locks.try_acquire(self.lock_path(job_id))
+        descriptor = file_lock.try_acquire(self.lock_path(job_id))
         if descriptor is None:
             return
         try:
@@ -155,7 +155,7 @@ class HomeLayout:
         except OSError as error:
             raise storage_failure("remove", stale, error) from error
         finally:
-            locks.release(descriptor)
+            file_lock.release(descriptor)
 
     def sweep_all(self) -> None:
         """Remove every temporary file that crashes left of records; cost grows with their number."""

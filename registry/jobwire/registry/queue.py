@@ -25,7 +25,6 @@ from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.core.signature import new_token
-from jobwire.registry import locks
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
 from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running
@@ -35,6 +34,7 @@ from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecord
 from jobwire.registry.reaper import Reaped, reap_due
 from jobwire.registry.spec import JobSpec, check_reason, check_spec
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 
 # A rebuild of the index over 100,000 records takes seconds, and everybody waits for it.
 QUEUE_DEADLINE_SECONDS = 30.0
@@ -285,7 +285,7 @@ class JobQueue:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         self.store.make_layout()
-        with locks.held(
+        with file_lock.held(
             self.store.lock_path("queue"),
             clock=self.store.clock,
             deadline_seconds=QUEUE_DEADLINE_SECONDS,
@@ -368,12 +368,12 @@ class JobQueue:
                 if not busy or left <= 0:
                     return None, busy
                 busy = set()  # perhaps one of them was held for a moment only
-            elif left <= 0 and locks.is_held(self.store.lock_path(job_id)):
+            elif left <= 0 and file_lock.is_held(self.store.lock_path(job_id)):
                 busy.add(job_id)
             else:
                 try:
                     record = self._claim(job_id, grant, index, max(0.0, min(left, _BUSY_SECONDS / 4)))
-                except locks.LockTimeoutError:
+                except file_lock.LockTimeoutError:
                     busy.add(job_id)
                 else:
                     if record is not None:

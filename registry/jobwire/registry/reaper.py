@@ -7,9 +7,9 @@ from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.lifecycle import Status
 from jobwire.core.record import JobRecord
 from jobwire.registry.deadlines import overdue
-from jobwire.registry.locks import LockTimeoutError
 from jobwire.registry.pending import PendingIndex, Warn
 from jobwire.registry.store import RecordStore
+from jobwire.storage.file_lock import LockTimeoutError
 
 _PAGE = 100
 # Everybody waits for the queue meanwhile.

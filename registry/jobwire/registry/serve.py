@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from functools import partial
 
 from jobwire.core.clock import Clock, utc_timestamp
-from jobwire.core.errors import ConflictError, JobwireError, StorageError
+from jobwire.core.errors import JobwireError, StorageError
 from jobwire.journal import JournalWriter
-from jobwire.registry import health, locks
+from jobwire.registry import health
 from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
@@ -22,6 +22,7 @@ from jobwire.registry.parts import Connections, Parts, journal_path
 from jobwire.registry.purge import Rules
 from jobwire.registry.states import StateQueue
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 
 _SENDERS = 4
 _HEALTH_SECONDS = 1.0
@@ -67,13 +68,14 @@ class RegistryProcess:
     def run(self) -> None:
         """Work until `stop`; then record what has arrived, fold it, send its states, and return.
 
-        Raises ConflictError where another registry process works on the home, RefusedError where the
+        Raises AlreadyRunningError where another registry process works on the home, RefusedError where the
         broker refuses us, StorageError, also for a thread that does not end, and whatever else ended one.
         """
         self._store.make_layout()
-        lock = self._take_lock()
+        path, what = self._store.lock_path(SERVE_LOCK), f"is the registry process of {self._store.home}"
+        lock = file_lock.acquire_sole(path, clock=self._clock, what=what)
         with ExitStack() as closing:
-            closing.callback(locks.release, lock)
+            closing.callback(file_lock.release, lock)
             writer = closing.enter_context(JournalWriter(journal_path(self._store), clock=self._clock))
             parts = Parts(
                 store=self._store,
@@ -95,18 +97,6 @@ class RegistryProcess:
                 self._report(parts, "stopped" if self._failure is None else "failed")
         if self._failure is not None:
             raise self._failure
-
-    def _take_lock(self) -> int:
-        path = self._store.lock_path(SERVE_LOCK)
-        lock = locks.try_acquire(path)
-        if lock is None:
-            pid = locks.holder_pid(path)
-            raise ConflictError(
-                f"a registry process (pid {pid}) works on {self._store.home} already",
-                hint="stop that one first, or use another --home",
-                pid=pid,
-            )
-        return lock
 
     def _prepare(self, parts: Parts) -> None:
         """Bring records up to the journal, and the journal up to the records, before anything new comes."""

@@ -22,9 +22,10 @@ from jobwire.core.record import (
     encode_record,
 )
 from jobwire.core.topics import check_job_id
-from jobwire.registry import locks, quarantine
+from jobwire.registry import quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
 from jobwire.registry.layout import TOUCHED, HomeLayout
+from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
@@ -73,7 +74,9 @@ class RecordStore(HomeLayout):
         except RecordFormatError as error:
             raise quarantine.damaged(job_id, self.record_path(job_id), error) from error
 
-    def repair(self, job_id: str, *, deadline_seconds: float = locks.DEFAULT_DEADLINE_SECONDS) -> JobRecord:
+    def repair(
+        self, job_id: str, *, deadline_seconds: float = file_lock.DEFAULT_DEADLINE_SECONDS
+    ) -> JobRecord:
         """Return the record; a damaged one goes to quarantine, under its lock. Raises as `locked`."""
         with self.locked(job_id, deadline_seconds=deadline_seconds) as locked:
             return locked.record
@@ -85,7 +88,7 @@ class RecordStore(HomeLayout):
 
     @contextlib.contextmanager
     def locked(
-        self, job_id: str, *, deadline_seconds: float = locks.DEFAULT_DEADLINE_SECONDS
+        self, job_id: str, *, deadline_seconds: float = file_lock.DEFAULT_DEADLINE_SECONDS
     ) -> Iterator[LockedRecord]:
         """Hold the job's lock for the block and yield its record for changing.
 
@@ -106,7 +109,7 @@ class RecordStore(HomeLayout):
     def create(self, record: JobRecord, *, cause: str = "registered", source: str = "registry") -> None:
         """Write the record, history and meta.json of a new job; raises ConflictError if the id is taken."""
         self.make_layout()
-        with self._lock(record.job_id, locks.DEFAULT_DEADLINE_SECONDS):
+        with self._lock(record.job_id, file_lock.DEFAULT_DEADLINE_SECONDS):
             if self.exists(record.job_id):
                 raise ConflictError(f"job {record.job_id} exists already", job_id=record.job_id)
             log = self.audit(record.job_id)
@@ -215,7 +218,7 @@ class RecordStore(HomeLayout):
                     self.files.unlink(path)
 
     def _lock(self, job_id: str, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
-        return locks.held(
+        return file_lock.held(
             self.lock_path(check_job_id(job_id)),
             clock=self.clock,
             deadline_seconds=deadline_seconds,

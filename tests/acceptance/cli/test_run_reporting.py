@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.lifecycle import Status
-from jobwire.registry import locks
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 from jobwire.testing import EmbeddedServer, free_port, new_home, wait_for
 from jobwire.testing.run_command import newest_record, run_to_its_end, run_words
 from jobwire.testing.watching import bare_environment
@@ -139,7 +139,7 @@ def test_a_lock_that_is_held_long_costs_no_word(tmp_path: Path) -> None:
         text=True,
     ) as running:
         [job_id] = wait_for(lambda: list(store.job_ids()), what="the job", deadline_seconds=60)
-        lock = wait_for(lambda: locks.try_acquire(store.lock_path(job_id)), what="its lock")
+        lock = wait_for(lambda: file_lock.try_acquire(store.lock_path(job_id)), what="its lock")
         assert lock is not None
         assert running.stderr is not None
         said = ""
@@ -147,7 +147,7 @@ def test_a_lock_that_is_held_long_costs_no_word(tmp_path: Path) -> None:
             line = running.stderr.readline()
             assert line, said
             said += line
-        locks.release(lock)
+        file_lock.release(lock)
         said += running.stderr.read()
     assert running.returncode == 0, said
     assert newest_record(home).status is Status.COMPLETED

@@ -8,7 +8,7 @@ import pytest
 
 from jobwire.certs import files
 from jobwire.core.errors import ConfigError, ConflictError, NotFoundError, StorageError
-from jobwire.storage.folder_lock import DEADLINE_SECONDS
+from jobwire.storage.file_lock import DEFAULT_DEADLINE_SECONDS
 from jobwire.testing.clock import ManualClock
 
 
@@ -112,7 +112,7 @@ def test_lock_gives_up_with_a_clear_error(tmp_path: Path) -> None:
     with first, pytest.raises(ConflictError) as caught, second:
         pass
     assert caught.value.facts["path"] == str(tmp_path)
-    assert sum(clock.slept) >= DEADLINE_SECONDS
+    assert sum(clock.slept) >= DEFAULT_DEADLINE_SECONDS
 
 
 def test_lock_of_a_missing_folder_names_the_first_command(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import StorageError
-from jobwire.journal import Entry, JournalLocked, JournalReader, JournalWriter, Stored
+from jobwire.journal import Entry, JournalReader, JournalWriter, Stored
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.verify import verify
+from jobwire.storage.file_lock import AlreadyRunningError
 from jobwire.testing import wait_for
 
 # Appends numbered batches for ever, commits and prunes now and then; prints what has become durable.
@@ -109,7 +110,7 @@ def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
     with _child(directory) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        with pytest.raises(JournalLocked) as error:
+        with pytest.raises(AlreadyRunningError) as error:
             JournalWriter(directory, clock=SystemClock())
         assert error.value.facts["pid"] == child.pid
     JournalWriter(directory, clock=SystemClock()).close()

@@ -15,6 +15,7 @@ from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions, read_options
 from jobwire.metrics.source.stream import JournalStream
+from jobwire.storage.file_lock import holder_pid
 from jobwire.testing.clock import ManualClock
 from jobwire.testing.homes import new_home
 from jobwire.testing.mosquitto_server import MosquittoServer
@@ -43,7 +44,9 @@ def options_for(server: MosquittoServer, journal: Path) -> SourceOptions:
 
 def recorder_pid(journal: Path) -> int:
     """Return the process that writes the journal."""
-    return int((journal / "writer.lock").read_text().strip())
+    pid = holder_pid(journal / "writer.lock")
+    assert pid is not None
+    return pid
 
 
 @pytest.fixture

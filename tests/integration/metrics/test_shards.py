@@ -20,6 +20,7 @@ from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries
+from jobwire.storage.file_lock import holder_pid
 from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
@@ -185,7 +186,9 @@ def test_tables_over_two_shards_are_those_of_one_journal(
     half = len(EVENTS) // 2
     publish(fresh_mosquitto, EVENTS[:half])
     wait_for(lambda: recorded(shards) == half, deadline_seconds=60, step_seconds=0.1, what="the first half")
-    os.kill(int((shards[0] / "writer.lock").read_text()), signal.SIGKILL)
+    recorder = holder_pid(shards[0] / "writer.lock")
+    assert recorder is not None
+    os.kill(recorder, signal.SIGKILL)
     publish(fresh_mosquitto, EVENTS[half:])
     wait_for(
         lambda: counted(tables) >= len(EVENTS), deadline_seconds=120, step_seconds=0.2, what="counted rows"

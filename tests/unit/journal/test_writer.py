@@ -11,8 +11,9 @@ import pytest
 
 from jobwire.core.errors import InvalidInputError, StorageError
 from jobwire.core.override import override
-from jobwire.journal import Entry, JournalLocked, JournalReader, JournalWriter
+from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.block import MAX_PAYLOAD_BYTES
+from jobwire.storage.file_lock import AlreadyRunningError
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
@@ -88,7 +89,7 @@ def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     """One writer on each directory, also within one process; closing frees it."""
     with _open(tmp_path / "j"):
-        with pytest.raises(JournalLocked) as error:
+        with pytest.raises(AlreadyRunningError) as error:
             _open(tmp_path / "j", lock_seconds=1.0)
         assert error.value.facts["pid"] == os.getpid()
         assert str(os.getpid()) in error.value.message

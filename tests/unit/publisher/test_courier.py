@@ -16,10 +16,10 @@ from jobwire.publisher.desk import Desk
 from jobwire.publisher.publishing import publish
 from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
-from jobwire.registry import locks
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
 from jobwire.registry.outbox import RESEND_SECONDS, SentMark
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 from jobwire.testing import InMemoryBroker, ManualClock, wait_for
 
 Patch = pytest.MonkeyPatch
@@ -172,7 +172,9 @@ class TestWithARegistryProcess:
     def serve(self, store: RecordStore, clock: ManualClock) -> Iterator[ExitStack]:
         """Let a registry process look after this home, until what is given is closed."""
         Path(store.home, SERVE_FILE).write_text("{}")
-        lock = locks.held(store.lock_path(SERVE_LOCK), clock=clock, deadline_seconds=0, what="the registry")
+        lock = file_lock.held(
+            store.lock_path(SERVE_LOCK), clock=clock, deadline_seconds=0, what="the registry"
+        )
         with ExitStack() as process:
             process.enter_context(lock)
             yield process

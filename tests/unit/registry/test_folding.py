@@ -16,12 +16,12 @@ from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.registry import locks
 from jobwire.registry.backlog import LAZY_SECONDS
 from jobwire.registry.folding import Folder
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import WireAdmission
+from jobwire.storage import file_lock
 from jobwire.storage.doubles import Crash, StoppingFiles
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
@@ -128,7 +128,7 @@ def test_busy_record_holds_up_nobody_else(bench: Bench, clock: ManualClock, job:
     other = job._replace(job_id="ffffffff")
     bench.store.create(other)
     bench.journal(say(job, 1, "started"), say(other, 1, "started"))
-    with locks.held(bench.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
+    with file_lock.held(bench.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
         bench.folder.step()
         assert bench.store.get(other.job_id).last_seq == 1
         assert bench.store.get(job.job_id).last_seq == 0
@@ -148,7 +148,7 @@ def test_tells_until_when_the_records_are_complete(
     assert folder.complete_until() == clock.now()
     bench.journal(say(job, 1, "started"))
     assert folder.complete_until() == float("-inf")
-    with locks.held(bench.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
+    with file_lock.held(bench.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
         folder.step()
         assert folder.complete_until() == received_at
     clock.advance(1)

@@ -19,11 +19,11 @@ from jobwire.core.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention
-from jobwire.registry import locks
 from jobwire.registry.aside import KEEP_SECONDS
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
@@ -213,7 +213,7 @@ def test_a_lock_that_is_kept(registry: "Registry", clock: ManualClock, job: JobR
     """Who was stopped with a record's lock keeps up that job alone; its messages are judged meanwhile."""
     other = _other(registry.store, job)
     registry.hear(*say(job, 1, "started"))
-    with locks.held(registry.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
+    with file_lock.held(registry.store.lock_path(job.job_id), clock=clock, deadline_seconds=0, what="x"):
         for _ in range(8):
             registry.folder.step()
             clock.advance(1)

@@ -9,10 +9,11 @@ import pytest
 from jobwire.core.errors import NoWorkError, StorageError
 from jobwire.core.fold import LeaseGrant
 from jobwire.core.override import override
-from jobwire.registry import locks, quarantine
+from jobwire.registry import quarantine
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.storage import file_lock
 from jobwire.testing import ManualClock
 
 
@@ -21,7 +22,7 @@ def _held(store: RecordStore, *job_ids: str) -> Iterator[None]:
     """Hold the jobs' locks, as a publisher does that was stopped (SIGSTOP) at the wrong moment."""
     with ExitStack() as stack:
         for job_id in job_ids:
-            stack.callback(locks.release, locks.try_acquire(store.lock_path(job_id)) or 0)
+            stack.callback(file_lock.release, file_lock.try_acquire(store.lock_path(job_id)) or 0)
         yield
 
 
@@ -64,13 +65,13 @@ def test_a_job_that_is_locked_for_a_moment(store: RecordStore, warnings: list[st
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if self.descriptor is not None and self.monotonic() > 1000.5:
-                locks.release(self.descriptor)
+                file_lock.release(self.descriptor)
                 self.descriptor = None
 
     clock = Releasing()
     queue = JobQueue(RecordStore(store.home, clock=clock), warn=warnings.append)
     job = _register(queue)
-    clock.descriptor = locks.try_acquire(store.lock_path(job))
+    clock.descriptor = file_lock.try_acquire(store.lock_path(job))
     assert queue.pick(LeaseGrant("me")).job_id == job
 
 

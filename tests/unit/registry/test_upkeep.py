@@ -12,13 +12,14 @@ from jobwire.core.fold import LeaseGrant
 from jobwire.core.lifecycle import Status
 from jobwire.core.topics import Topics
 from jobwire.journal.retention import Limits
-from jobwire.registry import health, locks
+from jobwire.registry import health
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules, mtls_port
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Reaper
+from jobwire.storage import file_lock
 from jobwire.testing import ManualClock
 
 DAY = 86400.0
@@ -126,7 +127,7 @@ def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock)
     """While a registry process runs, a pick does not take up jobs whose lease ran out."""
     job_id = _leased(queue)
     clock.advance(100)
-    serving = locks.held(queue.store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x")
+    serving = file_lock.held(queue.store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x")
     with serving, pytest.raises(NoWorkError):
         queue.pick(LeaseGrant("you"))
     assert queue.pick(LeaseGrant("you"), wait_seconds=10).job_id == job_id
@@ -253,7 +254,7 @@ def test_health_names_what_hangs(
     """A process that reports each second is not well for that: each of its duties has to get on."""
     store.make_layout()
     health.write(store, {"state": "running", "pid": 7, "connected": True, "stalled": False, **facts})
-    with locks.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
+    with file_lock.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
         wrong = health.verdict(health.read(store), clock)
     assert (wrong is None) == (not told)
     assert wrong is None or (isinstance(wrong, StorageError) and re.search(told, wrong.message))
@@ -269,7 +270,7 @@ def test_health(store: RecordStore, clock: ManualClock, monkeypatch: pytest.Monk
     wrong = health.verdict(health.read(store), clock)
     assert isinstance(wrong, StorageError)
     assert "not running" in wrong.message
-    with locks.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
+    with file_lock.held(store.lock_path("serve"), clock=clock, deadline_seconds=0, what="x"):
         assert health.verdict(health.read(store), clock) is None
         health.write(store, {**good, "connected": False})
         assert isinstance(health.verdict(health.read(store), clock), UnreachableError)

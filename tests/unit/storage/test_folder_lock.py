@@ -1,22 +1,23 @@
 """One writer a folder."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from jobwire.core.errors import ConflictError, NotFoundError
-from jobwire.storage.folder_lock import DEADLINE_SECONDS, locked_folder
+from jobwire.core.errors import NotFoundError
+from jobwire.storage.file_lock import DEFAULT_DEADLINE_SECONDS, AlreadyRunningError, locked_folder
 from jobwire.testing import ManualClock
 
 
 def test_second_holder_is_told(tmp_path: Path) -> None:
-    """A second holder waits for its deadline and then says which folder is busy."""
+    """A second holder waits for its deadline and then says which folder is busy, and by whom."""
     clock = ManualClock()
     first, second = locked_folder(tmp_path, clock=clock), locked_folder(tmp_path, clock=clock)
-    with first, pytest.raises(ConflictError) as caught, second:
+    with first, pytest.raises(AlreadyRunningError) as caught, second:
         pass
-    assert caught.value.facts["path"] == str(tmp_path)
-    assert sum(clock.slept) >= DEADLINE_SECONDS
+    assert caught.value.facts == {"path": str(tmp_path), "pid": os.getpid()}
+    assert sum(clock.slept) >= DEFAULT_DEADLINE_SECONDS
     with locked_folder(tmp_path, clock=clock):
         pass
 

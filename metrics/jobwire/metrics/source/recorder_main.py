@@ -19,9 +19,9 @@ from jobwire.core.ports import SessionLost, SessionStarted
 from jobwire.core.roles import Role
 from jobwire.core.topics import Topics
 from jobwire.journal.admission import unverified
-from jobwire.journal.errors import JournalLocked
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.writer import JournalWriter
+from jobwire.storage.file_lock import AlreadyRunningError
 from jobwire.storage.home import any_home
 from jobwire.storage.signals import stop_event
 from jobwire.transport import PahoTransport, load_settings
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         with stop_event() as stop:
             threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
             record(json.loads(argv[0]), stop, on_ready=_tell_the_query)
-    except JournalLocked as error:
+    except AlreadyRunningError as error:
         _log.info("%s: reading what it records", error.message)
     except JobwireError as error:
         # Cause and remedy, without a stack: it is an expected failure.
@@ -56,7 +56,7 @@ def log_to_stderr() -> None:
 def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[], None]) -> None:
     """Record into one journal until `stop` is set; `on_ready` is called at each subscription.
 
-    Raises JournalLocked and the transport's errors.
+    Raises AlreadyRunningError and the transport's errors.
     `words`: journal, home, topics, topic_root, broker (settings above all others), share_group.
     """
     clock = SystemClock()

@@ -21,13 +21,14 @@ from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import StorageError
 from jobwire.core.override import override
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.errors import JournalLocked, JournalRecreated, truncated
+from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import read_span
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
 from jobwire.metrics.source.place import Place, read_place
 from jobwire.metrics.source.planning import SpanPartition, plan
+from jobwire.storage.file_lock import AlreadyRunningError
 
 # A watermark for retention, which works in segments of minutes: no need to pay an fsync a batch.
 _COMMIT_SECONDS = 1.0
@@ -142,7 +143,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._register(place.offset)
         try:
             Consumers(self._options.journal).commit(self._options.consumer, place.offset)
-        except JournalLocked as error:
+        except AlreadyRunningError as error:
             # Retention holds the lock for long. The place is a permission to prune: later is safe.
             _log.warning("consumer %s: %s", self._options.consumer, error)
         self._committed_at = now

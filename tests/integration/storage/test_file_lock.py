@@ -4,14 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jobwire.registry import locks
+from jobwire.storage import file_lock
 
 
 def test_other_process_is_named(tmp_path: Path) -> None:
     """The pid is that of the process that has the lock, not of one that has the file open."""
     path = tmp_path / "x.lock"
     code = (
-        "import sys; from jobwire.registry import locks; locks.try_acquire(sys.argv[1]);"
+        "import sys; from jobwire.storage import file_lock; file_lock.try_acquire(sys.argv[1]);"
         "print('held', flush=True); sys.stdin.read()"
     )
     with (
@@ -22,6 +22,6 @@ def test_other_process_is_named(tmp_path: Path) -> None:
     ):
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        assert locks.holder_pid(path) == holder.pid
+        assert file_lock.holder_pid(path) == holder.pid
         holder.communicate()
-    assert locks.holder_pid(path) is None
+    assert file_lock.holder_pid(path) is None

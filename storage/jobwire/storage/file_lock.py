@@ -3,10 +3,12 @@
 Open file description locks (F_OFD_SETLK, fcntl(2)): the classic fcntl locks belong to the process,
 so two threads of it would both "hold" one, and closing any descriptor of the file drops them. These
 belong to the open file: threads exclude each other and only the holder's own close ends them. They
-are polled, because a blocking request could not keep a deadline without signals.
+are polled, because a blocking request could not keep a deadline without signals. The lock of a folder
+is the folder itself; it needs flock(2), which is of the same kind and asks for no right to write.
 
-Order: queue before record. Nobody who holds a record's lock asks for the queue's, and nobody but the
-registry process holds several records' (it never waits for one while it holds another).
+Order: queue, then a job's send lock, then its record. Nobody who holds a record's lock asks for the
+queue's, and nobody but the registry process holds several records' (it never waits for one while it
+holds another).
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from jobwire.core.errors import StorageError
+from jobwire.core.errors import ConflictError, NotFoundError, StorageError
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FILE_MODE, StrPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from jobwire.core.clock import Clock
 
@@ -36,6 +38,10 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 class LockTimeoutError(StorageError):
     """The lock was not free within the deadline. Facts: path, pid (None where it is not known)."""
+
+
+class AlreadyRunningError(ConflictError):
+    """Somebody else does what only one may do at a time. Facts: path, pid (None where it is not known)."""
 
 
 @contextlib.contextmanager
@@ -54,15 +60,70 @@ def held(path: StrPath, *, clock: Clock, deadline_seconds: float, what: str) -> 
 
 def acquire(path: StrPath, *, clock: Clock, deadline_seconds: float, what: str) -> int:
     """Return the descriptor that holds the lock; give it to `release`. Raises as `held` does."""
-    wait = _FIRST_WAIT_SECONDS
-    give_up = clock.monotonic() + deadline_seconds
-    while (descriptor := try_acquire(path)) is None:
-        left = give_up - clock.monotonic()
-        if left <= 0:
-            raise _timeout(path, what, deadline_seconds)
-        clock.sleep(min(wait, left))
-        wait = min(wait * 1.5, _LONGEST_WAIT_SECONDS)
+    descriptor = _wait(lambda: try_acquire(path), clock, deadline_seconds)
+    if descriptor is None:
+        who, pid = _holder(path)
+        raise LockTimeoutError(
+            f"{what} is locked by {who} for more than {deadline_seconds:g} s",
+            hint=f"see what it does with `ps {pid}`; the lock goes with the process" if pid else "try again",
+            path=os.fspath(path),
+            pid=pid,
+        )
     return descriptor
+
+
+@contextlib.contextmanager
+def sole(path: StrPath, *, clock: Clock, what: str, deadline_seconds: float = 0.0) -> Iterator[None]:
+    """Be the only one who does `what` says for the block: "writes the journal in PLACE".
+
+    Raises AlreadyRunningError, naming the other's pid, after `deadline_seconds`.
+    """
+    descriptor = acquire_sole(path, clock=clock, what=what, deadline_seconds=deadline_seconds)
+    try:
+        yield
+    finally:
+        release(descriptor)
+
+
+def acquire_sole(path: StrPath, *, clock: Clock, what: str, deadline_seconds: float = 0.0) -> int:
+    """Return the descriptor that holds the lock; give it to `release`. Raises as `sole` does."""
+    descriptor = _wait(lambda: try_acquire(path), clock, deadline_seconds)
+    if descriptor is None:
+        who, pid = _holder(path)
+        raise AlreadyRunningError(
+            f"{who} already {what}",
+            hint="stop that process first, or use another --home",
+            path=os.fspath(path),
+            pid=pid,
+        )
+    return descriptor
+
+
+@contextlib.contextmanager
+def locked_folder(folder: StrPath, *, clock: Clock) -> Iterator[None]:
+    """Be the only one who changes the folder's files for the block; no lock file is left in it.
+
+    Blocks up to DEFAULT_DEADLINE_SECONDS, then raises AlreadyRunningError. Not re-entrant. Raises
+    NotFoundError where there is no such folder, StorageError where it cannot be opened.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no folder {os.fspath(folder)}", path=os.fspath(folder)) from error
+    except OSError as error:
+        raise storage_failure("open", folder, error) from error
+    try:
+        if _wait(lambda: _flock(descriptor), clock, DEFAULT_DEADLINE_SECONDS) is None:
+            who, pid = _holder(folder)
+            raise AlreadyRunningError(
+                f"{who} has been changing {os.fspath(folder)} for {DEFAULT_DEADLINE_SECONDS:g} s",
+                hint=f"see what it does with `ps {pid}`" if pid else "try again",
+                path=os.fspath(folder),
+                pid=pid,
+            )
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def try_acquire(path: StrPath) -> int | None:
@@ -96,7 +157,7 @@ def release(descriptor: int) -> None:
 
 
 def is_held(path: StrPath) -> bool:
-    """Tell whether somebody holds the lock, without taking it."""
+    """Tell whether somebody holds the lock file, without taking it: that could refuse its owner."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -136,8 +197,9 @@ def _carries(pid: int, status: os.stat_result) -> bool:
         with contextlib.suppress(OSError):
             with open(f"{_PROC}/{pid}/fdinfo/{number}", "rb") as file:
                 text = file.read()
+            locked = b"OFDLCK" in text or b"FLOCK" in text
             # The same number may exist on another file system.
-            if b"OFDLCK" in text and inode in text and _same(f"{_PROC}/{pid}/fd/{number}", status):
+            if locked and inode in text and _same(f"{_PROC}/{pid}/fd/{number}", status):
                 return True
     return False
 
@@ -150,12 +212,27 @@ def _set(descriptor: int, kind: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
 
 
-def _timeout(path: StrPath, what: str, deadline_seconds: float) -> LockTimeoutError:
+def _flock(descriptor: int) -> int | None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return descriptor
+
+
+def _wait(take: Callable[[], int | None], clock: Clock, deadline_seconds: float) -> int | None:
+    """Return what `take` returns, or None where that is None until the deadline."""
+    wait = _FIRST_WAIT_SECONDS
+    give_up = clock.monotonic() + deadline_seconds
+    while (descriptor := take()) is None:
+        left = give_up - clock.monotonic()
+        if left <= 0:
+            return None
+        clock.sleep(min(wait, left))
+        wait = min(wait * 1.5, _LONGEST_WAIT_SECONDS)
+    return descriptor
+
+
+def _holder(path: StrPath) -> tuple[str, int | None]:
     pid = holder_pid(path)
-    who = f"process {pid}" if pid is not None else "another process"
-    return LockTimeoutError(
-        f"{what} is locked by {who} for more than {deadline_seconds:g} s",
-        hint=f"see what it does with `ps {pid}`; the lock goes with the process" if pid else "try again",
-        path=os.fspath(path),
-        pid=pid,
-    )
+    return f"process {pid}" if pid is not None else "another process", pid
