@@ -29,11 +29,11 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import apply_event
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
 from jobwire.dashboard.open_pages import OpenPages
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.record import JobRecord
 from jobwire.journal.entry import Entry
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import Revision, payload_digest

@@ -35,14 +35,14 @@ from typing import NamedTuple
 
 from durability_latency import latencies  # type: ignore[import-not-found]  # Python finds it beside this script
 
-from jobwire.core.admission import JobView
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import apply_event
 from jobwire.core.ports import Incoming, Message
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import JobView
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.admission import Admission
 from jobwire.journal.recorder import Recorded, Recorder

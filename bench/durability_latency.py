@@ -18,9 +18,9 @@ from pathlib import Path
 from scale_bench import ROLE, Senders  # type: ignore[import-not-found]  # Python finds it beside this script
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

@@ -25,12 +25,12 @@ from typing import Any
 import google_crc32c
 import pyarrow as pa
 
-from jobwire.core.admission import JobView
 from jobwire.core.clock import SystemClock
-from jobwire.core.event import compose, encode_signed
 from jobwire.core.override import override
 from jobwire.core.ports import Incoming, Message
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import JobView
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal import Entry, JournalReader, JournalWriter, load_span
 from jobwire.journal.admission import Admission
 from jobwire.journal.arrow import record_batches

@@ -16,10 +16,10 @@ from typing import Any
 import paho.mqtt.client as mqtt  # noqa: TID251 - the load must cost less than what it measures
 from paho.mqtt.enums import CallbackAPIVersion  # noqa: TID251 - as above
 
-from jobwire.core.admission import JobView
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.core.event import compose, encode_signed
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import JobView
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal import JournalWriter
 from jobwire.journal.admission import Admission
 from jobwire.journal.recorder import Recorder

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.testing import MosquittoServer
 

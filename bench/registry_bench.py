@@ -34,10 +34,10 @@ from typing import NamedTuple
 
 from registry_ways import JOBS, STAMP, Bare, InFiles, InSqlite, Spoken, Way, records, story  # type: ignore[import-not-found]  # Python finds it beside this script
 
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
-from jobwire.core.record import JobRecord, encode_record
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, encode_record
 from jobwire.registry.pending import POSITION
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

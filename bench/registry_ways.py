@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import Event, compose, encode_signed
-from jobwire.core.fold import apply_event
-from jobwire.core.record import JobRecord, decode_record, encode_record
 from jobwire.core.signature import new_token
+from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.record import JobRecord, decode_record, encode_record
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import RecordStore, Revision, payload_digest
 from jobwire.storage import file_lock

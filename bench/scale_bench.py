@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, encode_record
 from jobwire.core.signature import new_token
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, encode_record
 from jobwire.journal import JournalReader
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -26,9 +26,9 @@ import paho.mqtt.client as mqtt  # noqa: TID251 - this is what the subscriber is
 from paho.mqtt.enums import CallbackAPIVersion  # noqa: TID251 - as above
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import EventLine, LinePrinter, Outcome
 from jobwire.subscriber.subscriber import open_session

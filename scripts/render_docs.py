@@ -9,7 +9,7 @@ import yaml
 from jobwire.cli.schema import asyncapi
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.exit_codes import MEANINGS, ExitCode
-from jobwire.core.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
+from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
 
 _MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
 

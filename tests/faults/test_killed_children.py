@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.record import JobRecord
-from jobwire.core.ticket import encode_ticket, ticket_for
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.record import JobRecord
-from jobwire.core.ticket import encode_ticket, ticket_for
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.publisher.desk import Desk

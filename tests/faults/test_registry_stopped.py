@@ -16,10 +16,10 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import Priority
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import Priority
 from jobwire.registry.changes import Change
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.queue import JobQueue

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import TransportError
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.lifecycle import Status
 from jobwire.core.ports import Transport
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.errors import JournalNotFound
 from jobwire.registry.queue import JobQueue

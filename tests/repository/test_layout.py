@@ -122,7 +122,7 @@ def test_no_handler_does_work() -> None:
     """Signals are heard through the pipe of storage.signals: a handler that takes a lock may hang."""
     # The demo's handler raises KeyboardInterrupt, as Python's own does. The terminal's takes no lock: to be
     # suspended the default must be back for a moment, and only the main thread sets handlers.
-    terminal = "cli/jobwire/cli/terminal.py"
+    terminal = "runner/jobwire/runner/terminal.py"
     allowed = {"storage/jobwire/storage/signals.py", "cli/jobwire/cli/demo.py", terminal}
     found = {str(file.relative_to(ROOT)) for _, file in modules() if "signal.signal(" in file.read_text()}
     assert found <= allowed

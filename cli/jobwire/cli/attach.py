@@ -7,15 +7,15 @@ import sys
 import threading
 from pathlib import Path
 
-from jobwire.cli.output_log import OutputReader, OutputSink, output_path
-from jobwire.cli.tmux import Pane, Tmux
 from jobwire.core.commands import INTERRUPTED
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.record import JobRecord
 from jobwire.core.roles import Role
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.cli import Subparsers, count
 from jobwire.registry.store import RecordStore
+from jobwire.runner.output_log import OutputReader, OutputSink, output_path
+from jobwire.runner.tmux import Pane, Tmux
 from jobwire.storage.signals import stop_event
 from jobwire.subscriber import Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.watch import outcome_of

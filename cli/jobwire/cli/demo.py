@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.cli.background import BackgroundProcess, free_port
-from jobwire.cli.delegation import Delegation, Plan
 from jobwire.cli.demo_view import DemoView
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import INTERRUPTED
@@ -22,6 +21,7 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
+from jobwire.runner.delegation import Delegation, Plan
 from jobwire.storage.home import Need
 from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings

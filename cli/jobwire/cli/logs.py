@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from jobwire.cli.output_log import OutputReader, OutputSink, output_path
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.registry.cli import Subparsers, count
 from jobwire.registry.store import RecordStore
+from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 
 EXAMPLES = """\
 examples:

@@ -12,22 +12,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobwire.cli.delegation import Delegation, Plan
-from jobwire.cli.detach import in_background
-from jobwire.cli.output_log import OUTPUT_FILE
-from jobwire.cli.terminal import Terminal, attended, job_control
-from jobwire.cli.tmux import Tmux, check_name
 from jobwire.core.argument_types import number
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.commands import missing_library, report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override
-from jobwire.core.record import Timeouts
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.jobs.record import Timeouts
 from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
+from jobwire.runner.delegation import Delegation, Plan
+from jobwire.runner.detach import in_background
+from jobwire.runner.output_log import OUTPUT_FILE
+from jobwire.runner.terminal import Terminal, attended, job_control
+from jobwire.runner.tmux import Tmux, check_name
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.text import safe

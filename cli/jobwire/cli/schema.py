@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from jobwire.core.models import MODELS
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
+from jobwire.jobs.models import MODELS
 from jobwire.storage.home import Need
 
 Json = dict[str, object]

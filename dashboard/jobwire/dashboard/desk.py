@@ -7,7 +7,6 @@ from pathlib import Path
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError
-from jobwire.core.record import JobRecord
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS
 from jobwire.dashboard.fleet import Group, Limits, is_failure, judge, row_of
@@ -19,6 +18,7 @@ from jobwire.dashboard.report import Live, Report, safe_report
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.timeline import shown_record
 from jobwire.dashboard.waiting import WaitingHistory
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.queue import JobQueue
 
 _FRESH_SECONDS = 1.0

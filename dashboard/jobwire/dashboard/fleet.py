@@ -10,16 +10,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import TransitionError
-from jobwire.core.fold import apply_event
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import dismissed_at
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import dismissed_at
 from jobwire.registry.deadlines import epoch, pending_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobwire.core.event import Event
-    from jobwire.core.record import JobRecord
+    from jobwire.jobs.event import Event
+    from jobwire.jobs.record import JobRecord
 
 NEVER = float("inf")
 _FULL_PERCENT = 100.0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Rejected, parse
 from jobwire.core.errors import JobwireError
-from jobwire.core.event import Event
 from jobwire.core.topics import Topics
 from jobwire.dashboard.figures import JournalEnd
+from jobwire.jobs.admission import ACCEPTED, Rejected, parse
+from jobwire.jobs.event import Event
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
 from jobwire.journal.evidence import SUPPRESSED

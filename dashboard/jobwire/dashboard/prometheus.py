@@ -7,12 +7,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobwire.core.admission import ACCEPTED, Reason
-from jobwire.core.event import EVENT_TYPES
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
 from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, Report
+from jobwire.jobs.admission import ACCEPTED, Reason
+from jobwire.jobs.event import EVENT_TYPES
+from jobwire.jobs.lifecycle import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # The metrics below that come from the tables speak of this range.

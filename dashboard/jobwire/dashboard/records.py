@@ -5,10 +5,10 @@ from typing import Any
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError
-from jobwire.core.lifecycle import Status
 from jobwire.dashboard.fleet import JobFacts, LastEvent, newer, percent_of, with_record
 from jobwire.dashboard.glance import Glance, look
 from jobwire.dashboard.timeline import entry, text_of
+from jobwire.jobs.lifecycle import Status
 from jobwire.registry.deadlines import epoch
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError
-from jobwire.core.lifecycle import Status
 from jobwire.dashboard import figures
 from jobwire.dashboard.figures import Database, FinishedJob, Freshness, JournalEnd, Span
 from jobwire.dashboard.fleet import Group, Row, tally
+from jobwire.jobs.lifecycle import Status
 
 _FOREVER = float("inf")
 

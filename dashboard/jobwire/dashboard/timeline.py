@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jobwire.core.errors import StorageError
-from jobwire.core.record import JobRecord, public_record
 from jobwire.core.signature import SIGNATURE_FIELD
 from jobwire.dashboard.fleet import clean
+from jobwire.jobs.record import JobRecord, public_record
 from jobwire.registry.deadlines import epoch
 
 # What one message carries, and how much of a very long history a page begins with.

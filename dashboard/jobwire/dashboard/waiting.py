@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Container
 from pathlib import Path
 
-from jobwire.core.admission import ACCEPTED
 from jobwire.core.errors import JobwireError
+from jobwire.jobs.admission import ACCEPTED
 from jobwire.journal.entry import Stored
 from jobwire.journal.reader import JournalReader
 

@@ -1,6 +1,6 @@
 """The recorder's question about each message: which verdict stands beside it in the journal.
 
-The rule itself is `jobwire.core.admission`; here it meets what is known of the job, which belongs to
+The rule itself is `jobwire.jobs.admission`; here it meets what is known of the job, which belongs to
 somebody else (the registry has the keys). Without keys, `unverified` records everything for a later
 check by readers that have them.
 """
@@ -8,10 +8,10 @@ check by readers that have them.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from jobwire.core.admission import ACCEPTED, Accepted, JobView, Reason, Rejected, digest_of, judge, parse
-from jobwire.core.event import Event
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import ACCEPTED, Accepted, JobView, Reason, Rejected, digest_of, judge, parse
+from jobwire.jobs.event import Event
 from jobwire.journal.entry import Stored
 
 UNVERIFIED = "unverified"

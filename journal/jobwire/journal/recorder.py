@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED
 from jobwire.core.backoff import retry_delay
 from jobwire.core.clock import Clock
 from jobwire.core.errors import StorageError, UnreachableError
-from jobwire.core.event import MAX_PAYLOAD
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted, Transport
+from jobwire.jobs.admission import ACCEPTED
+from jobwire.jobs.event import MAX_PAYLOAD
 from jobwire.journal.admission import UNDECIDED, UNVERIFIED, Admit, Judged
 from jobwire.journal.entry import Entry
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, Evidence

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobwire.core.event import TERMINAL_EVENTS
+from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.metrics.buckets import AHEAD_US, buckets_of
 from jobwire.metrics.job_totals import STARTED, WAITING, JobTotals, Run, Segment, one_event
 from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows

@@ -9,7 +9,7 @@ import json
 from bisect import bisect_right
 from typing import NamedTuple
 
-from jobwire.core.event import TERMINAL_EVENTS
+from jobwire.jobs.event import TERMINAL_EVENTS
 
 WAITING = "permission_required"
 STARTED = "started"

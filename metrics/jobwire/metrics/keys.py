@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from jobwire.core.record import RecordFormatError, decode_record
+from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.given import check_target

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobwire.core.admission import ACCEPTED
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import ACCEPTED
 from jobwire.journal.entry import Stored
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.reader import JournalReader

@@ -11,8 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import compose, encode_signed
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal.entry import Entry
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.core.record import RecordFormatError, decode_record
 from jobwire.core.topics import check_job_id
+from jobwire.jobs.record import RecordFormatError, decode_record
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LONGEST = 64

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import RecordFormatError, decode_record
+from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.database import Database, open_tables
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs

@@ -3,7 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
-from jobwire.core.record import RecordFormatError, decode_record
+from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.database import Database
 from jobwire.metrics.statements import queries
 

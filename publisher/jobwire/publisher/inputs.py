@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 from jobwire.core.canonical import JsonShapeError, check_shape
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.core.event import MAX_DETAIL, MAX_PAYLOAD
 from jobwire.core.strict_json import decode_object
+from jobwire.jobs.event import MAX_DETAIL, MAX_PAYLOAD
 from jobwire.storage.given import read_given
 
 STDIN = "-"

@@ -4,7 +4,7 @@ import argparse
 
 from jobwire.core.argument_types import number, whole
 from jobwire.core.broker_options import add_broker_options
-from jobwire.core.event import EventType
+from jobwire.jobs.event import EventType
 from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
 from jobwire.publisher.courier import EXPIRY_SECONDS
 from jobwire.publisher.publishing import DEFAULT_ATTEMPTS

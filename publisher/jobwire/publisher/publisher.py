@@ -10,8 +10,8 @@ from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
-from jobwire.core.event import TERMINAL_EVENTS, EventType
 from jobwire.core.redaction import Redactor
+from jobwire.jobs.event import TERMINAL_EVENTS, EventType
 from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_desk, open_route
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish

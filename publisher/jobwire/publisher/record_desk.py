@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobwire.core.errors import InvalidInputError, StorageError, TransitionError
-from jobwire.core.event import Event
 from jobwire.core.ports import Message
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.jobs.event import Event
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import check_attempt, check_open, event_in, speak
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.event import MAX_DETAIL, MAX_PAYLOAD, check_detail
 from jobwire.core.redaction import ENVIRONMENT, MASK, PATH, SECRET, Redactor, names_secret
+from jobwire.jobs.event import MAX_DETAIL, MAX_PAYLOAD, check_detail
 
 _NOT_UTF8 = "encoding"
 _WORDS = {

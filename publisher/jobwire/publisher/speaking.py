@@ -4,11 +4,11 @@ import json
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
-from jobwire.core.event import Event, compose, encode_signed
-from jobwire.core.fold import apply_event
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import SIGNATURE_FIELD
+from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.saying import Saying
 from jobwire.registry.outbox import Entry
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError
-from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
-from jobwire.core.snapshot import Snapshot, UnknownStateError, decode_snapshot
 from jobwire.core.topics import Topics
+from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import Snapshot, UnknownStateError, decode_snapshot
 from jobwire.publisher.saying import Saying
 from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
 from jobwire.registry.outbox import Entry, Outbox, Standing

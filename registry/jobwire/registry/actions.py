@@ -10,9 +10,9 @@ from pathlib import Path
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Priority, Timeouts, public_record
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine
 from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue

@@ -24,7 +24,7 @@ import os.path
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from jobwire.core.record import public_record
+from jobwire.jobs.record import public_record
 from jobwire.storage.durable import append_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.lines import whole_length
@@ -32,7 +32,7 @@ from jobwire.storage.lines import whole_length
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobwire.core.record import JobRecord
+    from jobwire.jobs.record import JobRecord
     from jobwire.storage.files import FileSystem
 
 EVENTS = "events.ndjson"

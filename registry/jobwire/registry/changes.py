@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Priority, Timeouts
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Priority, Timeouts
 from jobwire.registry.spec import JobSpec, check_spec
 
 

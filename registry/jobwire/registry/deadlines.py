@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jobwire.core import fold
 from jobwire.core.clock import epoch
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
+from jobwire.jobs import fold
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 
 __all__ = ["epoch", "next_due", "overdue", "pending_since", "ready_at"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError, NotFoundError, TransportError
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.record import JobRecord
 from jobwire.journal.bucket import TokenBucket
 from jobwire.registry.outbox import (
     Entry,

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Parsed, Reason, parse
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
-from jobwire.core.event import TERMINAL_EVENTS
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import ACCEPTED, Parsed, Reason, parse
+from jobwire.jobs.event import TERMINAL_EVENTS
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
 from jobwire.journal.consumers import Consumers

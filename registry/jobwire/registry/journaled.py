@@ -8,14 +8,14 @@ nothing is journaled or counted twice when it comes again.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Parsed, Reason, digest_of
 from jobwire.core.canonical import encode_checked
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import TransitionError
-from jobwire.core.fold import apply_event
-from jobwire.core.lifecycle import TERMINAL_STATUSES
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import verify_bytes
+from jobwire.jobs.admission import ACCEPTED, Parsed, Reason, digest_of
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.lifecycle import TERMINAL_STATUSES
+from jobwire.jobs.record import JobRecord
 from jobwire.registry import seqs
 from jobwire.registry.audit import Line, event_line
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jobwire.core.event import EVENT_TYPES
 from jobwire.core.topics import JOB_ID_PATTERN
+from jobwire.jobs.event import EVENT_TYPES
 from jobwire.storage.durable import append_durably, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FILE_MODE, FileSystem, StrPath, SystemFiles

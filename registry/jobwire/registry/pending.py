@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
-from jobwire.core.lifecycle import TERMINAL_STATUSES
-from jobwire.core.record import DISMISSED, RECORD_VERSION, JobRecord, Priority, dismissed_at
+from jobwire.jobs.lifecycle import TERMINAL_STATUSES
+from jobwire.jobs.record import DISMISSED, RECORD_VERSION, JobRecord, Priority, dismissed_at
 from jobwire.registry.deadlines import epoch, next_due, ready_at
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.quarantine import QuarantinedRecordError

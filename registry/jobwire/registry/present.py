@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.deadlines import ready_at
 
 _GAP = "  "

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.record import JobRecord
 from jobwire.journal.retention import Limits
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.pending import CLEARED

@@ -13,7 +13,7 @@ from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
 
 if TYPE_CHECKING:
-    from jobwire.core.record import RecordFormatError, RecordVersionError
+    from jobwire.jobs.record import RecordFormatError, RecordVersionError
     from jobwire.storage.files import FileSystem
 
 FOLDER = "quarantine"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core import fold, lease
+from jobwire.core import lease
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_NAME, check_line
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
@@ -21,10 +21,11 @@ from jobwire.core.errors import (
     StoppedError,
     StorageError,
 )
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.core.signature import new_token
+from jobwire.jobs import fold
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
 from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running

@@ -4,8 +4,8 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError, NotFoundError
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.deadlines import overdue
 from jobwire.registry.pending import PendingIndex, Warn
 from jobwire.registry.store import RecordStore

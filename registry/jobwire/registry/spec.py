@@ -17,8 +17,8 @@ from jobwire.core.bounds import (
     check_text,
 )
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.record import Priority, Timeouts
 from jobwire.core.settings import resolve_broker
+from jobwire.jobs.record import Priority, Timeouts
 
 
 class JobSpec(NamedTuple):

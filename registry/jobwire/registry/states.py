@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, TransportError
-from jobwire.core.event import MAX_DETAIL
-from jobwire.core.record import JobRecord
 from jobwire.core.redaction import Redactor
-from jobwire.core.snapshot import encode_snapshot
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import MAX_DETAIL
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.registry.sender import Sender
 from jobwire.registry.store import RecordStore
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
-from jobwire.core.event import MAX_JUMP
-from jobwire.core.fold import apply_event
-from jobwire.core.record import (
+from jobwire.core.topics import check_job_id
+from jobwire.jobs.event import MAX_JUMP
+from jobwire.jobs.fold import apply_event
+from jobwire.jobs.record import (
     JobRecord,
     RecordFormatError,
     RecordVersionError,
@@ -21,7 +22,6 @@ from jobwire.core.record import (
     dismissed_at,
     encode_record,
 )
-from jobwire.core.topics import check_job_id
 from jobwire.registry import quarantine
 from jobwire.registry.audit import AuditLog, Line, event_line, status_line
 from jobwire.registry.layout import TOUCHED, HomeLayout
@@ -33,7 +33,7 @@ from jobwire.storage.files import read_whole
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from jobwire.core.event import Event
+    from jobwire.jobs.event import Event
 
 __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
 

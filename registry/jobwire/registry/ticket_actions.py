@@ -7,16 +7,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.core import fold
 from jobwire.core.commands import missing_library
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings, is_loopback
-from jobwire.core.ticket import encode_ticket, ticket_for
+from jobwire.jobs import fold
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.registry.actions import broker_pair, say, warn
 from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore

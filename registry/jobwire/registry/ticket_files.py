@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jobwire.core.errors import NotFoundError
-from jobwire.core.ticket import INLINE_FILES, Ticket, decode_ticket
+from jobwire.jobs.ticket import INLINE_FILES, Ticket, decode_ticket
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem

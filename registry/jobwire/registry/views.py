@@ -13,11 +13,11 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, REMEMBERED, Accepted, JobView, Reason
 from jobwire.core.errors import NotFoundError
-from jobwire.core.event import Event
-from jobwire.core.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
-from jobwire.core.record import JobRecord
+from jobwire.jobs.admission import ACCEPTED, REMEMBERED, Accepted, JobView, Reason
+from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
+from jobwire.jobs.record import JobRecord
 from jobwire.registry import quarantine, seqs
 from jobwire.registry.audit import AuditLog, Line
 from jobwire.registry.journaled import ahead_of

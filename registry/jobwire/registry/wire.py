@@ -6,11 +6,11 @@ See `views` for what a message is judged against.
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from jobwire.core.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import StorageError
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.admission import UNDECIDED, Judged
 from jobwire.journal.bucket import TokenBucket

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jobwire.core.event import Event
+from jobwire.jobs.event import Event
 from jobwire.subscriber.outcome import EventLine, Outcome, Verdict, Verdicts
 from jobwire.subscriber.text import fit, safe, width
 

@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from jobwire.core.admission import Reason
-from jobwire.core.event import Event
 from jobwire.core.exit_codes import ExitCode
+from jobwire.jobs.admission import Reason
+from jobwire.jobs.event import Event
 
 
 class Outcome(StrEnum):

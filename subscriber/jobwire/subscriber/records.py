@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError
-from jobwire.core.event import Event
-from jobwire.core.event_fields import fields_fit
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import SIGNATURE_FIELD
+from jobwire.jobs.event import Event
+from jobwire.jobs.event_fields import fields_fit
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber.watch import Past

@@ -3,13 +3,13 @@
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-from jobwire.core.admission import Accepted, JobView, Reason, Rejected, admit
 from jobwire.core.clock import Clock
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted
-from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.snapshot import UnknownStateError, decode_snapshot
-from jobwire.core.ticket import Ticket
 from jobwire.core.topics import TopicAddress, Topics
+from jobwire.jobs.admission import Accepted, JobView, Reason, Rejected, admit
+from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.jobs.snapshot import UnknownStateError, decode_snapshot
+from jobwire.jobs.ticket import Ticket
 from jobwire.subscriber.connection import Connection
 from jobwire.subscriber.fleet import Fleet
 from jobwire.subscriber.moments import Standing

@@ -11,11 +11,11 @@ from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
-from jobwire.core.event import Event
 from jobwire.core.ports import Transport
 from jobwire.core.settings import BrokerSettings
-from jobwire.core.ticket import Ticket
 from jobwire.core.topics import Topics, check_job_id
+from jobwire.jobs.event import Event
+from jobwire.jobs.ticket import Ticket
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
 from jobwire.subscriber.connection import Connection, Factory

@@ -10,11 +10,11 @@ after it every input is answered with nothing.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobwire.core.admission import Accepted, JobView, Reason, Rejected
-from jobwire.core.event import Event
-from jobwire.core.lifecycle import TERMINAL_STATUSES, Status
-from jobwire.core.record import REGISTRY, JobRecord, Timeouts
-from jobwire.core.snapshot import Snapshot
+from jobwire.jobs.admission import Accepted, JobView, Reason, Rejected
+from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
+from jobwire.jobs.record import JobRecord, Timeouts, ended_by_event
+from jobwire.jobs.snapshot import Snapshot
 from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
 
 # How long an event that the registry has already may still be on its way over the wire.
@@ -392,13 +392,6 @@ class JobWatch:
 def outcome_of(record: JobRecord) -> Outcome:
     """Return the verdict's outcome for a finished job, as its record tells it."""
     return _BY_LIMIT[record.timed_out] if record.timed_out else _BY_STATUS[record.status]
-
-
-def ended_by_event(record: JobRecord) -> bool:
-    """Tell whether a worker's event ended the job, and not the registry (cancelled, timed out)."""
-    if record.status not in {Status.COMPLETED, Status.ERROR} or record.result is None:
-        return False
-    return record.result.get("by") != REGISTRY
 
 
 def _last_event(record: JobRecord) -> Event | None:

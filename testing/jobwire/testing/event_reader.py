@@ -1,9 +1,9 @@
 """Somebody who reads one job's events at a real broker and judges them like every consumer."""
 
-from jobwire.core.admission import Accepted, JobView, Rejected, admit
 from jobwire.core.ports import Message, SessionStarted
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import Accepted, JobView, Rejected, admit
+from jobwire.jobs.record import JobRecord
 from jobwire.testing.process import BrokerProcess
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.core.clock import Clock, SystemClock, utc_timestamp
-from jobwire.core.event import Event, compose, encode_signed
 from jobwire.core.override import override
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.journal.entry import Entry
 from jobwire.journal.writer import JournalWriter
 from jobwire.registry.queue import JobQueue

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.quarantine import UnreadableRecordError
 from jobwire.registry.store import RecordStore
 from jobwire.testing.watching import bare_environment

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from jobwire.core import fold
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.record import JobRecord, Timeouts
+from jobwire.jobs import fold
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

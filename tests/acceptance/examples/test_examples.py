@@ -11,8 +11,8 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalWriter
 from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.registry.store import RecordStore

@@ -12,8 +12,8 @@ from typing import IO, Any
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.layout import SERVE_FILE
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, EmbeddedServer, wait_for

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobwire.core.event import compose, encode_signed
 from jobwire.core.settings import BrokerSettings
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.testing import MosquittoServer, require
 
 SIGNER = Path(__file__).with_name("foreign_signer.mjs")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jobwire.certs import CertificateAuthority
-from jobwire.core import fold
-from jobwire.core.ticket import encode_ticket, ticket_for
+from jobwire.jobs import fold
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.testing import BrokerProcess, MosquittoServer, free_port
 
 MakeCommand = Callable[[Path], Any]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.lifecycle import Status
-from jobwire.core.ticket import decode_ticket
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.ticket import decode_ticket
 from jobwire.journal import JournalReader
 from jobwire.registry.store import RecordStore
 from jobwire.testing import MosquittoServer, wait_for

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.event import Event, encode_signed
-from jobwire.core.record import Timeouts
 from jobwire.core.signature import new_token
-from jobwire.core.snapshot import encode_snapshot
-from jobwire.core.ticket import Ticket, encode_ticket
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event, encode_signed
+from jobwire.jobs.record import Timeouts
+from jobwire.jobs.snapshot import encode_snapshot
+from jobwire.jobs.ticket import Ticket, encode_ticket
 from jobwire.testing import BrokerProcess, MosquittoServer, free_port, wait_for
 from jobwire.testing.watching import JobHouse, Watcher
 from jobwire.transport import PahoTransport

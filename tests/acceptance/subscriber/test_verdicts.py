@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.record import Timeouts
+from jobwire.jobs.record import Timeouts
 from jobwire.testing import BrokerProcess, EmbeddedServer
 from jobwire.testing.watching import JobHouse, Watcher
 

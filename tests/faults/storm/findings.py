@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Reason
-from jobwire.core.lifecycle import Status
+from jobwire.jobs.admission import ACCEPTED, Reason
+from jobwire.jobs.lifecycle import Status
 from jobwire.registry.store import RecordStore
 from tests.faults.storm.drivers import Job
 from tests.faults.storm.ledger import Arrival, Ledger

@@ -16,10 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from jobwire.core.admission import Reason
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import MAX_PAYLOAD, compose, encode_signed
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import Reason
+from jobwire.jobs.event import MAX_PAYLOAD, compose, encode_signed
 from jobwire.testing.raw_mqtt import PINGREQ, PINGRESP, RawClient, client_context
 from jobwire.transport import load_settings
 

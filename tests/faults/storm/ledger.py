@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core.admission import ACCEPTED, Reason
+from jobwire.jobs.admission import ACCEPTED, Reason
 from jobwire.journal import JournalReader, Stored
 
 _MICROSECONDS = 1_000_000

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from jobwire.certs import CertificateAuthority
-from jobwire.core.record import JobRecord
-from jobwire.core.ticket import encode_ticket, ticket_for
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalWriter
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock

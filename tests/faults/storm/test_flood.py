@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jobwire.core.admission import ACCEPTED, Reason
+from jobwire.jobs.admission import ACCEPTED, Reason
 from jobwire.journal import JournalReader
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from jobwire.certs import CertificateAuthority
 from jobwire.cli.main import COMMANDS, _parser, main
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.cli import main as publish_event
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber.cli import main as job_subscriber

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import TransportError
-from jobwire.core.event import compose, encode_signed
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal import JournalNotFound, JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import unverified
 from jobwire.journal.recorder import Recorder
@@ -29,7 +29,7 @@ _EVENTS = 60
 _RECORDER = """
 import sys
 from pathlib import Path
-from jobwire.core.admission import JobView
+from jobwire.jobs.admission import JobView
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter

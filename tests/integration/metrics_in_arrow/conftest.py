@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobwire.core.admission import ACCEPTED
+from jobwire.jobs.admission import ACCEPTED
 from jobwire.journal.entry import Entry
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
 

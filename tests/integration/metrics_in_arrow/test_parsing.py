@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.event import EVENT_TYPES, compose, encode_signed
+from jobwire.jobs.event import EVENT_TYPES, compose, encode_signed
 from jobwire.metrics.source.parsing import parse_accepted
 
 TOKEN = "t" * 43

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.admission import Reason
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import new_token
+from jobwire.jobs.admission import Reason
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core import fold
 from jobwire.core.errors import ConflictError, InvalidInputError, RefusedError, StoppedError
-from jobwire.core.record import JobRecord
+from jobwire.jobs import fold
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher import Publisher
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore

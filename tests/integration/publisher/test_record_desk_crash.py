@@ -8,7 +8,7 @@ import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import StorageError
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
 from jobwire.registry.store import RecordStore

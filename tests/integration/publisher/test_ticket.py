@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core import fold
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import StoppedError
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.signature import new_token
-from jobwire.core.snapshot import encode_snapshot
-from jobwire.core.ticket import encode_ticket, ticket_for
 from jobwire.core.topics import Topics
+from jobwire.jobs import fold
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import encode_snapshot
+from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.publisher import Publisher
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader

@@ -10,10 +10,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.errors import JobwireError
-from jobwire.core.event import Event, compose, encode_signed
 from jobwire.core.ports import Transport
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.outbox import Entry, Outbox
 from jobwire.registry.parts import Connections
 from jobwire.registry.purge import Rules

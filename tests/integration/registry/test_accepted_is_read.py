@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.cli.main import main
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.models import RecordModel
-from jobwire.core.record import Priority, decode_record
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.models import RecordModel
+from jobwire.jobs.record import Priority, decode_record
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

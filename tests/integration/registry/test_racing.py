@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.lifecycle import Status
+from jobwire.jobs.lifecycle import Status
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
@@ -18,7 +18,7 @@ from jobwire.registry.store import RecordStore
 PICKER = """
 import sys
 from jobwire.core.errors import NoWorkError
-from jobwire.core.fold import LeaseGrant
+from jobwire.jobs.fold import LeaseGrant
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 

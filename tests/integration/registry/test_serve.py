@@ -10,10 +10,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError, StorageError
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.snapshot import Snapshot, decode_snapshot
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.jobs.snapshot import Snapshot, decode_snapshot
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention

@@ -3,10 +3,10 @@
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from jobwire.core.lifecycle import Status
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
-from jobwire.core.snapshot import Snapshot, decode_snapshot
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import Snapshot, decode_snapshot
 from jobwire.registry.purge import Purge, Rules
 from jobwire.testing import MosquittoServer, wait_for
 

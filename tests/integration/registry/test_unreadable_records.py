@@ -18,7 +18,7 @@ _BEGIN = """
 import json, resource, sys
 from pathlib import Path
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.core.event import compose, encode_signed
+from jobwire.jobs.event import compose, encode_signed
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError, RefusedError
-from jobwire.core.event import Event, encode_signed
 from jobwire.core.ports import SessionStarted
-from jobwire.core.record import Timeouts
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.signature import new_token
-from jobwire.core.snapshot import encode_snapshot
-from jobwire.core.ticket import ticket_for
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event, encode_signed
+from jobwire.jobs.record import Timeouts
+from jobwire.jobs.snapshot import encode_snapshot
+from jobwire.jobs.ticket import ticket_for
 from jobwire.subscriber import EventLine, Line, Mode, Note, Outcome, Refusal, Subscriber, Verdict, watch_jobs
 from jobwire.subscriber.session import Session, run
 from jobwire.subscriber.subscriber import open_session, paho_factory

@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 from jobwire.cli.main import COMMANDS, RUN_VALUES, _take_home, main
 from jobwire.cli.run import add_commands as add_run
 from jobwire.cli.schema import asyncapi, json_schema
-from jobwire.core.event import Event, encode_signed
 from jobwire.core.signature import new_token
+from jobwire.jobs.event import Event, encode_signed
 
 
 def test_no_words_print_help(capsys: pytest.CaptureFixture[str]) -> None:

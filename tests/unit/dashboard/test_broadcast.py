@@ -5,10 +5,10 @@ import json
 from collections.abc import AsyncIterator
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
 from jobwire.dashboard.broadcast import Broadcaster, Moment
 from jobwire.dashboard.fleet import JobFacts, Limits, Row, judge, row_of
 from jobwire.dashboard.model import Changes
+from jobwire.jobs.record import JobRecord
 
 T0 = 1_767_225_600.0
 NOW = Moment(T0, 7)

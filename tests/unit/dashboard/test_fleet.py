@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import Event
 from jobwire.core.lease import Lease
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Timeouts
 from jobwire.dashboard.fleet import (
     Group,
     JobFacts,
@@ -30,6 +27,9 @@ from jobwire.dashboard.fleet import (
     words,
 )
 from jobwire.dashboard.top_once import what
+from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Timeouts
 
 T0 = 1_767_225_600.0
 LIMITS = Limits(idle_seconds=300, pending_seconds=600, failed_seconds=86_400)

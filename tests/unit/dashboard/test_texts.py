@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
 from jobwire.dashboard.plain import one_line
 from jobwire.dashboard.status import Line, render_json, render_line
 from jobwire.dashboard.timeline import entry, hidden, shown_record, text_of
+from jobwire.jobs.record import JobRecord
 
 STAMP = utc_timestamp(1_767_225_600.0)
 TOKEN, OLD = "t" * 43, "o" * 43

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.admission import JobView
 from jobwire.core.errors import RefusedError, StorageError, UnreachableError
-from jobwire.core.event import MAX_PAYLOAD, compose, encode_signed
 from jobwire.core.override import override
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import JobView
+from jobwire.jobs.event import MAX_PAYLOAD, compose, encode_signed
 from jobwire.journal import JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import Admission, unverified
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, SUPPRESSED, SUPPRESSED_TOPIC, Evidence

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.courier import Courier, Route
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.record_desk import RecordDesk

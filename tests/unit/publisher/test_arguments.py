@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.admission import Accepted, JobView, admit
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.record import JobRecord
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import Accepted, JobView, admit
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.cli import saying_in
 from jobwire.publisher.options import add_options
 from jobwire.publisher.record_desk import RecordDesk

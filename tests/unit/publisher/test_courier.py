@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pytest
 
-from jobwire.core import fold
 from jobwire.core.errors import RefusedError, StoppedError, UnreachableError
+from jobwire.jobs import fold
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.publishing import publish

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.core.event import MAX_DETAIL, MAX_PAYLOAD
 from jobwire.core.override import override
+from jobwire.jobs.event import MAX_DETAIL, MAX_PAYLOAD
 from jobwire.publisher.inputs import read_data, read_detail, scalar
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core import fold
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -17,8 +16,9 @@ from jobwire.core.errors import (
     TransitionError,
 )
 from jobwire.core.override import override
-from jobwire.core.record import JobRecord
 from jobwire.core.signature import signed_event_message, verify_bytes
+from jobwire.jobs import fold
+from jobwire.jobs.record import JobRecord
 from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
 from jobwire.registry.layout import SERVE_FILE

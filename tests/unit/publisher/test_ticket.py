@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.record import JobRecord, Timeouts
-from jobwire.core.ticket import Ticket, TicketError, decode_ticket, encode_ticket, ticket_for
+from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.jobs.ticket import Ticket, TicketError, decode_ticket, encode_ticket, ticket_for
 
 TOKEN = "t" * 43
 VALID = Ticket(

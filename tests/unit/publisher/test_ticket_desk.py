@@ -7,7 +7,6 @@ from typing import Protocol
 
 import pytest
 
-from jobwire.core import fold
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConfigError,
@@ -17,10 +16,11 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
-from jobwire.core.snapshot import encode_snapshot
-from jobwire.core.ticket import Ticket, encode_ticket, ticket_for
+from jobwire.jobs import fold
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import encode_snapshot
+from jobwire.jobs.ticket import Ticket, encode_ticket, ticket_for
 from jobwire.publisher.build import open_desk
 from jobwire.publisher.courier import Courier
 from jobwire.publisher.desk import Desk

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import Event, compose, encode_signed
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import Judged
 from jobwire.journal.consumers import Consumers

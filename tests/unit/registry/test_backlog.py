@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from jobwire.core.admission import ACCEPTED
+from jobwire.jobs.admission import ACCEPTED
 from jobwire.registry.backlog import (
     CALM_RECORDS_PER_SECOND,
     CALM_SECONDS,

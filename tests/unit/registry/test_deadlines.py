@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import Event
-from jobwire.core.fold import LeaseGrant, apply_event, cancel, claim, next_attempt, renew
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Timeouts
+from jobwire.jobs.event import Event
+from jobwire.jobs.fold import LeaseGrant, apply_event, cancel, claim, next_attempt, renew
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.registry.deadlines import epoch, next_due, overdue
 
 NOW = 1_767_225_600.0

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import Event
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.flush import OutboxFlush
 from jobwire.registry.outbox import Entry, Outbox
 from jobwire.registry.sender import Sender

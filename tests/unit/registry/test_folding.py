@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.core.errors import StorageError
-from jobwire.core.event import Event
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.registry.backlog import LAZY_SECONDS

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobwire.core.admission import Parsed, parse
-from jobwire.core.event import MAX_JUMP, Event
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import Parsed, parse
+from jobwire.jobs.event import MAX_JUMP, Event
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry
 from jobwire.registry import seqs
 from jobwire.registry.journaled import Journaled, fold_journaled

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.admission import Parsed, parse
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import LeaseGrant, cancel, claim, next_attempt
 from jobwire.core.lease import Lease
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import Parsed, parse
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.journaled import AHEAD, Journaled, fold_journaled, is_journaled
 
 NOW = 1_767_225_600.0

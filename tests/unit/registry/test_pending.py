@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.record import Priority
+from jobwire.jobs.record import Priority
 from jobwire.registry import pending
 from jobwire.registry.pending import PendingIndex
 from jobwire.registry.queue import JobQueue

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.lease import Lease
-from jobwire.core.record import JobRecord
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.present import age, display_width, facts, list_row, printable, shorten, table
 
 STAMP = "2026-01-01T00:00:00.000Z"

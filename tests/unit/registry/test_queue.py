@@ -16,11 +16,11 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
-from jobwire.core.event import Event
-from jobwire.core.fold import LeaseGrant
 from jobwire.core.lease import Lease
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Priority, Timeouts, dismissed_at
+from jobwire.jobs.event import Event
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Priority, Timeouts, dismissed_at
 from jobwire.registry import queue as queue_module
 from jobwire.registry import reaper
 from jobwire.registry.changes import Change, Expectation

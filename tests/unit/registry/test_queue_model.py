@@ -10,10 +10,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NoWorkError
-from jobwire.core.event import compose, encode_signed
-from jobwire.core.fold import LeaseGrant
 from jobwire.core.override import override
-from jobwire.core.record import Priority
+from jobwire.jobs.event import compose, encode_signed
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.record import Priority
 from jobwire.registry.changes import Change
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

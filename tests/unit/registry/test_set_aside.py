@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobwire.core.event import Event
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
-from jobwire.core.record import JobRecord
+from jobwire.jobs.event import Event
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention

@@ -3,7 +3,7 @@
 import pytest
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.record import Timeouts
+from jobwire.jobs.record import Timeouts
 from jobwire.registry.spec import JobSpec, check_spec
 
 

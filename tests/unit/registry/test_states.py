@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import RefusedError
-from jobwire.core.fold import cancel
-from jobwire.core.record import JobRecord
 from jobwire.core.redaction import Redactor
-from jobwire.core.snapshot import decode_snapshot
 from jobwire.core.topics import Topics
+from jobwire.jobs.fold import cancel
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import decode_snapshot
 from jobwire.registry.sender import Sender
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore

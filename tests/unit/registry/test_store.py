@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, TransitionError
-from jobwire.core.event import Event
-from jobwire.core.fold import LeaseGrant, cancel, claim
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
-from jobwire.core.record import JobRecord
+from jobwire.jobs.event import Event
+from jobwire.jobs.fold import LeaseGrant, cancel, claim
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError, find
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -8,9 +8,9 @@ import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, StorageError, UnreachableError
-from jobwire.core.fold import LeaseGrant
-from jobwire.core.lifecycle import Status
 from jobwire.core.topics import Topics
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.jobs.lifecycle import Status
 from jobwire.journal.retention import Limits
 from jobwire.registry import health
 from jobwire.registry.purge import Purge, Rules

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from jobwire.core.event import Event
-from jobwire.core.fold import LeaseGrant, cancel, claim, next_attempt
-from jobwire.core.lifecycle import Status
 from jobwire.core.override import override
 from jobwire.core.ports import Message
-from jobwire.core.record import JobRecord
 from jobwire.core.topics import Topics
+from jobwire.jobs.event import Event
+from jobwire.jobs.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.admission import Judged
 from jobwire.journal.head import SLOT_BYTES

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jobwire.core.admission import JobView
-from jobwire.core.record import Timeouts
+from jobwire.jobs.admission import JobView
+from jobwire.jobs.record import Timeouts
 from jobwire.subscriber.fleet import Fleet, Mode, exit_code
 from jobwire.subscriber.outcome import Outcome, Verdict
 from jobwire.subscriber.watch import JobWatch

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.event import Event
+from jobwire.jobs.event import Event
 from jobwire.subscriber.formats import LineFormat, Style, duration, json_line, percent_of, summary
 from jobwire.subscriber.outcome import EventLine, Outcome, Verdict, Verdicts
 from jobwire.subscriber.text import fit, safe, width

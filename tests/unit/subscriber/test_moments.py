@@ -3,10 +3,10 @@
 import pytest
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.event import Event
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Timeouts
 from jobwire.core.signature import new_token
+from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.subscriber.moments import Moment, Moments, Standing
 from jobwire.subscriber.outcome import EventLine, Note, Outcome, Verdict
 from jobwire.subscriber.telling import hook_words

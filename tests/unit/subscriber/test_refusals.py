@@ -1,6 +1,6 @@
 """Refused messages on stderr: named, summed up in a flood, counted."""
 
-from jobwire.core.admission import Reason
+from jobwire.jobs.admission import Reason
 from jobwire.subscriber.outcome import Refusal
 from jobwire.subscriber.refusals import BURST, WINDOW_SECONDS, RefusalLog
 from jobwire.testing import ManualClock

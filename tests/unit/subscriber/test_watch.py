@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.admission import JobView, Reason, admit
-from jobwire.core.event import Event, encode_signed
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.lifecycle import Status
-from jobwire.core.record import JobRecord, Timeouts
 from jobwire.core.signature import new_token
-from jobwire.core.snapshot import Snapshot
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import JobView, Reason, admit
+from jobwire.jobs.event import Event, encode_signed
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.jobs.snapshot import Snapshot
 from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
 from jobwire.subscriber.watch import JobWatch, Past
 from jobwire.testing import ManualClock

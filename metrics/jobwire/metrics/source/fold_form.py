@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobwire.core.admission import ACCEPTED
+from jobwire.jobs.admission import ACCEPTED
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.metrics.source.parsing import microseconds, parse_accepted
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from jobwire.core.admission import ACCEPTED
+from jobwire.jobs.admission import ACCEPTED
 
 _FLAT = pa.schema(
     [

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobwire.core.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
+from jobwire.jobs.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.journal.admission import UNDECIDED, UNVERIFIED
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.storage.given import read_given

@@ -1,0 +1,232 @@
+"""One delegated command from registration to its end: shared by `jobwire run` and `jobwire demo`."""
+
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.core.redaction import MASK, Redactor
+from jobwire.core.signature import new_token
+from jobwire.jobs.fold import LeaseGrant, cancel, claim, fail
+from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.registry.spec import JobSpec, check_spec
+from jobwire.registry.store import RecordStore
+from jobwire.runner.ending import Ending
+from jobwire.runner.terminal import Terminal
+from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
+from jobwire.runner.worker import read_ending
+from jobwire.runner.worker_process import (
+    ChildWorker,
+    Order,
+    WorkerProcess,
+    worker_command,
+    worker_environment,
+    write_order,
+)
+
+# After the worker's end, how long its last event may take to reach the record.
+_SETTLE_SECONDS = 2.0
+# Longer than a command's grace and its worker's last sending together.
+_STOP_SECONDS = 12.0
+_PATIENT_SECONDS = 0.25
+_MAX_TITLE = 120
+
+
+class Plan(NamedTuple):
+    """What is delegated, and how it is watched."""
+
+    command: list[str]
+    title: str = ""
+    agent_session: str | None = None
+    timeouts: Timeouts = Timeouts()
+    broker: Mapping[str, str | int] = {}
+
+
+class Delegation:
+    """A registered job and its worker process."""
+
+    def __init__(self, store: RecordStore, plan: Plan) -> None:
+        self._store = store
+        self._plan = plan
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._worker: WorkerProcess | None = None
+        self._guard: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.record = self._register()
+
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        return self.record.job_id
+
+    @property
+    def log_directory(self) -> str:
+        """Return where the job's output and history are kept."""
+        return self._store.log_dir(self.job_id)
+
+    def start(
+        self,
+        *,
+        tmux: tuple[Tmux, str] | None = None,
+        environ: Mapping[str, str],
+        directory: Path,
+        quiet: bool = False,
+        terminal: Terminal | None = None,
+    ) -> None:
+        """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session.
+
+        With `terminal` its command has that.
+        """
+        home = Path(self._store.home)
+        order = Order(
+            job_id=self.job_id,
+            attempt=self.record.attempt,
+            home=str(home.resolve()),
+            command=self._plan.command,
+            directory=str(directory),
+            environment=worker_environment(
+                home, self.job_id, self.record.attempt, for_pane(environ) if tmux else environ
+            ),
+            owner=self._owner,
+            title=self.record.title,
+        )
+        path = write_order(self._store, order)
+        try:
+            if tmux is None:
+                self._worker = ChildWorker(path, quiet=quiet, terminal=terminal)
+            else:
+                worker = TmuxWorker(
+                    tmux[0], worker_command(path), session=tmux[1], title=self.job_id, directory=directory
+                )
+                self._worker = worker
+                self._note(worker.pane)
+        except JobwireError:
+            path.unlink(missing_ok=True)
+            self.cancel("the worker could not be started")
+            raise
+        self._guard = threading.Thread(target=self._notice_death, name=f"guard-{self.job_id}", daemon=True)
+        self._guard.start()
+
+    def tell_worker(self, number: signal.Signals) -> None:
+        """Send a signal to a worker that is our child; for signal handlers."""
+        if isinstance(self._worker, ChildWorker):
+            self._worker.tell(number)
+
+    def cancel(self, cause: str) -> None:
+        """Cancel the job, durably, and end its worker; does nothing to a finished job."""
+        with contextlib.suppress(ConflictError), self._store.locked(self.job_id) as locked:
+            locked.replace(cancel(locked.record, self._store.clock.now(), cause), cause=cause)
+        if self._worker is not None:
+            self._worker.stop()
+
+    def close(self, *, patient: bool = False) -> Ending | None:
+        """Wait for the worker's end and return its command's, where that is known.
+
+        A worker that does not end in time is asked to. `patient`: the job has ended by its own word, and
+        its command has all the time that it takes.
+        """
+        self._closing.set()
+        folder = Path(self.log_directory)
+        while patient and self._worker is not None and not self._worker.wait(_PATIENT_SECONDS):
+            patient = read_ending(folder) is None
+        if self._worker is not None and not self._worker.wait(_STOP_SECONDS):
+            self._worker.stop()
+            self._worker.wait(_STOP_SECONDS)
+        self._let_go()
+        return read_ending(folder)
+
+    def leave(self) -> None:
+        """Let the worker go on without us."""
+        self._closing.set()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._guard is not None:
+            self._guard.join()
+        if self._worker is not None:
+            self._worker.close()
+
+    def _note(self, pane: Pane) -> None:
+        """Keep in the record where the worker is found (`jobwire attach`)."""
+        with self._store.locked(self.job_id) as locked:
+            extra = {**locked.record.extra, PANE: pane._asdict()}
+            locked.replace(locked.record._replace(extra=extra), cause="in a pane")
+
+    def _register(self) -> JobRecord:
+        """Write the record as running already: nobody else may pick it between two steps."""
+        now = self._store.clock.now()
+        stamp = utc_timestamp(now)
+        given = _utf8(self._plan.title)
+        title = given or default_title(self._plan.command, os.environ)
+        check_spec(
+            JobSpec(
+                title=given,
+                agent_session=self._plan.agent_session,
+                timeouts=self._plan.timeouts,
+                broker=self._plan.broker,
+            )
+        )
+        while True:
+            record = JobRecord(
+                job_id=secrets.token_hex(4),
+                auth_token=new_token(),
+                created_at=stamp,
+                updated_at=stamp,
+                agent_session=self._plan.agent_session,
+                title=title,
+                timeouts=self._plan.timeouts,
+                broker=self._plan.broker,
+                # A command that is run twice by itself surprises; who wants that uses register and pick.
+                max_attempts=1,
+            )
+            record = claim(record, LeaseGrant(self._owner), now)
+            try:
+                self._store.create(record, cause="registered and started")
+            except ConflictError:
+                continue
+            return record
+
+    def _notice_death(self) -> None:
+        """End the job in error when its worker died without a last word (kill -9, out of memory)."""
+        while self._worker is not None and not self._worker.wait(0.5):
+            if self._closing.is_set():
+                return
+        waited = 0.0
+        while not self._store.get(self.job_id).terminal and waited < _SETTLE_SECONDS:
+            self._store.clock.sleep(0.1)
+            waited += 0.1
+        with self._store.locked(self.job_id) as locked:
+            if not locked.record.terminal:
+                cause = f"the worker died without a last word{self._how_it_ended()}"
+                locked.replace(fail(locked.record, self._store.clock.now(), cause), cause=cause)
+                print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)
+
+    def _how_it_ended(self) -> str:
+        ending = self._worker.ending() if self._worker is not None else None
+        return "" if ending is None else f" ({ending.sentence})"
+
+
+def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the command as one would type it, without secrets, in at most 120 characters.
+
+    Paths stay: the title does not leave this disk; `started` says it without them.
+    """
+    redactor = Redactor(environ)
+    # Each word by itself first: quoting may change a secret beyond recognition.
+    words = shlex.join(redactor.mask_secrets(_utf8(word)) for word in command)
+    title = redactor.mask_secrets(words).replace(f"'{MASK}'", MASK)
+    return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 1]}…"
+
+
+def _utf8(text: str) -> str:
+    """Return what an argument says to people: bytes that are not UTF-8 are no characters."""
+    return os.fsencode(text).decode(errors="replace")

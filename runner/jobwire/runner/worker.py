@@ -1,0 +1,129 @@
+"""The worker of `jobwire run`: runs one command and says what happens to it.
+
+A process of its own, so that the job outlives its watcher: `jobwire run` killed hard leaves a job
+that goes on, is recorded, and can be watched again with `job_subscriber`.
+
+    output of the command ──► our output and logs/<id>/output.log
+                          └─► read_line ──► Reporter ──► outbox, record ──► broker
+"""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import StorageError
+from jobwire.runner.command import Command, Stream
+from jobwire.runner.ending import NOT_EXECUTABLE, NOT_FOUND, Ending
+from jobwire.runner.lifeline import Lifeline
+from jobwire.runner.output_log import OUTPUT_FILE
+from jobwire.runner.progress import ReportReader
+from jobwire.runner.pump import Pump, keep_recording
+from jobwire.runner.reporter import Reporter, complain
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import SystemFiles
+
+ENDING_FILE = "ending.json"
+_GUARD_SECONDS = 0.2
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and a sentence about it."""
+
+    ending: Ending
+    detail: str
+
+
+class Worker:
+    """One command as one attempt of a job. `folder` is where the job's output is kept."""
+
+    def __init__(
+        self, *, command: Command, reporter: Reporter, lifeline: Lifeline, folder: Path, clock: Clock
+    ) -> None:
+        self._command = command
+        self._reporter = reporter
+        self._lifeline = lifeline
+        self._folder = folder
+        self._clock = clock
+        self._readers: dict[Stream, ReportReader] = {}
+
+    def work(self, title: str, stop: threading.Event) -> Outcome:
+        """Run the command to its end, reporting; return how it ended. Raises StorageError.
+
+        `stop` is set by whoever wants the command ended.
+        """
+        begun = self._clock.monotonic()
+        self._reporter.start(title)
+        outcome = self._run(stop)
+        write_ending(self._folder, outcome.ending)
+        seconds = round(self._clock.monotonic() - begun, 3)
+        event = "completed" if outcome.ending.good else "error"
+        self._reporter.finish(event, outcome.detail, {**outcome.ending.figures, "duration_seconds": seconds})
+        return outcome
+
+    def _run(self, stop: threading.Event) -> Outcome:
+        if stop.is_set():
+            return Outcome(Ending(signal=signal.SIGTERM), "stopped before it began")
+        try:
+            streams = self._command.start()
+        except FileNotFoundError as error:
+            name = Path(os.fsdecode(error.filename or "")).name
+            return Outcome(Ending(exit_status=NOT_FOUND), f"command not found: {name}")
+        except OSError as error:
+            words = f"the command cannot be executed: {error.strerror}"
+            return Outcome(Ending(exit_status=NOT_EXECUTABLE), words)
+        done = threading.Event()
+        guard = threading.Thread(target=self._guard, args=(stop, done), name="guard", daemon=True)
+        guard.start()
+        self._follow(streams, guard)
+        done.set()
+        guard.join()
+        stopped = self._command.stopping
+        if not stopped and self._command.interrupted() and not self._command.ending().good:
+            self._lifeline.give_up("interrupted by Ctrl-C")
+            self._command.stop()
+        ending = self._command.reap()
+        return Outcome(ending, "stopped on request" if stopped and not ending.good else ending.sentence)
+
+    def _follow(self, streams: list[Stream], guard: threading.Thread) -> None:
+        log = os.open(
+            self._folder / OUTPUT_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            pump = Pump(streams, log=log, on_output=self._read, complain=complain, clock=self._clock)
+            pump.run(
+                self._command.ended_descriptor, lambda: not self._command.stopping or not guard.is_alive()
+            )
+            keep_recording(pump.still_open, log)
+        finally:
+            os.close(log)
+
+    def _read(self, stream: Stream, chunk: bytes) -> None:
+        """Read progress from the command's output."""
+        self._reporter.printed(len(chunk))
+        for report in self._readers.setdefault(stream, ReportReader()).feed(chunk):
+            self._reporter.offer(report)
+
+    def _guard(self, stop: threading.Event, done: threading.Event) -> None:
+        while not done.wait(timeout=_GUARD_SECONDS):
+            if stop.is_set() or not self._lifeline.holds():
+                self._command.stop()
+                return
+
+
+def write_ending(folder: Path, ending: Ending) -> None:
+    """Keep how the command ended, for `jobwire run`: the job's last word need not be the worker's."""
+    try:
+        replace_durably(folder / ENDING_FILE, ending.to_json(), files=SystemFiles())
+    except StorageError as error:
+        complain(error.message)  # the last word says it too
+
+
+def read_ending(folder: Path) -> Ending | None:
+    """Return how the command ended; None where nobody kept it."""
+    try:
+        return Ending.of_json((folder / ENDING_FILE).read_bytes())
+    except FileNotFoundError:
+        return None

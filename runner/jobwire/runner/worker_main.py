@@ -1,0 +1,125 @@
+"""The entry point of a worker process: reads its order, wires the worker, and works."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.commands import report
+from jobwire.core.errors import JobwireError
+from jobwire.jobs.fold import LeaseGrant
+from jobwire.publisher import Publisher
+from jobwire.registry.store import RecordStore
+from jobwire.runner.command import Command, Pipes
+from jobwire.runner.lifeline import Lifeline
+from jobwire.runner.pseudo_terminal import Keyboard, PseudoTerminal
+from jobwire.runner.reporter import Reporter
+from jobwire.runner.terminal import Terminal, attended, job_control
+from jobwire.runner.tmux import PANE_VARIABLES
+from jobwire.runner.worker import Worker
+from jobwire.runner.worker_process import APART, ChildWorker, Order, take_order
+from jobwire.storage.signals import delivered
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_POLL_SECONDS = 3600.0
+
+
+def main() -> int:
+    """Work off the order named in argv; return the command's exit status as a shell gives it."""
+    path, *seat = sys.argv[1:]
+    if not seat and attended():
+        return _sit_before(Path(path))
+    order = take_order(Path(path))
+    own = {name: value for name, value in os.environ.items() if name in PANE_VARIABLES}
+    os.environ.clear()
+    os.environ.update({**own, **order.environment})
+    os.chdir(order.directory)
+    try:
+        return _work(order, seat)
+    except JobwireError as error:
+        report(error, prog="jobwire", as_json=False)
+        return int(error.exit_code)
+
+
+def _sit_before(order: Path) -> int:
+    """Be the person's side of a worker in this terminal: a tmux pane, which has nobody else for it."""
+    with Terminal() as terminal:
+        worker = ChildWorker(order, terminal=terminal)
+        with delivered(dict.fromkeys(_ENDING, worker.stop)), job_control(terminal, worker.tell):
+            while not worker.wait(_POLL_SECONDS):
+                pass
+    ending = worker.ending()
+    return 0 if ending is None else ending.shell_status
+
+
+def _work(order: Order, seat: list[str]) -> int:
+    clock = SystemClock()
+    terminal: PseudoTerminal | None = None
+    if seat:
+        terminal = PseudoTerminal(int(seat[0]), stderr_apart=seat[1] == APART, clock=clock)
+        Keyboard(terminal, sys.stdin.fileno()).start()
+    command = Command(order.command, stage=terminal or Pipes(), clock=clock)
+    stop = threading.Event()
+    actions = dict.fromkeys(_ENDING, stop.set) | _job_control(command, terminal)
+    with delivered(actions):
+        return _report_on(command, order, stop, clock)
+
+
+def _job_control(
+    command: Command, terminal: PseudoTerminal | None
+) -> dict[signal.Signals, Callable[[], None]]:
+    """Return what to do about the signals by which the person's side suspends, resumes and resizes."""
+    starter = os.getppid()
+
+    def suspended() -> None:
+        number = command.stopped_by()
+        if terminal is None or not number:
+            return
+        if number in {signal.SIGTTIN, signal.SIGTTOU} and terminal.in_foreground(command.pid):
+            command.signal_own_group(signal.SIGCONT)
+        elif os.getppid() == starter:
+            os.kill(starter, signal.SIGTSTP)
+
+    return {
+        signal.SIGCHLD: suspended,
+        # Not SIGTSTP: in a session of its own nobody could wake the command, and the system knows that.
+        signal.SIGTSTP: partial(command.signal_own_group, signal.SIGSTOP),
+        signal.SIGCONT: partial(command.signal_own_group, signal.SIGCONT),
+        signal.SIGWINCH: terminal.resize if terminal is not None else _nothing,
+    }
+
+
+def _nothing() -> None:
+    """Leave it: nothing here has a size."""
+
+
+def _report_on(command: Command, order: Order, stop: threading.Event, clock: Clock) -> int:
+    store = RecordStore(order.home)
+    lifeline = Lifeline(
+        store, job_id=order.job_id, attempt=order.attempt, grant=LeaseGrant(order.owner), clock=clock
+    )
+    # Not a context manager: leaving it would wait for a broker.
+    voice = Publisher(order.job_id, home=order.home, attempt=order.attempt)
+    reporter = Reporter(
+        voice,
+        clock=clock,
+        environ=os.environ,
+        waiting=lifeline.waiting,
+        idle_seconds=store.get(order.job_id).timeouts.idle_seconds,
+    )
+    worker = Worker(
+        command=command,
+        reporter=reporter,
+        lifeline=lifeline,
+        folder=Path(store.log_dir(order.job_id)),
+        clock=clock,
+    )
+    return worker.work(order.title, stop).ending.shell_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Starting a worker as its own process: directly, or in a tmux pane.
+
+What it is to do travels in a 0600 file and never in argv: a command line may hold secrets, and tmux
+would show it to everybody who lists processes.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from jobwire.registry.store import RecordStore
+from jobwire.runner.ending import Ending
+from jobwire.runner.terminal import Terminal
+from jobwire.storage.durable import replace_durably
+
+ORDER_FILE = "worker.json"
+# Whether the command's error output has the terminal too (see `Terminal`).
+APART, TOGETHER = "apart", "together"
+_MODULE = "jobwire.runner.worker_main"
+
+
+class Order(NamedTuple):
+    """What a worker process is told."""
+
+    job_id: str
+    attempt: int
+    home: str
+    command: list[str]
+    directory: str
+    environment: dict[str, str]
+    owner: str
+    title: str
+
+
+def order_path(store: RecordStore, job_id: str) -> Path:
+    """Return where the order of `job_id` lies."""
+    return Path(store.log_dir(job_id)) / ORDER_FILE
+
+
+def write_order(store: RecordStore, order: Order) -> Path:
+    """Write the order, mode 0600; the worker deletes it when it has read it."""
+    path = order_path(store, order.job_id)
+    replace_durably(path, json.dumps(order._asdict()).encode(), files=store.files)
+    return path
+
+
+def take_order(path: Path) -> Order:
+    """Read the order and delete it: it holds the environment."""
+    order = Order(**json.loads(path.read_bytes()))
+    path.unlink()
+    return order
+
+
+def worker_environment(
+    order_home: Path, job_id: str, attempt: int, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of the command: a `publish_event` in it speaks for this job and attempt."""
+    return {
+        **environ,
+        "JOBWIRE_HOME": str(order_home.resolve()),
+        "JOBWIRE_JOB": job_id,
+        "JOBWIRE_ATTEMPT": str(attempt),
+    }
+
+
+class WorkerProcess(Protocol):
+    """A running worker as its starter sees it."""
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to end its command and itself."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds` for its end; tell whether it ended."""
+        ...
+
+    def ending(self) -> Ending | None:
+        """Return how it ended; None where that is not known."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; it goes on if it runs."""
+        ...
+
+
+class ChildWorker:
+    """A worker as our child, sharing our terminal for output, in a session of its own.
+
+    Its own session, because Ctrl-C at the terminal must reach `jobwire run` alone, which then
+    cancels the job in order.
+    """
+
+    def __init__(self, order: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> None:
+        if terminal is not None:
+            self._process = _before_terminal(order, terminal)
+            return
+        # Quiet output is still kept in the job's output.log.
+        sink = subprocess.DEVNULL if quiet else None
+        # In a session of its own the terminal is not the child's: reading from it would fail halfway.
+        source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
+        self._process = subprocess.Popen(
+            worker_command(order), stdin=source, stdout=sink, stderr=sink, start_new_session=True
+        )
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Send SIGTERM; the worker ends its command and itself."""
+        self.tell(signal.SIGTERM)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send any signal; takes no lock and waits for nobody."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end."""
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def ending(self) -> Ending | None:
+        """Return how it ended."""
+        code = self._process.returncode
+        return None if code is None else Ending.of_returncode(code)
+
+    def close(self) -> None:
+        """Let go of it: nothing is held."""
+
+
+def _before_terminal(order: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":
+    """Start a worker whose input and output are `terminal`'s; it knows the terminal's modes and size."""
+    real = os.dup(sys.stdin.fileno())
+    try:
+        return subprocess.Popen(
+            [*worker_command(order), str(real), APART if terminal.stderr_apart else TOGETHER],
+            stdin=terminal.worker_end.fileno(),
+            stdout=terminal.worker_end.fileno(),
+            stderr=None if terminal.stderr_apart else terminal.worker_errors,
+            pass_fds=(real,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(real)
+        terminal.started()
+
+
+def worker_command(order: Path) -> list[str]:
+    """Return the command line of the worker that works off `order`."""
+    return [sys.executable, "-m", _MODULE, str(order)]
