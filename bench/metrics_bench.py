@@ -30,10 +30,10 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.journal import Entry, JournalWriter
 from jobwire.metrics.arguments import settings_of
 from jobwire.metrics.database import open_database
-from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.supervisor import Supervisor
 from jobwire.testing import MosquittoServer, wait_for
+from jobwire.testing.rehearsal import CLEAN, Rehearsal
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "metrics.json"

@@ -27,10 +27,10 @@ from jobwire.core.override import override
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.history import History
-from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.rows import rows_of
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.sink import MetricsSink
+from jobwire.testing.rehearsal import CLEAN, Rehearsal
 
 RESULTS = Path(__file__).resolve().parent / "results" / "metrics_choices.json"
 _SMALL_ROWS = 5

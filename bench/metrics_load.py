@@ -24,9 +24,9 @@ from jobwire.journal import JournalWriter
 from jobwire.journal.admission import Admission
 from jobwire.journal.recorder import Recorder
 from jobwire.metrics.database import open_database
-from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
 from jobwire.storage.signals import stop_event
+from jobwire.testing.plain_consumer import PlainConsumer
 from jobwire.transport import PahoTransport, load_settings
 
 JOBS = 40

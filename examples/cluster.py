@@ -28,12 +28,12 @@ from jobwire.journal import JournalReader, JournalWriter
 from jobwire.metrics import job
 from jobwire.metrics.database import open_database
 from jobwire.metrics.java import find_java
-from jobwire.metrics.plain import PlainConsumer
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.session import java_options
 from jobwire.metrics.settings import load_metrics_settings
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.standalone import QUICK_START, StandaloneCluster, descendants
+from jobwire.testing.plain_consumer import PlainConsumer
+from jobwire.testing.rehearsal import Rehearsal
+from jobwire.testing.standalone import QUICK_START, StandaloneCluster, descendants
 
 _EVENTS_A_JOB = 11
 _WRITE_ROWS = 500

@@ -29,9 +29,9 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
-from jobwire.storage.doubles import StoppingFiles
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.testing import ManualClock
+from jobwire.testing.broken_disks import StoppingFiles
 from jobwire.testing.memory import memory_directory
 
 CLOCK = ManualClock()

@@ -24,9 +24,9 @@ from jobwire.publisher.ticket_desk import TicketDesk
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
-from jobwire.storage.doubles import Crash, PowerCutFiles, StoppingFiles
 from jobwire.storage.files import FileSystem
 from jobwire.testing import ManualClock
+from jobwire.testing.broken_disks import Crash, PowerCutFiles, StoppingFiles
 from jobwire.testing.memory import memory_directory
 
 ROWS = [Entry(i, "python/mqtt/jobs/00000000/events", b"%d" % i * 50, False, "accepted") for i in range(12)]

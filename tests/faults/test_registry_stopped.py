@@ -25,8 +25,8 @@ from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
-from jobwire.storage.doubles import Crash, PowerCutFiles, StoppingFiles
 from jobwire.storage.files import FileSystem, SystemFiles
+from jobwire.testing.broken_disks import Crash, PowerCutFiles, StoppingFiles
 
 
 def _queue(home: Path, files: FileSystem | None = None) -> JobQueue:
@@ -175,7 +175,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import test_registry_stopped as cases
-from jobwire.storage.doubles import StoppingFiles
+from jobwire.testing.broken_disks import StoppingFiles
 
 files = StoppingFiles(stop_at=int(sys.argv[5]), act=lambda: os.kill(os.getpid(), signal.SIGKILL), torn=True)
 cases.OPERATIONS[sys.argv[2]](Path(sys.argv[3]), sys.argv[4], files)

@@ -1,1 +1,1 @@
-"""Files that survive a crash: the one durable write, the file system as a port, and its doubles."""
+"""Files that survive a crash: the one durable write, and the file system as a port."""

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,6 +103,14 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_broker(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install jobwire[broker]."""
     return install(wheel, tmp_path_factory.mktemp("broker"), "broker")
+
+
+def test_nothing_for_tests_is_installed(wheel: Path) -> None:
+    """The wheel holds the product, and no doubles, rehearsals or tests."""
+    with zipfile.ZipFile(wheel) as archive:
+        parts = {part for name in archive.namelist() for part in Path(name).parts[:2]}
+    assert "jobwire" in parts
+    assert not parts & {"testing", "tests"}
 
 
 def test_without_extras_jobs_are_registered_run_and_read(plain: Path, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.signature import new_token
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalWriter
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.registry.store import RecordStore
 from jobwire.testing import new_home
+from jobwire.testing.rehearsal import Rehearsal
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "three_questions.py"
 CREATED = "2026-01-01T00:00:00Z"

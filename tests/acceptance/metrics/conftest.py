@@ -13,10 +13,10 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.journal import Entry, JournalWriter
 from jobwire.metrics.database import open_database
-from jobwire.metrics.plain import PlainConsumer
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries
 from jobwire.testing import new_home
+from jobwire.testing.plain_consumer import PlainConsumer
 
 JOBWIRE = str(Path(sys.executable).with_name("jobwire"))
 

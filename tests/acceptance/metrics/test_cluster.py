@@ -14,9 +14,9 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics import job
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.session import java_options
-from jobwire.metrics.standalone import HOST, QUICK_START, StandaloneCluster, descendants
+from jobwire.testing.rehearsal import Rehearsal
+from jobwire.testing.standalone import HOST, QUICK_START, StandaloneCluster, descendants
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java"), pytest.mark.timeout(900)]

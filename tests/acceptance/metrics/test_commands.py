@@ -10,7 +10,7 @@ import pytest
 
 from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics.history import History
-from jobwire.metrics.rehearsal import Rehearsal
+from jobwire.testing.rehearsal import Rehearsal
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.metrics.rehearsal import Rehearsal
+from jobwire.testing.rehearsal import Rehearsal
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.root, pytest.mark.timeout(600)]

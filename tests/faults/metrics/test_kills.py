@@ -31,11 +31,11 @@ from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader
 from jobwire.journal.errors import JournalNotFound
 from jobwire.metrics.database import open_database
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.standalone import descendants
 from jobwire.metrics.statements import queries
 from jobwire.testing.mosquitto_server import MosquittoServer
+from jobwire.testing.rehearsal import Rehearsal
+from jobwire.testing.standalone import descendants
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 

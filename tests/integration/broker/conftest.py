@@ -8,10 +8,10 @@ import pytest
 
 from jobwire.broker import EmbeddedBroker, prepare_home
 from jobwire.broker.hardened.limits import Limits
-from jobwire.broker.hardened.stock import StockBroker
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port
 from jobwire.testing.raw_mqtt import ConnectionClosedError, ConnectRefusedError
+from jobwire.testing.stock_broker import StockBroker
 from jobwire.testing.threaded_broker import Served, StartBroker, ThreadedBroker
 
 ITERATIONS = 101

@@ -11,7 +11,6 @@ import pytest
 from jobwire.core.errors import UnreachableError
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader
-from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions, read_options
 from jobwire.metrics.source.stream import JournalStream
@@ -20,6 +19,7 @@ from jobwire.testing.clock import ManualClock
 from jobwire.testing.homes import new_home
 from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.ports import free_port
+from jobwire.testing.rehearsal import CLEAN, Rehearsal
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 

@@ -16,12 +16,12 @@ from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
 from jobwire.metrics.database import open_database
-from jobwire.metrics.plain import PlainConsumer
-from jobwire.metrics.rehearsal import CLEAN, Rehearsal
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries
 from jobwire.storage.file_lock import holder_pid
 from jobwire.testing.mosquitto_server import MosquittoServer
+from jobwire.testing.plain_consumer import PlainConsumer
+from jobwire.testing.rehearsal import CLEAN, Rehearsal
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 

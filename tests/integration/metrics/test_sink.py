@@ -14,9 +14,9 @@ from jobwire.core.clock import SystemClock
 from jobwire.journal.entry import Entry
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import DataLossError, SinkError
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
 from jobwire.metrics.sink import MetricsSink
+from jobwire.testing.rehearsal import Rehearsal
 
 JOURNAL = "11111111-2222-3333-4444-555555555555"
 ENTRIES = list(Rehearsal(seed=11, jobs=40, active=10))

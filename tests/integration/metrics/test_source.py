@@ -15,7 +15,7 @@ from jobwire.core.errors import StorageError
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Limits, Retention
-from jobwire.metrics.rehearsal import Mix, Rehearsal
+from jobwire.testing.rehearsal import Mix, Rehearsal
 from jobwire.testing.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jobwire.journal.entry import Entry
 from jobwire.metrics.fold import fold, watermark_us
 from jobwire.metrics.job_totals import JobTotals
-from jobwire.metrics.rehearsal import Mix, Rehearsal
 from jobwire.metrics.rows import Rows
+from jobwire.testing.rehearsal import Mix, Rehearsal
 
 Model = Callable[[Sequence[Entry]], dict[str, Any]]
 TableOf = Callable[..., Rows]

@@ -9,13 +9,13 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
-from jobwire.metrics.plain import table_of
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.rows import SCHEMA
 from jobwire.metrics.source.columns import ddl, read_span
 from jobwire.metrics.source.options import PARSE_FOLD, SourceOptions
 from jobwire.metrics.source.parsing import microsecond_of, microseconds
 from jobwire.metrics.source.planning import plan
+from jobwire.testing.plain_consumer import table_of
+from jobwire.testing.rehearsal import Rehearsal
 
 ENTRIES = list(Rehearsal(seed=5, jobs=40))
 ODD = [

@@ -10,12 +10,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.journal import JournalNotFound, JournalReader, JournalRecreated, JournalTruncated, JournalWriter
-from jobwire.metrics.rehearsal import Rehearsal
 from jobwire.metrics.source.batch import microseconds
 from jobwire.metrics.source.columns import ddl, read_span
 from jobwire.metrics.source.options import INLINE_PARTITION_BYTES, SourceOptions, read_options
 from jobwire.metrics.source.planning import SpanPartition, plan
 from jobwire.metrics.source.stream import JournalStream
+from jobwire.testing.rehearsal import Rehearsal
 
 ENTRIES = list(Rehearsal(seed=1, jobs=30))
 

@@ -12,8 +12,8 @@ from jobwire.jobs.record import JobRecord
 from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
 from jobwire.registry.store import RecordStore
-from jobwire.storage.doubles import Crash, StoppingFiles
 from jobwire.testing import ManualClock
+from jobwire.testing.broken_disks import Crash, StoppingFiles
 from jobwire.testing.memory import memory_directory
 
 JOB = "0a1b2c3d"

@@ -23,9 +23,9 @@ from jobwire.publisher.record_desk import RecordDesk
 from jobwire.publisher.saying import Saying
 from jobwire.registry.layout import SERVE_FILE
 from jobwire.registry.store import RecordStore
-from jobwire.storage.doubles import Crash, PowerCutFiles
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
+from jobwire.testing.broken_disks import Crash, PowerCutFiles
 
 JOB = "0a1b2c3d"
 STARTED, PROGRESS, COMPLETED = Saying("started"), Saying("progress", "x"), Saying("completed", "done")

@@ -22,9 +22,9 @@ from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
 from jobwire.registry.wire import WireAdmission
 from jobwire.storage import file_lock
-from jobwire.storage.doubles import Crash, StoppingFiles
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
+from jobwire.testing.broken_disks import Crash, StoppingFiles
 
 Say = Callable[..., tuple[Event, bytes]]
 TOPICS = Topics()

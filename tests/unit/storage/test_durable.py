@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import StorageError
-from jobwire.storage.doubles import StoppingFiles
 from jobwire.storage.durable import (
     append_durably,
     change_durably,
@@ -19,6 +18,7 @@ from jobwire.storage.durable import (
     replace_durably,
 )
 from jobwire.storage.files import SystemFiles, read_whole
+from jobwire.testing.broken_disks import StoppingFiles
 
 SEQUENCE = ["create .r.json.tmp", "write .r.json.tmp", "sync .r.json.tmp", "rename r.json"]
 

@@ -1,6 +1,6 @@
 """What the fold needs of each message, computed where the journal is read: numbers and short words.
 
-The same values as `metrics.plain` computes row by row; a test holds both equal. Reading them in Arrow
+The same values as `testing.plain_consumer` computes row by row; a test holds both equal. In Arrow it
 spares Spark the payloads, a projection with code of its own, and the parsing of JSON row by row.
 """
 

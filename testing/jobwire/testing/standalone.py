@@ -15,6 +15,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,9 +36,7 @@ _END_SECONDS = 20.0
 
 def spark_home() -> Path:
     """Return where the installed pyspark keeps Spark."""
-    import pyspark  # noqa: PLC0415 - only for its place
-
-    return Path(str(pyspark.__file__)).parent
+    return Path(str(resources.files("pyspark")))
 
 
 class StandaloneCluster:

@@ -153,8 +153,7 @@ class PowerCutFiles(SystemFiles):
         super().sync_all(descriptors)
         for descriptor in descriptors:
             status = os.fstat(descriptor)
-            with open(f"/proc/self/fd/{descriptor}", "rb") as file:
-                self._bytes[status.st_ino] = file.read()
+            self._bytes[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
 
     @override
     def sync_directory(self, path: StrPath) -> None:
