@@ -18,7 +18,7 @@ from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.verify import verify
 from jobwire.publisher.desk import Desk
 from jobwire.publisher.record_desk import RecordDesk
@@ -84,7 +84,7 @@ def _journal(home: Path, files: FileSystem) -> None:
         consumers = Consumers(home / "journal", clock=CLOCK, files=files)
         consumers.register("fold", 0)
         consumers.commit("fold", 9)
-        Retention(home / "journal", clock=CLOCK, limits=Limits(0, 0), files=files).prune()
+        Retention(home / "journal", clock=CLOCK, limits=RetentionPolicy(0, 0), files=files).prune()
 
 
 def test_journal() -> None:

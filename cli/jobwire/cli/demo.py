@@ -42,7 +42,7 @@ and print a summary, with Spark's figures where Java is there. Exit code 0 when 
 should. Everything it starts, it ends."""
 
 
-class Job(NamedTuple):
+class DemoJob(NamedTuple):
     """One job of the demo and how it should end."""
 
     name: str
@@ -108,9 +108,9 @@ class Demo:
         self._clock = SystemClock()
         self._work = home.parent / "work"
         self._jobs = [
-            Job("survey", "compress a tree", source, ExitCode.OK),
-            Job("verify", "check 20 files", self._folder("verify"), ExitCode.JOB_ERROR),
-            Job("tidy", "delete old logs", self._folder("tidy"), ExitCode.OK),
+            DemoJob("survey", "compress a tree", source, ExitCode.OK),
+            DemoJob("verify", "check 20 files", self._folder("verify"), ExitCode.JOB_ERROR),
+            DemoJob("tidy", "delete old logs", self._folder("tidy"), ExitCode.OK),
         ]
 
     def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
@@ -175,7 +175,7 @@ class Demo:
             while page.alive():
                 page.wait(1.0)
 
-    def _watch(self, delegations: dict[Job, Delegation], view: DemoView) -> None:
+    def _watch(self, delegations: dict[DemoJob, Delegation], view: DemoView) -> None:
         asking = next(d.job_id for job, d in delegations.items() if job.name == "tidy")
 
         def on_line(line: Line) -> None:
@@ -196,7 +196,7 @@ class Demo:
             on_line=on_line,
         )
 
-    def _delegate(self, job: Job) -> Delegation:
+    def _delegate(self, job: DemoJob) -> Delegation:
         command = [sys.executable, "-m", "jobwire.cli.demo_jobs", job.name, str(job.folder)]
         delegation = Delegation(RecordStore(self._home), Plan(command, title=job.title))
         # In this order at the end: cancel what still runs, then wait for its worker.

@@ -27,7 +27,7 @@ _STYLES = {
 }
 
 
-class Row(NamedTuple):
+class DemoRow(NamedTuple):
     """One job as shown."""
 
     job_id: str
@@ -47,7 +47,7 @@ class DemoView:
         self._console = Console(file=stream, highlight=False)
         self._clock = clock
         self._began = clock.monotonic()
-        self.rows = {job_id: Row(job_id, title) for job_id, title in titles.items()}
+        self.rows = {job_id: DemoRow(job_id, title) for job_id, title in titles.items()}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -167,7 +167,7 @@ def _state(event: str) -> Text:
     return Text(_STATES.get(event, event), style=_STYLES.get(event, "dim"))
 
 
-def _bar(row: Row) -> Text:
+def _bar(row: DemoRow) -> Text:
     if row.percent is None:
         return Text("")
     filled = round(row.percent * _BAR / 100)

@@ -16,7 +16,7 @@ from jobwire.storage import home as homes
 PROG = "jobwire"
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """Where a command lives, what it is for, and which extra brings its libraries."""
 
     module: str
@@ -25,32 +25,34 @@ class Command(NamedTuple):
 
 
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
-COMMANDS: dict[str, Command] = {
-    "init": Command("jobwire.cli.init", "make a home: the directory that keeps jobs, events and settings"),
-    "run": Command("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
-    "demo": Command("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
-    "publish": Command("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
-    "watch": Command("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
-    "logs": Command("jobwire.cli.logs", "print the output of a job's command"),
-    "attach": Command("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),
-    "list": Command("jobwire.registry.top_level", "the jobs, newest first"),
-    "cancel": Command("jobwire.registry.top_level", "cancel a job"),
-    "dismiss": Command("jobwire.registry.top_level", "take failed jobs out of the failures that are counted"),
-    "registry": Command(
+COMMANDS: dict[str, Subcommand] = {
+    "init": Subcommand("jobwire.cli.init", "make a home: the directory that keeps jobs, events and settings"),
+    "run": Subcommand("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
+    "demo": Subcommand("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
+    "publish": Subcommand("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
+    "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
+    "logs": Subcommand("jobwire.cli.logs", "print the output of a job's command"),
+    "attach": Subcommand("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),
+    "list": Subcommand("jobwire.registry.top_level", "the jobs, newest first"),
+    "cancel": Subcommand("jobwire.registry.top_level", "cancel a job"),
+    "dismiss": Subcommand(
+        "jobwire.registry.top_level", "take failed jobs out of the failures that are counted"
+    ),
+    "registry": Subcommand(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),
-    "broker": Command("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
-    "certs": Command("jobwire.certs.cli", "a private certificate authority", "broker"),
-    "journal": Command("jobwire.journal.cli", "read and check what crossed the wire"),
-    "metrics": Command("jobwire.metrics.cli", "figures about the fleet, computed by Spark", "metrics"),
-    "dashboard": Command(
+    "broker": Subcommand("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
+    "certs": Subcommand("jobwire.certs.cli", "a private certificate authority", "broker"),
+    "journal": Subcommand("jobwire.journal.cli", "read and check what crossed the wire"),
+    "metrics": Subcommand("jobwire.metrics.cli", "figures about the fleet, computed by Spark", "metrics"),
+    "dashboard": Subcommand(
         "jobwire.dashboard.cli", "the fleet on a live page, and for Prometheus", "dashboard"
     ),
-    "top": Command("jobwire.dashboard.cli", "the fleet in the terminal", "dashboard"),
-    "status": Command("jobwire.dashboard.cli", "one line for a status bar"),
-    "doctor": Command("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
-    "unit": Command("jobwire.cli.unit", "print a systemd unit for broker, registry, metrics or dashboard"),
-    "schema": Command("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
+    "top": Subcommand("jobwire.dashboard.cli", "the fleet in the terminal", "dashboard"),
+    "status": Subcommand("jobwire.dashboard.cli", "one line for a status bar"),
+    "doctor": Subcommand("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
+    "unit": Subcommand("jobwire.cli.unit", "print a systemd unit for broker, registry, metrics or dashboard"),
+    "schema": Subcommand("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
 }
 
 # The options of `jobwire run` that take a value: what follows the last option is somebody else's.
@@ -120,7 +122,7 @@ def _parser(chosen: str) -> CommandParser:
     return parser
 
 
-def _component(command: Command) -> ModuleType:
+def _component(command: Subcommand) -> ModuleType:
     try:
         return importlib.import_module(command.module)
     except ModuleNotFoundError as error:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from jobwire.core.clock import Clock
-from jobwire.dashboard.fleet import Limits
+from jobwire.dashboard.fleet import Thresholds
 from jobwire.dashboard.inotify import DirectoryWatch
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.model import FleetModel
@@ -17,12 +17,14 @@ def warn(text: str) -> None:
     print(f"jobwire dashboard: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a log line of a server
 
 
-def new_source(store: RecordStore, limits: Limits) -> RecordSource:
+def new_source(store: RecordStore, limits: Thresholds) -> RecordSource:
     """Return the reader of the home directory's jobs."""
     return RecordSource(store, warn=warn, failed_seconds=limits.failed_seconds)
 
 
-def new_model(source: RecordSource, *, home: Path, clock: Clock, limits: Limits, poll: bool) -> FleetModel:
+def new_model(
+    source: RecordSource, *, home: Path, clock: Clock, limits: Thresholds, poll: bool
+) -> FleetModel:
     """Return the fleet of a home directory."""
     return FleetModel(
         source=source,

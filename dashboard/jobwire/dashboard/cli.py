@@ -14,7 +14,7 @@ from jobwire.core.settings import MAX_PORT
 if TYPE_CHECKING:
     import argparse
 
-    from jobwire.dashboard.fleet import Limits
+    from jobwire.dashboard.fleet import Thresholds
 
 DEFAULT_PORT = 8470
 _SECONDS = number(MAX_SECONDS, zero=False)
@@ -130,11 +130,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _limits(args: argparse.Namespace) -> Limits:
+def _limits(args: argparse.Namespace) -> Thresholds:
     """Return the limits that were given."""
-    from jobwire.dashboard.fleet import Limits  # noqa: PLC0415 - not for `status --line`
+    from jobwire.dashboard.fleet import Thresholds  # noqa: PLC0415 - not for `status --line`
 
-    return Limits(args.stuck_after, args.late_after, args.failed_for)
+    return Thresholds(args.stuck_after, args.late_after, args.failed_for)
 
 
 def run_dashboard(args: argparse.Namespace) -> int:

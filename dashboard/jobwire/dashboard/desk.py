@@ -9,7 +9,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS
-from jobwire.dashboard.fleet import Group, Limits, is_failure, judge, row_of
+from jobwire.dashboard.fleet import Group, Thresholds, is_failure, judge, row_of
 from jobwire.dashboard.glance import counts_now
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
@@ -42,7 +42,7 @@ class Desk:
         waits: WaitingHistory,
         tables: TablesAt,
         clock: Clock,
-        limits: Limits,
+        limits: Thresholds,
     ) -> None:
         self._source = source
         self._queue = queue

@@ -34,7 +34,7 @@ class Database(Protocol):
         ...
 
 
-class Span(NamedTuple):
+class TimeRange(NamedTuple):
     """A range of time in epoch seconds, cut into steps."""
 
     start: int
@@ -52,12 +52,12 @@ class Span(NamedTuple):
 JOB_STEPS = 6
 
 
-def span(seconds: int, now: float) -> Span:
+def span(seconds: int, now: float) -> TimeRange:
     """Return the range that ends with the step of `now`; an unknown length becomes an hour."""
     length = seconds if seconds in STEPS else 3600
     width, step = STEPS[length]
     end = (int(now) // step + 1) * step
-    return Span(end - length, end, width, step)
+    return TimeRange(end - length, end, width, step)
 
 
 class Freshness(NamedTuple):
@@ -114,7 +114,7 @@ def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
     return "live", ""
 
 
-def event_rates(database: Database, wanted: Span) -> dict[str, list[float]]:
+def event_rates(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
     """Return events a second of each type at each step."""
     rows = database.ask(
         "SELECT window_start, event_type, SUM(events) FROM windows "
@@ -127,7 +127,7 @@ def event_rates(database: Database, wanted: Span) -> dict[str, list[float]]:
     return _rates(rows, wanted)
 
 
-def rejections(database: Database, wanted: Span) -> dict[str, list[float]]:
+def rejections(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
     """Return refused messages a second by reason at each step."""
     rows = database.ask(
         "SELECT window_start, reason, SUM(events) FROM rejections "
@@ -139,7 +139,7 @@ def rejections(database: Database, wanted: Span) -> dict[str, list[float]]:
     return _rates(rows, wanted)
 
 
-def sessions(database: Database, wanted: Span) -> list[dict[str, object]]:
+def sessions(database: Database, wanted: TimeRange) -> list[dict[str, object]]:
     """Return the sessions with the most events in the range."""
     rows = database.ask(
         "SELECT session, SUM(events) AS total FROM windows "
@@ -153,7 +153,7 @@ def sessions(database: Database, wanted: Span) -> list[dict[str, object]]:
     return [{"session": session, "events": int(total)} for session, total in rows]
 
 
-def delays(database: Database, wanted: Span) -> dict[str, list[float | None]]:
+def delays(database: Database, wanted: TimeRange) -> dict[str, list[float | None]]:
     """Return the worker-to-journal delay in seconds: the worst window of each step."""
     rows = database.ask(
         "SELECT window_start, p50_ms, p95_ms, p99_ms FROM delays "
@@ -179,7 +179,7 @@ class FinishedJob(NamedTuple):
     outcome: str
 
 
-def finished_jobs(database: Database, wanted: Span) -> list[FinishedJob]:
+def finished_jobs(database: Database, wanted: TimeRange) -> list[FinishedJob]:
     """Return the jobs that ended in the range, the newest 50,000."""
     rows = database.ask(
         "SELECT started_us, finished_us, waiting_us, outcome FROM job_totals "
@@ -200,7 +200,7 @@ def open_since(database: Database) -> dict[str, float]:
     return {str(job_id): started / 1e6 for job_id, started in rows}
 
 
-def count_over_time(intervals: Iterable[tuple[float, float]], wanted: Span) -> list[int]:
+def count_over_time(intervals: Iterable[tuple[float, float]], wanted: TimeRange) -> list[int]:
     """Return how many of the intervals [since, until) hold the end of each step."""
     points = wanted.points
     change = [0] * (len(points) + 1)
@@ -217,7 +217,7 @@ def count_over_time(intervals: Iterable[tuple[float, float]], wanted: Span) -> l
     return counts
 
 
-def _first_point_at(moment: float, wanted: Span) -> int:
+def _first_point_at(moment: float, wanted: TimeRange) -> int:
     """Return the first step whose end is at `moment` or later, within 0..number of steps."""
     place = math.ceil((moment - wanted.start) / wanted.step) - 1
     return min(max(place, 0), len(wanted.points))
@@ -234,7 +234,9 @@ def quantiles(values: Sequence[float]) -> dict[str, float | None]:
     return {name: ordered[max(0, math.ceil(share * len(ordered)) - 1)] for name, share in _QUANTILES.items()}
 
 
-def quantiles_over_time(pairs: Iterable[tuple[float, float]], wanted: Span) -> dict[str, list[float | None]]:
+def quantiles_over_time(
+    pairs: Iterable[tuple[float, float]], wanted: TimeRange
+) -> dict[str, list[float | None]]:
     """Return the quantiles of (moment, value) pairs in each step."""
     steps: defaultdict[int, list[float]] = defaultdict(list)
     for moment, value in pairs:
@@ -246,7 +248,7 @@ def quantiles_over_time(pairs: Iterable[tuple[float, float]], wanted: Span) -> d
     }
 
 
-def _rates(rows: Iterable[tuple[Any, ...]], wanted: Span) -> dict[str, list[float]]:
+def _rates(rows: Iterable[tuple[Any, ...]], wanted: TimeRange) -> dict[str, list[float]]:
     series: dict[str, list[float]] = {}
     for start, name, events in rows:
         values = series.setdefault(str(name), [0.0] * len(wanted.points))

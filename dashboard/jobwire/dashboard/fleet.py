@@ -52,7 +52,7 @@ _ORDER = (
 RANK = {group: rank for rank, group in enumerate(_ORDER)}
 
 
-class Limits(NamedTuple):
+class Thresholds(NamedTuple):
     """When a job without limits of its own becomes a problem, and how long a failure stays one."""
 
     idle_seconds: float = 300.0
@@ -166,7 +166,7 @@ def is_failure(record: JobRecord) -> bool:
     return record.status is Status.ERROR and dismissed_at(record) is None
 
 
-def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
+def judge(facts: JobFacts, now: float, limits: Thresholds) -> Judgement:
     """Say which group a job belongs to at `now`."""
     record = facts.record
     if record.status is Status.RUNNING:
@@ -183,7 +183,7 @@ def judge(facts: JobFacts, now: float, limits: Limits) -> Judgement:
     return Judgement(Group.DONE, "", NEVER)
 
 
-def _judge_running(facts: JobFacts, now: float, limits: Limits) -> Judgement:
+def _judge_running(facts: JobFacts, now: float, limits: Thresholds) -> Judgement:
     record = facts.record
     if record.attention:
         return Judgement(Group.WAITING, "", NEVER)
@@ -201,7 +201,7 @@ def _judge_running(facts: JobFacts, now: float, limits: Limits) -> Judgement:
     return Judgement(Group.RUNNING, "", min(silent, lease, wall))
 
 
-def row_of(facts: JobFacts, judgement: Judgement, limits: Limits) -> Row:
+def row_of(facts: JobFacts, judgement: Judgement, limits: Thresholds) -> Row:
     """Return the job's line."""
     record, group = facts.record, judgement.group
     running = record.status is Status.RUNNING

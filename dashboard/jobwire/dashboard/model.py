@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
-from jobwire.dashboard.fleet import Group, JobFacts, Limits, Row, judge, row_of, with_event
+from jobwire.dashboard.fleet import Group, JobFacts, Row, Thresholds, judge, row_of, with_event
 from jobwire.dashboard.inotify import WatchLostError
 from jobwire.dashboard.journal_tail import Arrival, JournalTail
 from jobwire.dashboard.records import RecordSource, is_finished
@@ -53,7 +53,7 @@ class FleetModel:
         source: RecordSource,
         journal: JournalTail,
         clock: Clock,
-        limits: Limits,
+        limits: Thresholds,
         watch: Callable[[Path], Watch] | None,
         keep_finished: int = 1000,
     ) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError
 from jobwire.dashboard import figures
-from jobwire.dashboard.figures import Database, FinishedJob, Freshness, JournalEnd, Span
+from jobwire.dashboard.figures import Database, FinishedJob, Freshness, JournalEnd, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
 
@@ -137,7 +137,7 @@ def _durations(finished: Iterable[FinishedJob]) -> list[tuple[float, float]]:
     return [(job.finished, job.finished - job.started) for job in finished]
 
 
-def _error_rate(finished: Iterable[FinishedJob], wanted: Span) -> list[float | None]:
+def _error_rate(finished: Iterable[FinishedJob], wanted: TimeRange) -> list[float | None]:
     """Return the share of ended jobs that ended in error at each step."""
     ended = [0] * len(wanted.points)
     bad = [0] * len(wanted.points)

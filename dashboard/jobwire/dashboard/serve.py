@@ -24,7 +24,7 @@ from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
 from jobwire.dashboard.broadcast import Broadcaster, Moment
 from jobwire.dashboard.desk import Desk
 from jobwire.dashboard.entrance import Entrance
-from jobwire.dashboard.fleet import Limits
+from jobwire.dashboard.fleet import Thresholds
 from jobwire.dashboard.follower import Follower
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.open_pages import OpenPage, OpenPages
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
     home: Path
     bind: Bind
-    limits: Limits = Limits()
+    limits: Thresholds = Thresholds()
     allow_actions: bool = False
     poll: bool = False
     metrics_database: str | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.assembly import new_model, new_source
-from jobwire.dashboard.fleet import Limits, Query, Row, arrange, words
+from jobwire.dashboard.fleet import Query, Row, Thresholds, arrange, words
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
 from jobwire.dashboard.wording import STATE_WIDTH, state_word
@@ -22,7 +22,7 @@ def now() -> float:
     return SystemClock().now()
 
 
-def open_model(home: Path, *, limits: Limits, poll: bool) -> FleetModel:
+def open_model(home: Path, *, limits: Thresholds, poll: bool) -> FleetModel:
     """Return the fleet of a home directory, not started."""
     clock = SystemClock()
     source = new_source(RecordStore(home, clock=clock), limits)

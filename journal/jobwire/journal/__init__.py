@@ -10,7 +10,7 @@ from jobwire.journal.errors import (
 )
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.recovery import Repair
-from jobwire.journal.retention import Limits, Pruned, Retention
+from jobwire.journal.retention import Pruned, Retention, RetentionPolicy
 from jobwire.journal.scan import Span, load_span
 from jobwire.journal.writer import JournalWriter
 
@@ -24,10 +24,10 @@ __all__ = [
     "JournalRecreated",
     "JournalTruncated",
     "JournalWriter",
-    "Limits",
     "Pruned",
     "Repair",
     "Retention",
+    "RetentionPolicy",
     "Span",
     "Stored",
     "load_span",

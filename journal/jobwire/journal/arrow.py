@@ -71,7 +71,7 @@ def _groups(blocks: Iterator[CheckedBlock], max_rows: int) -> Iterator[list[Chec
         yield group
 
 
-class _Parts:
+class _ColumnChunks:
     """One column's pieces, a block each."""
 
     __slots__ = ("bytes", "counts", "ends", "sizes")
@@ -122,7 +122,7 @@ class _Batch:
         self._topic_no: list[bytes | memoryview] = []
         self._verdict_no: list[bytes | memoryview] = []
         self._flags: list[bytes | memoryview] = []
-        self._topic, self._verdict, self._payload = _Parts(), _Parts(), _Parts()
+        self._topic, self._verdict, self._payload = _ColumnChunks(), _ColumnChunks(), _ColumnChunks()
         view = memoryview(data)
         for header, start, _, _ in group:
             count = header.rows
@@ -184,7 +184,7 @@ class _Batch:
         return pa.Array.from_buffers(pa.bool_(), self._total, [None, pa.py_buffer(bits)])
 
     def _dictionary(
-        self, numbers_parts: list[bytes | memoryview], width: str, names: _Parts
+        self, numbers_parts: list[bytes | memoryview], width: str, names: _ColumnChunks
     ) -> tuple[pa.Array, pa.Array]:
         """Return each row's number and the distinct names it points into."""
         numbers = np.frombuffer(_joined(numbers_parts), dtype=width)

@@ -19,7 +19,7 @@ from jobwire.journal.entry import Stored
 from jobwire.journal.quantities import duration, size
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.render import as_json, as_line, moment
-from jobwire.journal.retention import KEEP_BYTES, KEEP_SECONDS, Limits, Retention
+from jobwire.journal.retention import KEEP_BYTES, KEEP_SECONDS, Retention, RetentionPolicy
 from jobwire.journal.stat import stat
 from jobwire.journal.verify import verify
 from jobwire.storage.home import Need
@@ -264,7 +264,7 @@ def _print_consumers(consumers: list[dict[str, object]]) -> None:
 
 
 def _prune(args: argparse.Namespace) -> int:
-    limits = Limits(keep_seconds=args.keep, keep_bytes=args.max_bytes)
+    limits = RetentionPolicy(keep_seconds=args.keep, keep_bytes=args.max_bytes)
     report = Retention(_directory(args), clock=SystemClock(), limits=limits).prune(
         force=args.force, dry_run=args.dry_run
     )

@@ -44,7 +44,7 @@ class Recorded(NamedTuple):
     judged: Judged
 
 
-class Progress(NamedTuple):
+class RecorderProgress(NamedTuple):
     """How the recorder is doing, for a health check; a consistent copy.
 
     `stalled_since` and `last_durable_at` are monotonic seconds, None where it is not (or never was) so.
@@ -150,9 +150,9 @@ class Recorder:
             self._roll_if_due()
         return len(messages)
 
-    def progress(self) -> Progress:
+    def progress(self) -> RecorderProgress:
         """Return the present figures; may be called from another thread."""
-        return Progress(
+        return RecorderProgress(
             self._connected,
             self._writer.next_offset,
             dict(self._verdicts),

@@ -26,7 +26,7 @@ _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
 
 
-class Limits(NamedTuple):
+class RetentionPolicy(NamedTuple):
     """How much is kept after everybody has read it."""
 
     keep_seconds: float = KEEP_SECONDS
@@ -59,10 +59,15 @@ class Retention:
     """Prunes the journal in `directory`; beside a running writer and readers, one at a time."""
 
     def __init__(
-        self, directory: Path, *, clock: Clock, limits: Limits | None = None, files: FileSystem | None = None
+        self,
+        directory: Path,
+        *,
+        clock: Clock,
+        limits: RetentionPolicy | None = None,
+        files: FileSystem | None = None,
     ) -> None:
         self._directory = directory
-        self._limits = limits if limits is not None else Limits()
+        self._limits = limits if limits is not None else RetentionPolicy()
         self._clock = clock
         self._files = files if files is not None else SystemFiles()
 

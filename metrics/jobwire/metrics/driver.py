@@ -26,7 +26,7 @@ from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
 from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
-from jobwire.metrics.sink import MetricsSink, Progress
+from jobwire.metrics.sink import AppliedRange, MetricsSink
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.storage.file_lock import AlreadyRunningError
@@ -113,7 +113,7 @@ class Driver:
                 }
             )
 
-    def _whole(self, shard: Shard, before: dict[str, Progress]) -> Shard:
+    def _whole(self, shard: Shard, before: dict[str, AppliedRange]) -> Shard:
         with JournalReader(shard.directory) as reader:
             first, end = reader.first_offset, reader.durable_offset
         place = before.get(shard.identity)
@@ -230,7 +230,9 @@ class Driver:
                 self._extend_history(self._history, pipeline, shard, place)
         self._history_at = self._clock.monotonic()
 
-    def _extend_history(self, history: History, pipeline: Pipeline, shard: Shard, place: Progress) -> None:
+    def _extend_history(
+        self, history: History, pipeline: Pipeline, shard: Shard, place: AppliedRange
+    ) -> None:
         start = history.next_offset(shard.identity)
         if start is None:
             start = place.first_offset

@@ -26,7 +26,7 @@ Window = tuple[int, int]
 """(width in seconds, start in seconds since the epoch)."""
 
 
-class Changes(NamedTuple):
+class TableChanges(NamedTuple):
     """What one batch of rows adds to the tables. Counts are differences, jobs are new totals."""
 
     windows: Counter[tuple[Window, str, str]]
@@ -36,7 +36,7 @@ class Changes(NamedTuple):
     jobs: list[JobTotals]
 
 
-def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str], str]) -> Changes:
+def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str], str]) -> TableChanges:
     """Return the changes.
 
     `known` holds the totals of every job in `rows` that has any, and is used up: its values become
@@ -45,7 +45,7 @@ def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str],
     jobs = _Jobs(rows, known, session_of)
     fresh = jobs.add_all()
     tenth = rows.received_us // (WIDTHS_SECONDS[0] * SECOND_US)
-    return Changes(
+    return TableChanges(
         windows=_window_counts(rows, fresh, tenth, jobs.sessions),
         rejections=_rejection_counts(rows, fresh, tenth),
         delays=_delay_counts(rows, fresh, tenth),

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.java_options is not None:
         sys.stdout.write(f"{java_options(Path(args.java_options).absolute())} {QUICK_JAVA}\n")
         return int(ExitCode.OK)
-    report = _Reporter(child=args.settings is not None)
+    report = _ReportWriter(child=args.settings is not None)
     with stop_event() as stop:
         try:
             _run(args, report, stop)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return report.end(None)
 
 
-def _run(args: argparse.Namespace, report: "_Reporter", stop: threading.Event) -> None:
+def _run(args: argparse.Namespace, report: "_ReportWriter", stop: threading.Event) -> None:
     if args.settings is not None:
         threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
     driver = Driver(settings=_settings(args), report=report, stop=stop)
@@ -85,7 +85,7 @@ def _stop_at_end_of_input(stop: threading.Event) -> None:
     stop.set()
 
 
-class _Reporter:
+class _ReportWriter:
     """Writes reports to what was standard output before the JVM could write to it as well."""
 
     def __init__(self, *, child: bool) -> None:

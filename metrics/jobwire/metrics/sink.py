@@ -14,7 +14,7 @@ from jobwire.core.clock import Clock
 from jobwire.metrics.buckets import percentiles
 from jobwire.metrics.database import Database, Row, chunks
 from jobwire.metrics.errors import DataLossError, SinkError
-from jobwire.metrics.fold import Changes, fold, watermark_us
+from jobwire.metrics.fold import TableChanges, fold, watermark_us
 from jobwire.metrics.job_totals import JobTotals, decode_runs, encode_runs
 from jobwire.metrics.rows import Rows
 from jobwire.metrics.statements import queries, schema
@@ -25,7 +25,7 @@ COMPARED = ("windows", "rejections", "delay_buckets", "delays", "job_totals")
 _NEVER_US = 0
 
 
-class Progress(NamedTuple):
+class AppliedRange(NamedTuple):
     """Rows of the journal in [first_offset, next_offset) are in the tables."""
 
     first_offset: int
@@ -75,9 +75,9 @@ class MetricsSink:
     def _has_tables(self) -> bool:
         return "metrics_schema" in self._database.tables()
 
-    def progress(self) -> dict[str, Progress]:
+    def progress(self) -> dict[str, AppliedRange]:
         """Return how far each journal is folded in, by its identity."""
-        return {name: Progress(*rest) for name, *rest in self._database.rows(self._sql["all_progress"])}
+        return {name: AppliedRange(*rest) for name, *rest in self._database.rows(self._sql["all_progress"])}
 
     def apply(self, rows: Rows, shards: Sequence[str]) -> Applied:
         """Fold `rows` in; `shards[i]` is the identity of the journal whose rows say shard i.
@@ -123,11 +123,13 @@ class MetricsSink:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _progress_of(self, journal: str) -> Progress | None:
+    def _progress_of(self, journal: str) -> AppliedRange | None:
         found = self._database.rows(self._sql["progress"], (journal,))
-        return Progress(*found[0]) if found else None
+        return AppliedRange(*found[0]) if found else None
 
-    def _check_complete(self, rows: Rows, before: dict[int, Progress | None], shards: Sequence[str]) -> None:
+    def _check_complete(
+        self, rows: Rows, before: dict[int, AppliedRange | None], shards: Sequence[str]
+    ) -> None:
         for shard, place in before.items():
             offsets = rows.offset[rows.shard == shard]
             if not len(offsets) or not self._fail_on_data_loss:
@@ -154,7 +156,7 @@ class MetricsSink:
                 known[totals.job_id] = totals
         return known
 
-    def _write(self, changes: Changes) -> None:
+    def _write(self, changes: TableChanges) -> None:
         many, sql = self._database.execute_many, self._sql
         many(
             sql["add_windows"],
@@ -171,7 +173,7 @@ class MetricsSink:
         self._write_percentiles(changes)
         many(sql["put_job_totals"], [_row_of(totals) for totals in changes.jobs])
 
-    def _write_percentiles(self, changes: Changes) -> None:
+    def _write_percentiles(self, changes: TableChanges) -> None:
         touched = {window for window, _ in changes.delays}
         found: dict[tuple[int, int], list[tuple[int, int]]] = {window: [] for window in touched}
         for width in {width for width, _ in touched}:
@@ -188,7 +190,9 @@ class MetricsSink:
             ],
         )
 
-    def _put_progress(self, rows: Rows, before: dict[int, Progress | None], shards: Sequence[str]) -> None:
+    def _put_progress(
+        self, rows: Rows, before: dict[int, AppliedRange | None], shards: Sequence[str]
+    ) -> None:
         now = self._clock.now()
         for shard, place in before.items():
             places = rows.shard == shard

@@ -51,7 +51,7 @@ OnFolded = Callable[[str, JobRecord | None, bool], None]
 _Chunk = Sequence[Share]
 
 
-class _Outcome(NamedTuple):
+class _FoldResult(NamedTuple):
     """Jobs that are folded, those whose lock is taken, those that failed and why, and what was written."""
 
     done: list[str]
@@ -220,7 +220,7 @@ class Folder:
             return Turn.LAZY
         return Turn.CALM if event.event == "progress" else Turn.NOW
 
-    def _fold(self, chunk: _Chunk) -> _Outcome:
+    def _fold(self, chunk: _Chunk) -> _FoldResult:
         """Fold these jobs' entries under their locks; in any thread, each job in one."""
         try:
             return self._fold_together(chunk)
@@ -230,12 +230,12 @@ class Folder:
             self._careful_below = max(self._careful_below, self._next)
             if error.facts.get("disk_full"):
                 _log.error("%s; the journal keeps the events until there is room", error.message)
-                return _Outcome([], jobs, {}, [], disk_full=True)
+                return _FoldResult([], jobs, {}, [], disk_full=True)
             if len(jobs) == 1:
-                return _Outcome([], [], {jobs[0]: str(error)}, [])
+                return _FoldResult([], [], {jobs[0]: str(error)}, [])
         # One of them cannot be written: which one shows when each is alone.
         alone = [self._fold([share]) for share in chunk]
-        return _Outcome(
+        return _FoldResult(
             [job_id for one in alone for job_id in one.done],
             [job_id for one in alone for job_id in one.busy],
             {job_id: why for one in alone for job_id, why in one.failed.items()},
@@ -243,8 +243,8 @@ class Folder:
             any(one.disk_full for one in alone),
         )
 
-    def _fold_together(self, chunk: _Chunk) -> _Outcome:
-        outcome = _Outcome([], [], {}, [])
+    def _fold_together(self, chunk: _Chunk) -> _FoldResult:
+        outcome = _FoldResult([], [], {}, [])
         found: list[Entry] = []
         with contextlib.ExitStack() as held:
             for job_id, entries in chunk:
@@ -305,7 +305,7 @@ class Folder:
             # The records have them, and the journal as undecided; figures made from it lack them.
             _log.error("%d late verdicts are not journaled: %s", len(entries), error)
 
-    def _settle(self, chunk: _Chunk, outcome: _Outcome) -> None:
+    def _settle(self, chunk: _Chunk, outcome: _FoldResult) -> None:
         """Take note of what a chunk's folding did."""
         if outcome.disk_full or outcome.revisions:
             self._full = outcome.disk_full

@@ -14,7 +14,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
 from jobwire.jobs.record import JobRecord
-from jobwire.journal.retention import Limits
+from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.outbox import Outbox
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
@@ -34,7 +34,7 @@ class Rules(NamedTuple):
 
     retained_seconds: float | None = 7 * _DAY
     record_seconds: float | None = 90 * _DAY
-    journal: Limits = Limits()
+    journal: RetentionPolicy = RetentionPolicy()
 
 
 class Purged(NamedTuple):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import ConfigError
-from jobwire.journal.retention import Limits
+from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.purge import Rules
 from jobwire.storage.given import read_given
 from jobwire.transport.settings_files import MAX_SETTINGS
@@ -31,9 +31,9 @@ def load_rules(home: Path, *, retained_days: float | None, record_days: float | 
     return Rules(**{**Rules()._asdict(), **ages, "journal": _journal_limits(table)})
 
 
-def _journal_limits(table: dict[str, object]) -> Limits:
+def _journal_limits(table: dict[str, object]) -> RetentionPolicy:
     """Return how much of the journal is kept once every consumer has read it."""
-    limits = Limits()
+    limits = RetentionPolicy()
     days = _number(_JOURNAL_DAYS, table.get(_JOURNAL_DAYS))
     if days is not None:
         limits = limits._replace(keep_seconds=days * _DAY or float("inf"))

@@ -8,7 +8,7 @@ import threading
 from typing import IO, NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
-from jobwire.runner.ending import Ending
+from jobwire.runner.ending import ExitStatus
 from jobwire.runner.process_session import living_groups
 
 # Between SIGTERM and SIGKILL: long enough to write a checkpoint, short enough to wait for.
@@ -161,23 +161,23 @@ class Command:
                 return 0
             return 0 if found is None else found.si_status
 
-    def ending(self) -> Ending:
+    def ending(self) -> ExitStatus:
         """Return how it ended; it has."""
         found = os.waitid(os.P_PIDFD, self.ended_descriptor, os.WEXITED | os.WNOWAIT)
         if found is None:
             raise RuntimeError("the command has not ended")
         if found.si_code == os.CLD_EXITED:
-            return Ending(exit_status=found.si_status)
-        return Ending(signal=found.si_status)
+            return ExitStatus(exit_status=found.si_status)
+        return ExitStatus(signal=found.si_status)
 
-    def reap(self) -> Ending:
+    def reap(self) -> ExitStatus:
         """Return how it ended; `stop` must have returned."""
         process = self._started()
         with self._guard:
             code = process.wait()
             os.close(self.ended_descriptor)
             self._stage.close()
-        return Ending.of_returncode(code)
+        return ExitStatus.of_returncode(code)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is None:

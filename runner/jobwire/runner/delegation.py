@@ -20,7 +20,7 @@ from jobwire.jobs.fold import LeaseGrant, cancel, claim, fail
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.registry.spec import JobSpec, check_spec
 from jobwire.registry.store import RecordStore
-from jobwire.runner.ending import Ending
+from jobwire.runner.ending import ExitStatus
 from jobwire.runner.terminal import Terminal
 from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
 from jobwire.runner.worker import read_ending
@@ -128,7 +128,7 @@ class Delegation:
         if self._worker is not None:
             self._worker.stop()
 
-    def close(self, *, patient: bool = False) -> Ending | None:
+    def close(self, *, patient: bool = False) -> ExitStatus | None:
         """Wait for the worker's end and return its command's, where that is known.
 
         A worker that does not end in time is asked to. `patient`: the job has ended by its own word, and

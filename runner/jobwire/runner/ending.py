@@ -10,14 +10,14 @@ NOT_FOUND = 127
 _SIGNAL_BASE = 128
 
 
-class Ending(NamedTuple):
+class ExitStatus(NamedTuple):
     """An exit status, or the number of the signal that killed it; never both."""
 
     exit_status: int | None = None
     signal: int | None = None
 
     @classmethod
-    def of_returncode(cls, code: int) -> "Ending":
+    def of_returncode(cls, code: int) -> "ExitStatus":
         """Return the ending that `subprocess` gives as one number: below 0 it is a signal."""
         return cls(exit_status=code) if code >= 0 else cls(signal=-code)
 
@@ -26,7 +26,7 @@ class Ending(NamedTuple):
         return json.dumps(self._asdict()).encode() + b"\n"
 
     @classmethod
-    def of_json(cls, text: bytes) -> "Ending | None":
+    def of_json(cls, text: bytes) -> "ExitStatus | None":
         """Return what `to_json` wrote, None for anything else."""
         try:
             body = json.loads(text)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.jobs.record import JobRecord
-from jobwire.runner.ending import Ending
+from jobwire.runner.ending import ExitStatus
 
 # The record's own field with the job's pane.
 PANE = "tmux"
@@ -155,7 +155,7 @@ class TmuxWorker:
         poll.register(self._descriptor, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> ExitStatus | None:
         """Return None: only a parent learns it."""
         return None
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock
 from jobwire.core.errors import StorageError
 from jobwire.runner.command import Command, Stream
-from jobwire.runner.ending import NOT_EXECUTABLE, NOT_FOUND, Ending
+from jobwire.runner.ending import NOT_EXECUTABLE, NOT_FOUND, ExitStatus
 from jobwire.runner.lifeline import Lifeline
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.progress import ReportReader
@@ -32,7 +32,7 @@ _GUARD_SECONDS = 0.2
 class Outcome(NamedTuple):
     """How a command ended, and a sentence about it."""
 
-    ending: Ending
+    ending: ExitStatus
     detail: str
 
 
@@ -65,15 +65,15 @@ class Worker:
 
     def _run(self, stop: threading.Event) -> Outcome:
         if stop.is_set():
-            return Outcome(Ending(signal=signal.SIGTERM), "stopped before it began")
+            return Outcome(ExitStatus(signal=signal.SIGTERM), "stopped before it began")
         try:
             streams = self._command.start()
         except FileNotFoundError as error:
             name = Path(os.fsdecode(error.filename or "")).name
-            return Outcome(Ending(exit_status=NOT_FOUND), f"command not found: {name}")
+            return Outcome(ExitStatus(exit_status=NOT_FOUND), f"command not found: {name}")
         except OSError as error:
             words = f"the command cannot be executed: {error.strerror}"
-            return Outcome(Ending(exit_status=NOT_EXECUTABLE), words)
+            return Outcome(ExitStatus(exit_status=NOT_EXECUTABLE), words)
         done = threading.Event()
         guard = threading.Thread(target=self._guard, args=(stop, done), name="guard", daemon=True)
         guard.start()
@@ -113,7 +113,7 @@ class Worker:
                 return
 
 
-def write_ending(folder: Path, ending: Ending) -> None:
+def write_ending(folder: Path, ending: ExitStatus) -> None:
     """Keep how the command ended, for `jobwire run`: the job's last word need not be the worker's."""
     try:
         replace_durably(folder / ENDING_FILE, ending.to_json(), files=SystemFiles())
@@ -121,9 +121,9 @@ def write_ending(folder: Path, ending: Ending) -> None:
         complain(error.message)  # the last word says it too
 
 
-def read_ending(folder: Path) -> Ending | None:
+def read_ending(folder: Path) -> ExitStatus | None:
     """Return how the command ended; None where nobody kept it."""
     try:
-        return Ending.of_json((folder / ENDING_FILE).read_bytes())
+        return ExitStatus.of_json((folder / ENDING_FILE).read_bytes())
     except FileNotFoundError:
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jobwire.registry.store import RecordStore
-from jobwire.runner.ending import Ending
+from jobwire.runner.ending import ExitStatus
 from jobwire.runner.terminal import Terminal
 from jobwire.storage.durable import replace_durably
 
@@ -84,7 +84,7 @@ class WorkerProcess(Protocol):
         """Wait up to `seconds` for its end; tell whether it ended."""
         ...
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> ExitStatus | None:
         """Return how it ended; None where that is not known."""
         ...
 
@@ -133,10 +133,10 @@ class ChildWorker:
             return False
         return True
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> ExitStatus | None:
         """Return how it ended."""
         code = self._process.returncode
-        return None if code is None else Ending.of_returncode(code)
+        return None if code is None else ExitStatus.of_returncode(code)
 
     def close(self) -> None:
         """Let go of it: nothing is held."""

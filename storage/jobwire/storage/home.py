@@ -40,7 +40,7 @@ class Need(Enum):
     NOTHING = "no home"
 
 
-class Entry(NamedTuple):
+class PathStat(NamedTuple):
     """What stands at a path: the owners of it and of a link to it, and its mode with its type."""
 
     owners: frozenset[int]
@@ -59,7 +59,7 @@ class Ground(Protocol):
         """Return where we stand, absolute."""
         ...
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> PathStat | None:
         """Return what stands at `path`, None for nothing."""
         ...
 
@@ -80,7 +80,7 @@ class SystemGround:
         """Return the working directory."""
         return os.getcwd()
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> PathStat | None:
         """Return what stands at `path`; a link that leads nowhere stands for itself."""
         try:
             found = os.lstat(path)
@@ -94,7 +94,7 @@ class SystemGround:
                 pass
             else:
                 owners.add(found.st_uid)
-        return Entry(frozenset(owners), found.st_mode)
+        return PathStat(frozenset(owners), found.st_mode)
 
     def is_home(self, path: str) -> bool:
         """Tell whether one of the marks is there."""
@@ -227,7 +227,7 @@ def _working_directory(ground: Ground) -> str:
         ) from error
 
 
-def _entry(path: str, ground: Ground) -> Entry | None:
+def _entry(path: str, ground: Ground) -> PathStat | None:
     try:
         return ground.entry(path)
     except OSError as error:
@@ -241,12 +241,12 @@ def _unreadable(path: str, error: OSError) -> JobwireError:
     return StorageError(text, hint=f"who may read it? See its owner and mode; {_OR_NAME}", path=path)
 
 
-def _require_directory(path: str, entry: Entry) -> None:
+def _require_directory(path: str, entry: PathStat) -> None:
     if not stat.S_ISDIR(entry.mode):
         raise InvalidInputError(f"the home {path} is no directory", hint=_OR_NAME)
 
 
-def _require_own(path: str, entry: Entry, user: int) -> None:
+def _require_own(path: str, entry: PathStat, user: int) -> None:
     explicit = f"to use it all the same, name it: --home {_quoted(path)}, or {VARIABLE}"
     if others := entry.owners - {user}:
         raise InvalidInputError(

@@ -77,12 +77,14 @@ class Rehearsal:
         # Not for secrets: a script must repeat.
         random = Random(self._seed)  # noqa: S311
         waiting = self.job_ids()
-        running: list[_Job] = []
+        running: list[_RehearsedJob] = []
         now_us = self._start_us
         sent: list[Entry] = []
         while waiting or running:
             while waiting and len(running) < self._active:
-                running.append(_Job(waiting.pop(0), random.randint(2, 2 * self._events_per_job), random))
+                running.append(
+                    _RehearsedJob(waiting.pop(0), random.randint(2, 2 * self._events_per_job), random)
+                )
             now_us += random.randint(0, 2 * self._step_us)
             draw = random.random()
             if draw < self._mix.refused:
@@ -103,7 +105,7 @@ class Rehearsal:
     def _stored(self, entry: Entry) -> Entry:
         return entry if self._verdicts else entry._replace(verdict="unverified")
 
-    def _said(self, job: "_Job", now_us: int, random: Random) -> Entry:
+    def _said(self, job: "_RehearsedJob", now_us: int, random: Random) -> Entry:
         event = job.next_event(random)
         delay_us = random.randint(500, 40_000)
         if random.random() < self._mix.skewed:
@@ -135,7 +137,7 @@ class Rehearsal:
         return Entry(now_us, self._topics.events(job_id), payload, False, reason)
 
 
-class _Job:
+class _RehearsedJob:
     """One job's course: attempts, waits, an end (or none)."""
 
     def __init__(self, job_id: str, length: int, random: Random) -> None:

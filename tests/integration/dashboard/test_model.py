@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.dashboard.fleet import Limits, Row
+from jobwire.dashboard.fleet import Row, Thresholds
 from jobwire.dashboard.inotify import DirectoryWatch, WatchLostError
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.model import FleetModel
@@ -38,7 +38,7 @@ def new_model(
         source=source,
         journal=JournalTail(home / "journal", warn=_fail),
         clock=used,
-        limits=Limits(),
+        limits=Thresholds(),
         watch=None if poll else DirectoryWatch,
         keep_finished=keep,
     )

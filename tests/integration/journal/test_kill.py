@@ -30,7 +30,7 @@ from pathlib import Path
 from jobwire.core.clock import SystemClock
 from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import RetentionPolicy, Retention
 
 directory, clock = Path(sys.argv[1]), SystemClock()
 with JournalWriter(directory, clock=clock, segment_bytes=20_000) as writer:
@@ -45,7 +45,7 @@ with JournalWriter(directory, clock=clock, segment_bytes=20_000) as writer:
         print("durable", end, flush=True)
         if start % 5 == 0:
             print("committed", consumers.commit("child", max(0, end - 100)), flush=True)
-            Retention(directory, clock=clock, limits=Limits(0, 0)).prune()
+            Retention(directory, clock=clock, limits=RetentionPolicy(0, 0)).prune()
 """
 
 

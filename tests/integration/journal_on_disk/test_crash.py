@@ -9,7 +9,7 @@ import pytest
 
 from jobwire.journal import Entry, JournalNotFound, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.verify import verify
 from jobwire.testing import ManualClock
 
@@ -46,14 +46,14 @@ def _scenario(directory: Path, files: Any, promises: _Promises) -> Iterator[Jour
             promises.durable = first.append(_ENTRIES[start : start + 4])
         promises.committed = consumers.register("fold", 0)
         promises.committed = consumers.commit("fold", 9)
-        Retention(directory, clock=clock, limits=Limits(0, 0), files=files).prune()
+        Retention(directory, clock=clock, limits=RetentionPolicy(0, 0), files=files).prune()
     with writer() as second:
         yield second
         for start in range(12, 24, 4):
             promises.durable = second.append(_ENTRIES[start : start + 4])
         promises.committed = consumers.commit("fold", 20)
         clock.advance(10)
-        Retention(directory, clock=clock, limits=Limits(0, 0), files=files).prune()
+        Retention(directory, clock=clock, limits=RetentionPolicy(0, 0), files=files).prune()
 
 
 def _run(directory: Path, files: Any, crash: type[BaseException]) -> _Promises:

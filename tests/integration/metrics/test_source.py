@@ -14,7 +14,7 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import StorageError
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.testing.rehearsal import Mix, Rehearsal
 from jobwire.testing.waiting import wait_for
 
@@ -170,14 +170,14 @@ def test_a_consumer_holds_retention_back(
     """What a registered query has not read is not pruned."""
     journal = make_journal(ENTRIES, segment_bytes=16 << 10)
     Consumers(journal).register("slow", 0)
-    Retention(journal, clock=SystemClock(), limits=Limits(0.0, 0)).prune()
+    Retention(journal, clock=SystemClock(), limits=RetentionPolicy(0.0, 0)).prune()
     batches = run_stream(journal, consumer="slow")
     assert sum(map(len, batches)) == len(ENTRIES)
 
 
 def pruned(journal: Path) -> int:
     """Prune whatever can go; return the first offset left."""
-    Retention(journal, clock=SystemClock(), limits=Limits(0.0, 0)).prune(force=True)
+    Retention(journal, clock=SystemClock(), limits=RetentionPolicy(0.0, 0)).prune(force=True)
     with JournalReader(journal) as reader:
         return reader.first_offset
 

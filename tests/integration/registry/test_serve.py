@@ -16,7 +16,7 @@ from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.snapshot import Snapshot, decode_snapshot
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.registry import health
 from jobwire.registry.flush import OutboxFlush
 from jobwire.registry.outbox import Outbox
@@ -271,7 +271,7 @@ def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> Non
     slow.register("slow")
     slow.commit("slow", offsets[2])
     assert len(list(journal.glob("*.seg"))) == 6
-    with site.serving(rules=Rules(journal=Limits(keep_bytes=0))):
+    with site.serving(rules=Rules(journal=RetentionPolicy(keep_bytes=0))):
         wait_for(lambda: len(list(journal.glob("*.seg"))) == 3, what="segments that all have read to go")
         with JournalReader(journal) as reader:
             assert reader.first_offset == offsets[2]

@@ -9,7 +9,7 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.runner.command import Command, Pipes, Stream
-from jobwire.runner.ending import Ending
+from jobwire.runner.ending import ExitStatus
 from jobwire.runner.process_session import living_groups
 from jobwire.testing import wait_for
 from jobwire.testing.run_command import runs
@@ -50,8 +50,8 @@ def test_its_number_is_held_until_it_is_reaped() -> None:
     assert not runs(pid)
     assert Path(f"/proc/{pid}").exists()
     one.command.signal(signal.SIGKILL)
-    assert one.command.ending() == Ending(exit_status=7)
-    assert one.command.reap() == Ending(exit_status=7)
+    assert one.command.ending() == ExitStatus(exit_status=7)
+    assert one.command.reap() == ExitStatus(exit_status=7)
     assert not Path(f"/proc/{pid}").exists()
     one.command.signal_own_group(signal.SIGKILL)
     assert one.command.stopped_by() == 0

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard.broadcast import Broadcaster, Moment
-from jobwire.dashboard.fleet import JobFacts, Limits, Row, judge, row_of
+from jobwire.dashboard.fleet import JobFacts, Row, Thresholds, judge, row_of
 from jobwire.dashboard.model import Changes
 from jobwire.jobs.record import JobRecord
 
@@ -18,7 +18,7 @@ def row(job_id: str, detail: str = "") -> Row:
     """Return a pending job's row."""
     stamp = utc_timestamp(T0)
     facts = JobFacts(JobRecord(job_id, "t" * 43, stamp, stamp, detail=detail), None)
-    return row_of(facts, judge(facts, T0, Limits()), Limits())
+    return row_of(facts, judge(facts, T0, Thresholds()), Thresholds())
 
 
 def broadcaster() -> Broadcaster:

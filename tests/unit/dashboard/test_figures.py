@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.dashboard.figures import STEPS, Span, count_over_time, quantiles, quantiles_over_time, span
+from jobwire.dashboard.figures import STEPS, TimeRange, count_over_time, quantiles, quantiles_over_time, span
 
 NOW = 1_767_225_605.0
-WANTED = Span(start=0, end=100, width=10, step=10)
+WANTED = TimeRange(start=0, end=100, width=10, step=10)
 
 
 @pytest.mark.parametrize("seconds", [*STEPS, 0, 7, -1])

@@ -12,9 +12,9 @@ from jobwire.dashboard.fleet import (
     Group,
     JobFacts,
     LastEvent,
-    Limits,
     Query,
     Row,
+    Thresholds,
     arrange,
     judge,
     matches,
@@ -32,7 +32,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
 
 T0 = 1_767_225_600.0
-LIMITS = Limits(idle_seconds=300, pending_seconds=600, failed_seconds=86_400)
+LIMITS = Thresholds(idle_seconds=300, pending_seconds=600, failed_seconds=86_400)
 TOKEN = "t" * 43
 
 

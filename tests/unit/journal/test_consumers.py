@@ -9,7 +9,7 @@ import pytest
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.journal import Entry, JournalCorrupt, JournalReader, JournalRecreated, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.testing import ManualClock
 
 _DAY = 86400.0
@@ -97,7 +97,7 @@ def test_an_unreadable_place_is_reported(directory: Path) -> None:
 
 def test_age_prunes_what_everybody_has_read(directory: Path, clock: ManualClock) -> None:
     """Segments closed longer ago than the limit go, the others stay."""
-    report = Retention(directory, clock=clock, limits=Limits(keep_seconds=4.5 * 3600)).prune()
+    report = Retention(directory, clock=clock, limits=RetentionPolicy(keep_seconds=4.5 * 3600)).prune()
     assert (len(report.segments), report.first_offset) == (5, 10)
     with JournalReader(directory) as reader:
         assert reader.first_offset == 10
@@ -107,10 +107,10 @@ def test_age_prunes_what_everybody_has_read(directory: Path, clock: ManualClock)
 def test_size_prunes_the_oldest(directory: Path, clock: ManualClock) -> None:
     """Above the size limit the oldest go until it holds; the last segment always stays."""
     size = sum(p.stat().st_size for p in directory.glob("*.seg"))
-    report = Retention(directory, clock=clock, limits=Limits(_DAY, size // 2)).prune()
+    report = Retention(directory, clock=clock, limits=RetentionPolicy(_DAY, size // 2)).prune()
     assert report.kept_bytes <= size // 2
     assert report.bytes + report.kept_bytes == size
-    Retention(directory, clock=clock, limits=Limits(0, 0)).prune()
+    Retention(directory, clock=clock, limits=RetentionPolicy(0, 0)).prune()
     assert [p.name for p in directory.glob("*.seg")] == ["00000000000000000018.seg"]
     assert len(list(directory.glob("*.idx"))) == 1
 
@@ -122,7 +122,7 @@ def test_the_slowest_consumer_holds_retention_back(
     consumers = Consumers(directory, clock=clock)
     consumers.register("fast", 20)
     consumers.register("slow", 7)
-    retention = Retention(directory, clock=clock, limits=Limits(0, 0))
+    retention = Retention(directory, clock=clock, limits=RetentionPolicy(0, 0))
     assert len(retention.prune(dry_run=True).segments) == 3
     report = retention.prune()
     assert (report.first_offset, report.held_by, report.lost) == (6, "slow", {})
@@ -138,6 +138,6 @@ def test_force_takes_unread_segments_and_says_from_whom(
     consumers = Consumers(directory, clock=clock)
     consumers.register("fast", 20)
     consumers.register("slow", 7)
-    report = Retention(directory, clock=clock, limits=Limits(0, 0)).prune(force=True)
+    report = Retention(directory, clock=clock, limits=RetentionPolicy(0, 0)).prune(force=True)
     assert (report.first_offset, report.lost) == (18, {"slow": 11})
     assert [record.levelno for record in caplog.records] == [logging.ERROR]

@@ -19,7 +19,7 @@ from jobwire.journal import (
     JournalWriter,
     load_span,
 )
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.scan import checked_blocks
 from jobwire.testing import ManualClock
 
@@ -162,7 +162,7 @@ def test_a_pruned_offset_is_named_and_an_open_span_too(tmp_path: Path) -> None:
             writer.append([Entry(i, "t", b"x" * 100, False, "ok")])
         (span,) = slow.scan(0, 1)
         clock.advance(1)
-        Retention(directory, clock=clock, limits=Limits(0, 0)).prune()
+        Retention(directory, clock=clock, limits=RetentionPolicy(0, 0)).prune()
         first = slow.first_offset
         assert first > 0
         with pytest.raises(JournalTruncated) as error:

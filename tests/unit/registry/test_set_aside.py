@@ -18,7 +18,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
-from jobwire.journal.retention import Limits, Retention
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.registry.aside import KEEP_SECONDS
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
@@ -334,7 +334,7 @@ def test_retention_waits_for_it(registry: "Registry", clock: ManualClock, job: J
         clock.advance(2 * 3600)
         registry.writer.roll_if_due()
         clock.advance(1)
-        retention = Retention(registry.writer.directory, clock=clock, limits=Limits(keep_seconds=0))
+        retention = Retention(registry.writer.directory, clock=clock, limits=RetentionPolicy(keep_seconds=0))
         assert retention.prune().held_by == f"registry-{job.job_id}"
     _wait(registry, clock)
     assert registry.store.get(job.job_id).last_seq == 1

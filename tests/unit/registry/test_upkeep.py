@@ -11,7 +11,7 @@ from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, Storage
 from jobwire.core.topics import Topics
 from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
-from jobwire.journal.retention import Limits
+from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry import health
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
@@ -195,7 +195,7 @@ def test_journal_rules(tmp_path: Path) -> None:
     settings = tmp_path / "jobwire.toml"
     settings.write_text("[registry]\nkeep_journal_days = 0.5\nkeep_journal_mib = 2\n")
     rules = load_rules(tmp_path, retained_days=None, record_days=None)
-    assert rules == Rules(journal=Limits(DAY / 2, 2 << 20))
+    assert rules == Rules(journal=RetentionPolicy(DAY / 2, 2 << 20))
     settings.write_text("[registry]\nkeep_journal_days = 0\nkeep_journal_mib = 0\n")
     rules = load_rules(tmp_path, retained_days=None, record_days=None)
     assert rules.journal.keep_seconds == float("inf")

@@ -4,13 +4,13 @@ import signal
 
 import pytest
 
-from jobwire.runner.ending import Ending, signal_name
+from jobwire.runner.ending import ExitStatus, signal_name
 
 
 @pytest.mark.parametrize("status", [1, 2, 126, 127, 128, 129, 130, 137, 193, 200, 255])
 def test_an_exit_status_is_no_signal(status: int) -> None:
     """Whatever a command exits with is told as its exit status, also where shells mean a signal by it."""
-    ending = Ending.of_returncode(status)
+    ending = ExitStatus.of_returncode(status)
     assert ending.sentence == f"exit status {status}"
     assert ending.figures == {"exit_status": status}
     assert (ending.good, ending.shell_status) == (False, status)
@@ -22,7 +22,7 @@ def test_an_exit_status_is_no_signal(status: int) -> None:
 )
 def test_a_signal_is_no_exit_status(number: int, name: str) -> None:
     """A signal is told by its name, real-time signals too, and never as an exit status."""
-    ending = Ending.of_returncode(-number)
+    ending = ExitStatus.of_returncode(-number)
     assert ending.sentence == f"killed by {name}"
     assert ending.figures == {"signal": name}
     assert (ending.good, ending.shell_status) == (False, 128 + number)
@@ -30,9 +30,9 @@ def test_a_signal_is_no_exit_status(number: int, name: str) -> None:
 
 def test_success() -> None:
     """Only exit status 0 is good."""
-    assert Ending.of_returncode(0) == Ending(exit_status=0)
-    assert Ending(exit_status=0).good
-    assert Ending(exit_status=0).sentence == "finished"
+    assert ExitStatus.of_returncode(0) == ExitStatus(exit_status=0)
+    assert ExitStatus(exit_status=0).good
+    assert ExitStatus(exit_status=0).sentence == "finished"
 
 
 def test_every_number_has_a_name() -> None:

@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
-from jobwire.storage.home import Entry, Need, find_home, place_for_home, settle_home
+from jobwire.storage.home import Need, PathStat, find_home, place_for_home, settle_home
 
 ME = 1000
 OTHER = 1001
@@ -18,7 +18,7 @@ class MemoryGround:
 
     user = ME
 
-    def __init__(self, directory: str, entries: dict[str, Entry], homes: set[str] | None = None) -> None:
+    def __init__(self, directory: str, entries: dict[str, PathStat], homes: set[str] | None = None) -> None:
         self._directory = directory
         self._entries = entries
         self._homes = set(entries) if homes is None else homes
@@ -30,7 +30,7 @@ class MemoryGround:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return self._directory
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> PathStat | None:
         """Return what stands there."""
         if path in self.failures:
             raise self.failures[path]
@@ -41,9 +41,9 @@ class MemoryGround:
         return path in self._homes
 
 
-def folder(mode: int = 0o700, *owners: int) -> Entry:
+def folder(mode: int = 0o700, *owners: int) -> PathStat:
     """Return a directory."""
-    return Entry(frozenset(owners or (ME,)), stat.S_IFDIR | mode)
+    return PathStat(frozenset(owners or (ME,)), stat.S_IFDIR | mode)
 
 
 def test_the_option_goes_before_the_environment_and_that_before_what_is_found() -> None:
@@ -122,7 +122,7 @@ def test_a_directory_of_something_else_is_no_home() -> None:
 
 def test_a_file_is_no_home() -> None:
     """A file of that name is refused, named or found."""
-    file = Entry(frozenset({ME}), stat.S_IFREG | 0o600)
+    file = PathStat(frozenset({ME}), stat.S_IFREG | 0o600)
     ground = MemoryGround("/work", {"/work/.hermes": file})
     for option in ("/work/.hermes", None):
         with pytest.raises(InvalidInputError, match="is no directory"):
