@@ -3,14 +3,11 @@
 from typing import NamedTuple
 
 from jobwire.core.bounds import KEPT_TOKENS
-from jobwire.core.canonical import JsonShapeError, canonical_json
+from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.signature import sign_bytes, verify_bytes
-from jobwire.core.strict_json import decode_object
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import LIMITS, JobRecord
 
-_FIELDS = ("job_id", "status", "last_seq", "attempt", "updated_at", "attention", "detail")
 # Only in the snapshot of a job that the registry ended by a limit: which one.
 _TIMEOUT = "timeout"
 
@@ -33,8 +30,7 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
     """Return the signed snapshot of `record`.
 
     `last_seq` on the wire is `confirmed_seq`: what the registry process holds durably, so that a
-    worker may trim its outbox by it. `superseded` carries one signature for each of the latest earlier
-    attempts' tokens: an old worker can verify that it was replaced, and nobody else learns anything.
+    worker may trim its outbox by it. It is sealed for the latest earlier attempts' holders, too.
     """
     body: dict[str, object] = {
         "job_id": record.job_id,
@@ -47,14 +43,7 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
     }
     if record.timed_out is not None:
         body[_TIMEOUT] = record.timed_out
-    message = canonical_json(body)
-    return canonical_json(
-        {
-            **body,
-            "hmac_sig": sign_bytes(message, record.auth_token),
-            "superseded": [sign_bytes(message, token) for token in record.previous_tokens[-KEPT_TOKENS:]],
-        }
-    )
+    return seal(body, record.auth_token, former_keys=record.previous_tokens[-KEPT_TOKENS:])
 
 
 class UnknownStateError(InvalidInputError):
@@ -66,17 +55,10 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
 
     Raises UnknownStateError for one that is signed and says what only a newer version knows.
     """
-    try:
-        value = decode_object(payload)
-        signed = (*_FIELDS, _TIMEOUT) if _TIMEOUT in value else _FIELDS
-        message = canonical_json({name: value[name] for name in signed})
-    except (JsonShapeError, KeyError):
+    envelope = open_sealed(payload, token, about={"job_id": job_id})
+    if envelope is None:
         return None
-    superseded = value.get("superseded")
-    old = [verify_bytes(message, item, token) for item in superseded] if isinstance(superseded, list) else []
-    current = verify_bytes(message, value.get("hmac_sig"), token)
-    if value["job_id"] != job_id or not (current or any(old)):
-        return None
+    value = envelope.body
     try:
         return Snapshot(
             job_id=job_id,
@@ -86,10 +68,10 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
             updated_at=str(value["updated_at"]),
             attention=value["attention"] is True,
             detail=str(value["detail"]),
-            superseded=not current,
+            superseded=envelope.superseded,
             timed_out=str(value[_TIMEOUT]) if value.get(_TIMEOUT) in LIMITS else None,
         )
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UnknownStateError(
             f"the registry's state of job {job_id} says what this version does not know: {error}",
             hint="update jobwire on this host to the registry's version",
