@@ -31,7 +31,7 @@ from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.subscriber import EventLine, LinePrinter, Outcome
-from jobwire.subscriber.subscriber import open_session
+from jobwire.subscriber.subscriber import open_watch
 from jobwire.testing import MosquittoServer, wait_for
 from jobwire.testing.raw_mqtt import CONNECT, PUBLISH, packet, text
 
@@ -172,7 +172,7 @@ def bare_paho(server: MosquittoServer, load: Load, subscribed: Callable[[], None
 def job_subscriber(server: MosquittoServer, load: Load, subscribed: Callable[[], None]) -> None:
     """Watch the job as the command does."""
     settings, home = server.settings("hermes"), server.home
-    session = open_session(settings=settings, jobs=[load.job_id], home=home, timeouts={"wall_seconds": 120.0})
+    session = open_watch(settings=settings, jobs=[load.job_id], home=home, timeouts={"wall_seconds": 120.0})
     events = 0
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         printer = LinePrinter(nowhere, as_json=True, log=sys.stderr)

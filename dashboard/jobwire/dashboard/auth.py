@@ -54,7 +54,7 @@ class PageToken(NamedTuple):
     own: bool
 
 
-class Offer(NamedTuple):
+class Credentials(NamedTuple):
     """What a request brings to be let in; "" where it brings none."""
 
     authorization: str = ""
@@ -146,7 +146,7 @@ class Gate:
         """Tell whether a request comes from our own page: browsers send Origin with every POST."""
         return origin in [f"{scheme}://{host}" for scheme in self._schemes]
 
-    def judge(self, offer: Offer, now: float) -> Access:
+    def judge(self, offer: Credentials, now: float) -> Access:
         """Say what an offer is worth at `now`, in epoch seconds."""
         scheme, _, bearer = offer.authorization.partition(" ")
         if scheme.lower() == "bearer" and self.secret_fits(bearer.strip()):

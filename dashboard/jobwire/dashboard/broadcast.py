@@ -21,7 +21,7 @@ _KEPT_MESSAGES = 1200
 _KEPT_BYTES = 8 << 20
 
 
-class Moment(NamedTuple):
+class FollowerStatus(NamedTuple):
     """What the follower reports with each look: the time here, the journal's end, and what failed."""
 
     now: float
@@ -34,7 +34,7 @@ class Broadcaster:
 
     def __init__(self, *, start_id: str) -> None:
         self.rows: dict[str, Row] = {}
-        self.moment = Moment(0.0, -1)
+        self.moment = FollowerStatus(0.0, -1)
         self.ready = False
         self._start_id = start_id
         self._revision = 0
@@ -45,7 +45,7 @@ class Broadcaster:
         self._closed = False
         self._snapshot: tuple[int, bytes] | None = None
 
-    def begin(self, rows: Mapping[str, Row], moment: Moment) -> None:
+    def begin(self, rows: Mapping[str, Row], moment: FollowerStatus) -> None:
         """Replace everything, for the first time or after trouble: every page gets the fleet anew."""
         self.rows = dict(rows)
         self._lines = {job_id: _line(row) for job_id, row in rows.items()}
@@ -55,7 +55,7 @@ class Broadcaster:
         self._revision += 1
         self._wake()
 
-    def publish(self, changes: Changes, moment: Moment) -> None:
+    def publish(self, changes: Changes, moment: FollowerStatus) -> None:
         """Send changes to every page; with nothing changed it is a sign of life."""
         self.moment = moment
         for row in changes.rows:

@@ -26,7 +26,7 @@ BEHIND_SECONDS = 10.0
 NO_METRICS = "No metrics yet: `jobwire metrics run` computes them."
 
 
-class Database(Protocol):
+class MetricTables(Protocol):
     """Asks the metric tables; `?` marks a value. Raises JobwireError where they cannot be read."""
 
     def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ class JournalEnd(NamedTuple):
     offset: int = -1
 
 
-def freshness(database: Database, now: float, journal: JournalEnd, *, running: bool | None) -> Freshness:
+def freshness(database: MetricTables, now: float, journal: JournalEnd, *, running: bool | None) -> Freshness:
     """Say whether the streaming query follows the journal; `running` None where only its traces tell."""
     health = database.ask(
         "SELECT updated_at, backlog, duration_ms, watermark_at FROM health ORDER BY updated_at DESC LIMIT 1"
@@ -114,7 +114,7 @@ def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
     return "live", ""
 
 
-def event_rates(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
+def event_rates(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
     """Return events a second of each type at each step."""
     rows = database.ask(
         "SELECT window_start, event_type, SUM(events) FROM windows "
@@ -127,7 +127,7 @@ def event_rates(database: Database, wanted: TimeRange) -> dict[str, list[float]]
     return _rates(rows, wanted)
 
 
-def rejections(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
+def rejections(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
     """Return refused messages a second by reason at each step."""
     rows = database.ask(
         "SELECT window_start, reason, SUM(events) FROM rejections "
@@ -139,7 +139,7 @@ def rejections(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
     return _rates(rows, wanted)
 
 
-def sessions(database: Database, wanted: TimeRange) -> list[dict[str, object]]:
+def sessions(database: MetricTables, wanted: TimeRange) -> list[dict[str, object]]:
     """Return the sessions with the most events in the range."""
     rows = database.ask(
         "SELECT session, SUM(events) AS total FROM windows "
@@ -153,7 +153,7 @@ def sessions(database: Database, wanted: TimeRange) -> list[dict[str, object]]:
     return [{"session": session, "events": int(total)} for session, total in rows]
 
 
-def delays(database: Database, wanted: TimeRange) -> dict[str, list[float | None]]:
+def delays(database: MetricTables, wanted: TimeRange) -> dict[str, list[float | None]]:
     """Return the worker-to-journal delay in seconds: the worst window of each step."""
     rows = database.ask(
         "SELECT window_start, p50_ms, p95_ms, p99_ms FROM delays "
@@ -179,7 +179,7 @@ class FinishedJob(NamedTuple):
     outcome: str
 
 
-def finished_jobs(database: Database, wanted: TimeRange) -> list[FinishedJob]:
+def finished_jobs(database: MetricTables, wanted: TimeRange) -> list[FinishedJob]:
     """Return the jobs that ended in the range, the newest 50,000."""
     rows = database.ask(
         "SELECT started_us, finished_us, waiting_us, outcome FROM job_totals "
@@ -194,7 +194,7 @@ def finished_jobs(database: Database, wanted: TimeRange) -> list[FinishedJob]:
     ]
 
 
-def open_since(database: Database) -> dict[str, float]:
+def open_since(database: MetricTables) -> dict[str, float]:
     """Return when each job that the tables call open started; cancelled ones are among them."""
     rows = database.ask("SELECT job_id, started_us FROM job_totals WHERE outcome = 'open' LIMIT ?", _MAX_JOBS)
     return {str(job_id): started / 1e6 for job_id, started in rows}

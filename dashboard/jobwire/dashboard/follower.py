@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.broadcast import Moment
+from jobwire.dashboard.broadcast import FollowerStatus
 from jobwire.dashboard.model import Changes, FleetModel
 
 # Ten looks a second: well inside the second that is promised, and each costs a system call or two.
@@ -26,8 +26,8 @@ class Follower:
         *,
         model: FleetModel,
         clock: Clock,
-        begin: Callable[[FleetModel, Moment], None],
-        publish: Callable[[Changes, Moment], None],
+        begin: Callable[[FleetModel, FollowerStatus], None],
+        publish: Callable[[Changes, FollowerStatus], None],
         warn: Callable[[str], None],
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
@@ -77,5 +77,5 @@ class Follower:
                 self._publish(changes, self._moment())
                 quiet_until = self._clock.monotonic() + SIGN_OF_LIFE_SECONDS
 
-    def _moment(self, trouble: str = "") -> Moment:
-        return Moment(self._clock.now(), self._model.journal.offset, trouble)
+    def _moment(self, trouble: str = "") -> FollowerStatus:
+        return FollowerStatus(self._clock.now(), self._model.journal.offset, trouble)

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from jobwire.core.override import override
 from jobwire.dashboard.fleet import Group, tally
-from jobwire.dashboard.report import Live, Report
+from jobwire.dashboard.report import Live, MetricsReport
 from jobwire.jobs.admission import ACCEPTED, Reason
 from jobwire.jobs.event import EVENT_TYPES
 from jobwire.jobs.lifecycle import Status
@@ -30,7 +30,7 @@ class Figures(NamedTuple):
     counts: Mapping[str, int]
     verdicts: Mapping[str, int]
     events: Mapping[str, int]
-    report: Report
+    report: MetricsReport
     pages: int
     now: float
 
@@ -38,11 +38,11 @@ class Figures(NamedTuple):
 def exposition(collect: Callable[[], Figures]) -> bytes:
     """Return the text that Prometheus reads."""
     registry = CollectorRegistry()
-    registry.register(_Fleet(collect))
+    registry.register(_FleetCollector(collect))
     return generate_latest(registry)
 
 
-class _Fleet(Collector):
+class _FleetCollector(Collector):
     def __init__(self, collect: Callable[[], Figures]) -> None:
         self._collect = collect
 
@@ -99,7 +99,7 @@ def _messages(figures: Figures) -> Iterator[Metric]:
     )
 
 
-def _from_tables(report: Report, now: float) -> Iterator[Metric]:
+def _from_tables(report: MetricsReport, now: float) -> Iterator[Metric]:
     fresh = report.freshness
     states = {state: float(state == fresh.state) for state in _STATES}
     yield _gauge("jobwire_metrics_state", "1 for the state of the streaming query.", "state", states)

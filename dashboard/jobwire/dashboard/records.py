@@ -6,7 +6,7 @@ from typing import Any
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.dashboard.fleet import JobFacts, LastEvent, newer, percent_of, with_record
-from jobwire.dashboard.glance import Glance, look
+from jobwire.dashboard.index_reader import IndexView, read_index
 from jobwire.dashboard.timeline import entry, text_of
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.deadlines import epoch
@@ -38,7 +38,7 @@ class RecordSource:
         self._recent = recent
         self.unread: set[str] = set()
 
-    def glance(self) -> Glance | None:
+    def index_view(self) -> IndexView | None:
         """Return what the index says; where it is not to be trusted its owner makes it again first.
 
         None where there is no index and none can be made (no jobs yet, or a read-only disk).
@@ -59,7 +59,7 @@ class RecordSource:
 
     def job_ids(self) -> set[str]:
         """Return the jobs of the page: all that are open, the newest finished ones, recent failures."""
-        found = self.glance()
+        found = self.index_view()
         if found is None:
             # No index: every record is read once, and the caller keeps what it wants.
             return set(self.store.job_ids())
@@ -97,9 +97,9 @@ class RecordSource:
         lines = self.store.audit(job_id).tail(count)
         return [text_of(entry(line, record)) for line in reversed(lines)]
 
-    def _look(self) -> Glance | None:
+    def _look(self) -> IndexView | None:
         since = utc_timestamp(self.store.clock.now() - self._failed_seconds)
-        return look(self.store.home, failed_since=since, limit=self._recent)
+        return read_index(self.store.home, failed_since=since, limit=self._recent)
 
     def _last_event(self, job_id: str, before: JobFacts | None) -> LastEvent | None:
         known = before.last if before else None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError
 from jobwire.dashboard import figures
-from jobwire.dashboard.figures import Database, FinishedJob, Freshness, JournalEnd, TimeRange
+from jobwire.dashboard.figures import FinishedJob, Freshness, JournalEnd, MetricTables, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
 
@@ -21,7 +21,7 @@ class Live(NamedTuple):
     query_runs: bool | None = None
 
 
-class Report(NamedTuple):
+class MetricsReport(NamedTuple):
     """The figures of one range. Series have one value a step; None where there is nothing to say.
 
     `durations`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`. `missing` names
@@ -48,7 +48,7 @@ class Report(NamedTuple):
     missing: str = ""
 
 
-def report(database: Database, live: Live, *, seconds: int, now: float) -> Report:
+def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> MetricsReport:
     """Return the figures of the last `seconds`. Raises JobwireError where the tables cannot be read."""
     wanted = figures.span(seconds, now)
     by_job = wanted._replace(step=wanted.step * figures.JOB_STEPS)
@@ -57,7 +57,7 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
     waited = [job for job in finished if job.waiting > 0]
     running = [(job.started, job.finished) for job in finished]
     running += _open_intervals(figures.open_since(database), live.rows)
-    return Report(
+    return MetricsReport(
         freshness=figures.freshness(database, now, live.journal, running=live.query_runs),
         points=wanted.points,
         step=wanted.step,
@@ -81,11 +81,11 @@ def report(database: Database, live: Live, *, seconds: int, now: float) -> Repor
     )
 
 
-def no_report(why: str, live: Live, *, seconds: int, now: float) -> Report:
+def no_report(why: str, live: Live, *, seconds: int, now: float) -> MetricsReport:
     """Return the empty figures of a range, with the reason."""
     wanted = figures.span(seconds, now)
     nothing = figures.quantiles([])
-    return Report(
+    return MetricsReport(
         freshness=Freshness("none", why),
         points=wanted.points,
         step=wanted.step,
@@ -106,7 +106,9 @@ def no_report(why: str, live: Live, *, seconds: int, now: float) -> Report:
     )
 
 
-def safe_report(find: Callable[[], Database | None], live: Live, *, seconds: int, now: float) -> Report:
+def safe_report(
+    find: Callable[[], MetricTables | None], live: Live, *, seconds: int, now: float
+) -> MetricsReport:
     """Return the figures, or empty ones that say why; never raises for the tables."""
     try:
         database = find()

@@ -21,14 +21,14 @@ from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
 from jobwire.dashboard.assembly import new_model, new_source, warn
 from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
-from jobwire.dashboard.broadcast import Broadcaster, Moment
-from jobwire.dashboard.desk import Desk
-from jobwire.dashboard.entrance import Entrance
+from jobwire.dashboard.backend import Backend
+from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
 from jobwire.dashboard.fleet import Thresholds
 from jobwire.dashboard.follower import Follower
+from jobwire.dashboard.login import LoginRoutes
+from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.open_pages import OpenPage, OpenPages
-from jobwire.dashboard.pacing import Pacing
 from jobwire.dashboard.server import Pages, build_app, load_assets
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.waiting import WaitingHistory
@@ -61,7 +61,7 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
     source = new_source(store, settings.limits)
     model = new_model(source, home=settings.home, clock=clock, limits=settings.limits, poll=settings.poll)
     broadcaster = Broadcaster(start_id=secrets.token_hex(4))
-    desk = Desk(
+    backend = Backend(
         source=source,
         queue=JobQueue(store, warn=warn),
         broadcaster=broadcaster,
@@ -75,9 +75,9 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
         "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
     }
-    assets, pacing = load_assets(shown), Pacing()
+    assets, throttle = load_assets(shown), LoginThrottle()
     pages = Pages(
-        desk=desk,
+        backend=backend,
         broadcaster=broadcaster,
         assets=assets,
         clock=clock,
@@ -85,8 +85,8 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
         allow_actions=settings.allow_actions,
     )
     form = assets["login.html"].body.decode()
-    entrance = Entrance(gate=gate, pacing=pacing, clock=clock, form=form)
-    app = build_app(pages, entrance, gate=gate, pacing=pacing, clock=clock)
+    login = LoginRoutes(gate=gate, throttle=throttle, clock=clock, form=form)
+    app = build_app(pages, login, gate=gate, throttle=throttle, clock=clock)
     app.router.lifespan_context = lambda _: _following(model, broadcaster, clock)
     return app, broadcaster
 
@@ -100,7 +100,7 @@ async def _following(model: FleetModel, broadcaster: Broadcaster, clock: Clock) 
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(function, *values)
 
-    def begin(model: FleetModel, moment: Moment) -> None:
+    def begin(model: FleetModel, moment: FollowerStatus) -> None:
         in_loop(broadcaster.begin, dict(model.rows), moment)
 
     follower = Follower(

@@ -1,4 +1,4 @@
-"""The routes: files, streams, questions, one action. HTTP only; the answers are the desk's."""
+"""The routes: files, streams, questions, one action. HTTP only; the content is the backend's."""
 
 import hashlib
 import html
@@ -18,16 +18,16 @@ from starlette.routing import Route
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.topics import check_job_id
-from jobwire.dashboard.answers import answered, json_answer, no_route, read_object
 from jobwire.dashboard.auth import Gate
+from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
-from jobwire.dashboard.desk import Desk
-from jobwire.dashboard.entrance import Entrance
 from jobwire.dashboard.fleet import tally
-from jobwire.dashboard.guard import Guard
+from jobwire.dashboard.login import LoginRoutes
+from jobwire.dashboard.login_throttle import LoginThrottle
+from jobwire.dashboard.middleware import AccessMiddleware
 from jobwire.dashboard.numbers import whole_number
-from jobwire.dashboard.pacing import Pacing
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
+from jobwire.dashboard.responses import error_responses, json_response, no_route, read_object
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
@@ -68,14 +68,14 @@ class Pages:
     def __init__(
         self,
         *,
-        desk: Desk,
+        backend: Backend,
         broadcaster: Broadcaster,
         assets: Mapping[str, Asset],
         clock: Clock,
         author: str,
         allow_actions: bool,
     ) -> None:
-        self._desk = desk
+        self._backend = backend
         self._broadcaster = broadcaster
         self._assets = assets
         self._clock = clock
@@ -92,11 +92,11 @@ class Pages:
             Route("/assets/{name}", self.asset),
             Route("/api/stream", self.stream),
             Route("/api/summary", self.summary),
-            Route("/api/jobs/{job_id}", answered(self.job)),
-            Route("/api/jobs/{job_id}/stream", answered(self.job_stream)),
-            Route("/api/jobs/{job_id}/cancel", answered(self.cancel), methods=["POST"]),
-            Route("/api/metrics", answered(self.metrics)),
-            Route("/metrics", answered(self.prometheus)),
+            Route("/api/jobs/{job_id}", error_responses(self.job)),
+            Route("/api/jobs/{job_id}/stream", error_responses(self.job_stream)),
+            Route("/api/jobs/{job_id}/cancel", error_responses(self.cancel), methods=["POST"]),
+            Route("/api/metrics", error_responses(self.metrics)),
+            Route("/metrics", error_responses(self.prometheus)),
             Route("/healthz", self.health),
         ]
 
@@ -116,22 +116,22 @@ class Pages:
     async def summary(self, request: Request) -> Response:  # noqa: ARG002 - a handler's form
         """Answer with the number of jobs in each group."""
         rows = self._broadcaster.rows.values()
-        return json_answer({"now": self._clock.now(), "counts": tally(rows)})
+        return json_response({"now": self._clock.now(), "counts": tally(rows)})
 
     async def job(self, request: Request) -> Response:
         """Answer with one job."""
-        return json_answer(await run_in_threadpool(self._desk.job, _job_id(request)))
+        return json_response(await run_in_threadpool(self._backend.job, _job_id(request)))
 
     async def job_stream(self, request: Request) -> Response:
         """Answer with a job's history and then each new line; the event id is the place in the file."""
         job_id, last_id = _job_id(request), _last_id(request)
-        await run_in_threadpool(self._desk.record, job_id)
+        await run_in_threadpool(self._backend.record, job_id)
         return self._streaming(request, self._history(job_id, whole_number(last_id)))
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a job, where actions were allowed at the start."""
         if not self._allow_actions:
-            return json_answer(
+            return json_response(
                 {"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403
             )
         job_id = _job_id(request)
@@ -139,18 +139,18 @@ class Pages:
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
             raise InvalidInputError(f"the reason is a text of at most {_MAX_REASON} characters")
         cause = f"{reason.strip() or 'cancelled'} (by {self._author})"
-        return json_answer(await run_in_threadpool(self._desk.cancel, job_id, cause))
+        return json_response(await run_in_threadpool(self._backend.cancel, job_id, cause))
 
     async def metrics(self, request: Request) -> Response:
         """Answer with the figures of a range."""
         seconds = request.query_params.get("range", "")
-        report = await run_in_threadpool(self._desk.report, whole_number(seconds) or 0)
+        report = await run_in_threadpool(self._backend.report, whole_number(seconds) or 0)
         body = {**report._asdict(), "freshness": report.freshness._asdict(), "now": self._clock.now()}
-        return json_answer(body)
+        return json_response(body)
 
     async def prometheus(self, request: Request) -> Response:  # noqa: ARG002 - a handler's form
         """Answer with the text that Prometheus reads."""
-        text = await run_in_threadpool(exposition, lambda: self._desk.figures(self._open_pages))
+        text = await run_in_threadpool(exposition, lambda: self._backend.figures(self._open_pages))
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - a handler's form
@@ -159,7 +159,7 @@ class Pages:
         return PlainTextResponse("ok\n" if well else "not ready\n", 200 if well else 503)
 
     async def _history(self, job_id: str, start: int | None) -> AsyncIterator[bytes]:
-        path = self._desk.history_path(job_id)
+        path = self._backend.history_path(job_id)
         position = start if start is not None else await run_in_threadpool(begin_at, path)
         yield _message("begin", {"start": position, "now": self._clock.now()}, str(position))
         shown_row: object = None
@@ -167,7 +167,7 @@ class Pages:
         while not self._broadcaster.closed:
             try:
                 chunk, alive = read_chunk(path, position), looks >= _SIGN_OF_LIFE_LOOKS
-                record = self._desk.record(job_id) if chunk.lines or alive else None
+                record = self._backend.record(job_id) if chunk.lines or alive else None
             except JobwireError as error:
                 # Purged, or damaged by now: an open stream can only say so.
                 yield _message("gone", {"error": error.message}, str(position))
@@ -212,11 +212,13 @@ class Pages:
         return Response(asset.body, media_type=asset.media_type, headers=headers)
 
 
-def build_app(pages: Pages, entrance: Entrance, *, gate: Gate, pacing: Pacing, clock: Clock) -> Starlette:
+def build_app(
+    pages: Pages, login: LoginRoutes, *, gate: Gate, throttle: LoginThrottle, clock: Clock
+) -> Starlette:
     """Return the application."""
     app = Starlette(
-        routes=[*entrance.routes(), *pages.routes()],
-        middleware=[Middleware(Guard, gate=gate, pacing=pacing, clock=clock)],
+        routes=[*login.routes(), *pages.routes()],
+        middleware=[Middleware(AccessMiddleware, gate=gate, throttle=throttle, clock=clock)],
         exception_handlers={HTTPException: no_route},
     )
     # It would lead to whatever name stands in the Host header.

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.dashboard.glance import Glance, attention, look, read_flags
-from jobwire.dashboard.wording import STATE_WIDTH, counted, state_word
+from jobwire.dashboard.index_reader import IndexView, attention, read_flags, read_index
+from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 
 if TYPE_CHECKING:
     from jobwire.dashboard.fleet import Row
@@ -35,7 +35,7 @@ def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
     A missing or much outdated index is mended by its owner first: slow, once.
     """
     since = utc_timestamp(time.time() - failed_seconds)
-    found = look(home, failed_since=since)
+    found = read_index(home, failed_since=since)
     if found is None or len(found.touched) > _MANY_MARKS:
         found = _mended(home, since)
     if found is None:
@@ -55,7 +55,7 @@ def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
 
 def _counted(home: str, since: str) -> Line:
     """Read every record: there is no index here and none can be made, on a read-only disk for instance."""
-    names = [entry.name for entry in os.scandir(f"{home}/jobs")] if os.path.isdir(f"{home}/jobs") else []  # noqa: PTH112 - as in glance
+    names = [entry.name for entry in os.scandir(f"{home}/jobs")] if os.path.isdir(f"{home}/jobs") else []  # noqa: PTH112 - as in index_reader
     found = [read_flags(home, name.removesuffix(".json")) for name in names if _RECORD(name)]
     running = [flags for flags in found if flags and flags.status == "running"]
     failed = [flags for flags in found if flags and flags.failed_since(since)]
@@ -95,7 +95,7 @@ def render_table(rows: list[Row], now: float) -> str:
     return "\n".join([summary, *lines])
 
 
-def _mended(home: str, since: str) -> Glance | None:
+def _mended(home: str, since: str) -> IndexView | None:
     import sys  # noqa: PLC0415 - only where the index must be made again, as the next one
 
     from jobwire.core.errors import JobwireError  # noqa: PLC0415
@@ -112,4 +112,4 @@ def _mended(home: str, since: str) -> Glance | None:
         print(f"jobwire status: {error}", file=sys.stderr)  # noqa: T201 - as above
     finally:
         queue.close()
-    return look(home, failed_since=since)
+    return read_index(home, failed_since=since)

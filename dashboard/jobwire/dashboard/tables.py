@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.figures import Database
+from jobwire.dashboard.figures import MetricTables
 from jobwire.metrics.database import open_database
 from jobwire.metrics.settings import LOCK_NAME, load_metrics_settings
 from jobwire.metrics.statements import queries
@@ -24,7 +24,7 @@ class TablesAt:
         self._home = home
         self._location = location
 
-    def __call__(self) -> Database | None:
+    def __call__(self) -> MetricTables | None:
         """Return the tables, or None where there are none yet. Raises ConfigError for bad settings."""
         sink = load_metrics_settings(self._home, {"sink": self._location}, os.environ).sink
         if "://" not in sink and not Path(sink).exists():

@@ -7,9 +7,9 @@ from pathlib import Path
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.assembly import new_model, new_source
 from jobwire.dashboard.fleet import Query, Row, Thresholds, arrange, words
+from jobwire.dashboard.labels import STATE_WIDTH, state_word
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.plain import one_line
-from jobwire.dashboard.wording import STATE_WIDTH, state_word
 from jobwire.registry.store import RecordStore
 
 _BETWEEN = " · "

@@ -23,7 +23,8 @@ from jobwire.storage.files import SystemFiles
 from jobwire.storage.home import HELP, Need, settled
 from jobwire.storage.signals import delivered
 from jobwire.subscriber.formats import summary
-from jobwire.subscriber.moments import BEFORE, PERMISSION, UNTIL, VERDICT, Moment, Moments
+from jobwire.subscriber.notifications import BEFORE, PERMISSION, UNTIL, VERDICT, Notification, Notifications
+from jobwire.subscriber.notifier import Notifier, hook_words
 from jobwire.subscriber.options import (
     DESCRIPTION,
     EXAMPLES,
@@ -33,10 +34,9 @@ from jobwire.subscriber.options import (
 )
 from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
-from jobwire.subscriber.session import Session
-from jobwire.subscriber.subscriber import open_session, settings_for
-from jobwire.subscriber.telling import Teller, hook_words
+from jobwire.subscriber.subscriber import open_watch, settings_for
 from jobwire.subscriber.text import safe
+from jobwire.subscriber.watch_loop import WatchLoop
 from jobwire.transport import load_settings
 
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
             f"the ticket's account {Role.WORKER} may send events but not read them, so none will come;"
             " a ticket written with --certificate may, or name an account with --username"
         )
-    session = open_session(
+    watch = open_watch(
         settings=settings,
         jobs=args.job,
         home=args.home if args.job or args.all else None,
@@ -95,18 +95,18 @@ def run(args: argparse.Namespace) -> int:
         stop=stop,
         warn=warn,
     )
-    teller = Teller(hook=hook, bell=args.bell, environ=os.environ, warn=warn)
-    with _stopped_by_signals(stop), teller:
+    notifier = Notifier(hook=hook, bell=args.bell, environ=os.environ, warn=warn)
+    with _stopped_by_signals(stop), notifier:
         try:
-            reached = _watch(session, printer, settings.address, teller, UNTIL[args.until])
+            reached = _watch(watch, printer, settings.address, notifier, UNTIL[args.until])
         finally:
             printer.finish()
-    verdicts = session.verdicts()
+    verdicts = watch.verdicts()
     if reached is not None:
         _say_reached(reached, as_json=as_json)
         return ExitCode.OK
     if not as_json:
-        _sum_up(verdicts, session)
+        _sum_up(verdicts, watch)
     if args.all and not mode.follow and not (verdicts.by_job or verdicts.undecided):
         raise NoWorkError(f"no unfinished job in {args.home}", hint="--follow waits for jobs to appear")
     _report(verdicts)
@@ -116,39 +116,43 @@ def run(args: argparse.Namespace) -> int:
     return verdicts.exit_code
 
 
-def _watch(session: Session, printer: LinePrinter, address: str, teller: Teller, until: str) -> Moment | None:
-    """Print everything; return the moment that ended the watch, None for its own end.
+def _watch(
+    watch: WatchLoop, printer: LinePrinter, address: str, notifier: Notifier, until: str
+) -> Notification | None:
+    """Print everything; return what ended the watch early, None for its own end.
 
     Says once when nothing published from then on can be missed: scripts wait for it.
     """
-    batches, moments = session.batches(), Moments()
+    batches, notifications = watch.batches(), Notifications()
     told = {PERMISSION, VERDICT, until}
+    wanted = notifier.wanted or until != VERDICT
     announced = False
     try:
         for batch in batches:
             printer.batch(batch)
-            for moment in moments.of(batch, session.standings()) if teller.wanted or until != VERDICT else ():
-                if moment.event in told:
-                    teller.tell(moment)
-                if moment.event == until != VERDICT:
-                    return moment
-            if session.connected and not announced:
+            found = notifications.of(batch, watch.conditions()) if wanted else ()
+            for notification in found:
+                if notification.event in told:
+                    notifier.tell(notification)
+                if notification.event == until != VERDICT:
+                    return notification
+            if watch.connected and not announced:
                 announced = True
-                count = session.open_jobs
+                count = watch.open_jobs
                 printer(Note("", f"watching {count} job{'' if count == 1 else 's'} on {address}"))
     finally:
         batches.close()
     return None
 
 
-def _say_reached(moment: Moment, *, as_json: bool) -> None:
-    what = next(name for name, event in UNTIL.items() if event == moment.event)
+def _say_reached(found: Notification, *, as_json: bool) -> None:
+    what = next(name for name, event in UNTIL.items() if event == found.event)
     if as_json:
-        body = {"job_id": moment.job_id, "reached": what, "status": moment.status, "detail": moment.detail}
+        body = {"job_id": found.job_id, "reached": what, "status": found.status, "detail": found.detail}
         print(json.dumps({**body, "exit_code": int(ExitCode.OK)}))
     else:
-        said = f": {safe(moment.detail)}" if moment.detail else ""
-        print(f"{PROG}: job {moment.job_id}: reached {what}{said}", file=sys.stderr)
+        said = f": {safe(found.detail)}" if found.detail else ""
+        print(f"{PROG}: job {found.job_id}: reached {what}{said}", file=sys.stderr)
 
 
 def _settings(
@@ -214,10 +218,10 @@ def _stopped_by_signals(stop: threading.Event) -> AbstractContextManager[None]:
     return delivered(dict.fromkeys((signal.SIGINT, signal.SIGTERM), on_signal))
 
 
-def _sum_up(verdicts: Verdicts, session: Session) -> None:
+def _sum_up(verdicts: Verdicts, watch: WatchLoop) -> None:
     if len(verdicts.by_job) + len(verdicts.undecided) > 1 and sys.stdout.isatty():
         print()
-        for line in summary(verdicts, session.titles, style_of(sys.stdout, os.environ)):
+        for line in summary(verdicts, watch.titles, style_of(sys.stdout, os.environ)):
             print(line)
 
 

@@ -6,7 +6,7 @@ import math
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.fleet import Mode
-from jobwire.subscriber.moments import UNTIL
+from jobwire.subscriber.notifications import UNTIL
 
 DESCRIPTION = """\
 Watch jobs in the foreground: print each genuine event once and exit as the job ended.

@@ -22,7 +22,7 @@ from jobwire.subscriber.connection import Connection, Factory
 from jobwire.subscriber.fleet import Fleet, Mode
 from jobwire.subscriber.outcome import EventLine, Line, Verdict, Verdicts
 from jobwire.subscriber.records import LocalJobs
-from jobwire.subscriber.session import Session, TimeoutOverrides, run
+from jobwire.subscriber.watch_loop import TimeoutOverrides, WatchLoop, run
 
 # How long a broker keeps what arrives while we are cut off, and our session if we are killed.
 SESSION_EXPIRY_SECONDS = 3600
@@ -53,7 +53,7 @@ def paho_factory(settings: BrokerSettings, client_id: str) -> Factory:
     return make
 
 
-def open_session(
+def open_watch(
     *,
     settings: BrokerSettings,
     jobs: Sequence[str] = (),
@@ -68,8 +68,8 @@ def open_session(
     clock: Clock | None = None,
     factory: Factory | None = None,
     warn: Callable[[str], None] = lambda _: None,
-) -> Session:
-    """Wire a session together; nothing is read or connected before it runs.
+) -> WatchLoop:
+    """Wire a watch together; nothing is read or connected before it runs.
 
     `home` is needed for `jobs` and `all_jobs`. Raises InvalidInputError.
     """
@@ -86,7 +86,7 @@ def open_session(
     watched = [*ids, *(ticket.job_id for ticket in tickets)]
     if all_jobs:
         watched = ["+", *(ticket.job_id for ticket in tickets)]
-    return Session(
+    return WatchLoop(
         connection=Connection(
             factory=factory or paho_factory(settings, new_client_id()),
             event_filters=[topics.events(job_id) for job_id in watched],
@@ -130,7 +130,7 @@ def watch_jobs(
     down is waited for.
     """
     return run(
-        open_session(
+        open_watch(
             jobs=jobs,
             home=_home(home),
             settings=settings,
@@ -166,11 +166,11 @@ class Subscriber:
         strict_idle: bool = False,
         on_line: Callable[[Line], None] = lambda _: None,
     ) -> None:
-        self._session = open_session(
+        self._watch = open_watch(
             jobs=[job_id], home=_home(home), settings=settings, timeouts=timeouts, strict_idle=strict_idle
         )
         self._on_line = on_line
-        self._batches = self._session.batches()
+        self._batches = self._watch.batches()
         self._lines: deque[Line] = deque()
         self.verdict: Verdict | None = None
 

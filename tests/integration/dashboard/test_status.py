@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.dashboard import glance
+from jobwire.dashboard import index_reader
 from jobwire.dashboard.status import Line, _counted, line_of
 from jobwire.testing import ManualClock
 from jobwire.testing.fleet_writer import FleetWriter
@@ -65,9 +65,9 @@ def test_counts_by_status_need_no_mending(writer: FleetWriter) -> None:
     writer.queue.counts()
     writer.say(jobs[0], "completed", "done")
     writer.register()
-    found = glance.look(str(writer.home), failed_since=utc_timestamp(0))
+    found = index_reader.read_index(str(writer.home), failed_since=utc_timestamp(0))
     assert found is not None
-    counts = glance.counts_now(str(writer.home), found)
+    counts = index_reader.counts_now(str(writer.home), found)
     assert {status: count for status, count in counts.items() if count} == {
         "running": 2,
         "completed": 1,
@@ -85,20 +85,20 @@ def test_looking_takes_no_lock_and_changes_nothing(writer: FleetWriter) -> None:
         pass
     writer.say(writer.start(), "completed", "done")
     marks = sorted(Path(writer.store.queue_path("touched")).iterdir())
-    assert glance.look(str(writer.home), failed_since=utc_timestamp(0)) is not None
+    assert index_reader.read_index(str(writer.home), failed_since=utc_timestamp(0)) is not None
     assert sorted(Path(writer.store.queue_path("touched")).iterdir()) == marks
 
 
 def test_missing_or_foreign_index_is_not_believed(writer: FleetWriter, tmp_path: Path) -> None:
     """No index, an index of another version and a damaged one are all noticed."""
-    assert glance.look(str(tmp_path / "none"), failed_since=utc_timestamp(0)) is None
+    assert index_reader.read_index(str(tmp_path / "none"), failed_since=utc_timestamp(0)) is None
     assert line_of(str(tmp_path / "none")) == Line(0, 0, 0)
     writer.start()
     writer.queue.counts()
     writer.close()
     index = Path(writer.store.queue_path("pending.sqlite"))
     index.write_bytes(b"no database at all" * 100)
-    assert glance.look(str(writer.home), failed_since=utc_timestamp(0)) is None
+    assert index_reader.read_index(str(writer.home), failed_since=utc_timestamp(0)) is None
     assert line_of(str(writer.home)) == Line(1, 0, 0)
 
 
@@ -107,6 +107,6 @@ def test_attention_is_found_in_any_layout(writer: FleetWriter) -> None:
     job = writer.start()
     writer.say(job, "permission_required", 'no "attention": false here')
     path = Path(writer.store.record_path(job))
-    assert glance.attention(str(writer.home), [job]) == 1
+    assert index_reader.attention(str(writer.home), [job]) == 1
     path.write_text(path.read_text().replace('\n "attention": true', '"attention":true'))
-    assert glance.attention(str(writer.home), [job, "ffffffff"]) == 1
+    assert index_reader.attention(str(writer.home), [job, "ffffffff"]) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.figures import JournalEnd
-from jobwire.dashboard.report import Live, Report, safe_report
+from jobwire.dashboard.report import Live, MetricsReport, safe_report
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.metrics.settings import LOCK_NAME
@@ -28,7 +28,7 @@ def tables(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(home: Path, *, journal: JournalEnd = JOURNAL, runs: bool | None = None) -> Report:
+def ask(home: Path, *, journal: JournalEnd = JOURNAL, runs: bool | None = None) -> MetricsReport:
     """Return the figures of the last hour."""
     live = Live({}, [], journal, runs)
     return safe_report(TablesAt(home=home, location=None), live, seconds=3600, now=NOW)

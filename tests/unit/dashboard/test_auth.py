@@ -12,8 +12,8 @@ from jobwire.dashboard.auth import (
     SESSION_SECONDS,
     Access,
     Bind,
+    Credentials,
     Gate,
-    Offer,
     check_bind,
     local_path,
     page_token,
@@ -94,13 +94,13 @@ def test_missing_secret_is_a_clear_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "offer",
     [
-        Offer(authorization=f"Bearer {SECRET}"), Offer(authorization=f"bearer {SECRET}"),
-        Offer(address=SECRET),
-        Offer(cookie=gate().new_cookie(NOW)),
-        Offer(authorization="Bearer wrong", address="wrong", cookie=gate().new_cookie(NOW)),
+        Credentials(authorization=f"Bearer {SECRET}"), Credentials(authorization=f"bearer {SECRET}"),
+        Credentials(address=SECRET),
+        Credentials(cookie=gate().new_cookie(NOW)),
+        Credentials(authorization="Bearer wrong", address="wrong", cookie=gate().new_cookie(NOW)),
     ],
 )  # fmt: skip
-def test_each_way_in(offer: Offer) -> None:
+def test_each_way_in(offer: Credentials) -> None:
     """The token is taken as Bearer, from the address or for a cookie, whatever else comes along."""
     assert gate().judge(offer, NOW) is Access.ADMITTED
 
@@ -108,28 +108,29 @@ def test_each_way_in(offer: Offer) -> None:
 @pytest.mark.parametrize(
     "offer",
     [
-        Offer(authorization="Bearer"), Offer(authorization="Bearer correct"),
-        Offer(authorization=f"Basic {SECRET}"),
-        Offer(address="wrong"), Offer(cookie="wrong"), Offer(cookie="9" * 5000), Offer(cookie="é.é.é"),
-        Offer(cookie=f"{'9' * 12}.x.{'0' * 64}"),
+        Credentials(authorization="Bearer"), Credentials(authorization="Bearer correct"),
+        Credentials(authorization=f"Basic {SECRET}"),
+        Credentials(address="wrong"), Credentials(cookie="wrong"), Credentials(cookie="9" * 5000),
+        Credentials(cookie="é.é.é"),
+        Credentials(cookie=f"{'9' * 12}.x.{'0' * 64}"),
     ],
 )  # fmt: skip
-def test_wrong_on_any_way_is_a_guess(offer: Offer) -> None:
+def test_wrong_on_any_way_is_a_guess(offer: Credentials) -> None:
     """A wrong token counts as one, however it is brought; bringing none is none."""
     assert gate().judge(offer, NOW) is Access.WRONG
-    assert gate().judge(Offer(), NOW) is Access.ASKED
+    assert gate().judge(Credentials(), NOW) is Access.ASKED
 
 
 def test_cookie_admits_until_it_ends() -> None:
     """A cookie admits for a week, also after a restart of the server; one that ended is no guess."""
-    cookie = Offer(cookie=gate().new_cookie(NOW))
+    cookie = Credentials(cookie=gate().new_cookie(NOW))
     assert gate().judge(cookie, NOW + SESSION_SECONDS - 1) is Access.ADMITTED
     assert gate().judge(cookie, NOW + SESSION_SECONDS) is Access.ASKED
 
 
 def test_another_secret_ends_all_cookies() -> None:
     """Changing the secret logs everybody out."""
-    cookie = Offer(cookie=gate().new_cookie(NOW))
+    cookie = Credentials(cookie=gate().new_cookie(NOW))
     assert gate(secret="another long secret").judge(cookie, NOW) is Access.WRONG
 
 
@@ -141,14 +142,14 @@ def test_two_pages_of_a_host_have_two_cookies() -> None:
 @given(st.text(max_size=80))
 def test_forged_cookie_is_refused(value: str) -> None:
     """No text but one of ours is a cookie, and none is an error."""
-    assert gate().judge(Offer(cookie=value), NOW) is not Access.ADMITTED
+    assert gate().judge(Credentials(cookie=value), NOW) is not Access.ADMITTED
 
 
 def test_altered_cookie_is_refused() -> None:
     """Its end cannot be moved."""
     expiry, nonce, signature = gate().new_cookie(NOW).split(".")
     later = f"{int(expiry) + 1}.{nonce}.{signature}"
-    assert gate().judge(Offer(cookie=later), NOW) is Access.WRONG
+    assert gate().judge(Credentials(cookie=later), NOW) is Access.WRONG
 
 
 @pytest.mark.parametrize(

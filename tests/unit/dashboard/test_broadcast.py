@@ -5,13 +5,13 @@ import json
 from collections.abc import AsyncIterator
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.dashboard.broadcast import Broadcaster, Moment
+from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
 from jobwire.dashboard.fleet import JobFacts, Row, Thresholds, judge, row_of
 from jobwire.dashboard.model import Changes
 from jobwire.jobs.record import JobRecord
 
 T0 = 1_767_225_600.0
-NOW = Moment(T0, 7)
+NOW = FollowerStatus(T0, 7)
 
 
 def row(job_id: str, detail: str = "") -> Row:
@@ -104,7 +104,7 @@ def test_trouble_begins_anew_for_everybody() -> None:
         hub = broadcaster()
         stream = hub.stream("")
         await read(stream)
-        hub.publish(Changes(), Moment(T0, 7, "disk gone"))
+        hub.publish(Changes(), FollowerStatus(T0, 7, "disk gone"))
         [(_, _, body)] = await read(stream)
         assert body["trouble"] == "disk gone"
         hub.begin({}, NOW)

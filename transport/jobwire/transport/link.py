@@ -33,7 +33,7 @@ _PROTOCOL_ERROR = 2  # paho's MQTT_ERR_PROTOCOL
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
-class Session(NamedTuple):
+class SessionOptions(NamedTuple):
     """How we present ourselves; `expiry_seconds` and `receive_maximum` exist in MQTT 5 only."""
 
     client_id: str
@@ -73,7 +73,7 @@ class Link:
         self,
         *,
         settings: BrokerSettings,
-        session: Session,
+        session: SessionOptions,
         context: "ssl.SSLContext | None",
         handler: LinkHandler,
         ledger: AckLedger,

@@ -16,9 +16,9 @@ from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted
 from jobwire.core.settings import BrokerSettings
 from jobwire.transport import failures
 from jobwire.transport.acknowledgements import AckLedger
+from jobwire.transport.completion import Completion
 from jobwire.transport.inbox import Inbox
-from jobwire.transport.link import Link, Session
-from jobwire.transport.tickets import Ticket
+from jobwire.transport.link import Link, SessionOptions
 from jobwire.transport.waker import Waker
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ _CLOSE_SECONDS = 5.0
 class NetworkThread:
     """Owns the link and everything of paho; other threads leave requests and wait for tickets.
 
-    Supervised: whatever ends it, expected or not, becomes `failure`, settles every ticket and comes
+    Supervised: whatever ends it, expected or not, becomes `failure`, settles every completion and comes
     out of the inbox.
     """
 
@@ -51,7 +51,7 @@ class NetworkThread:
         self,
         *,
         settings: BrokerSettings,
-        session: Session,
+        session: SessionOptions,
         context: "ssl.SSLContext | None",
         renew_certificate: Callable[[], None],
         filters: Sequence[str],
@@ -72,10 +72,10 @@ class NetworkThread:
         self._ledger = AckLedger()
         self.inbox = Inbox(limit=queue_limit, clock=clock, on_room=self._waker.wake)
         self._link: Link | None = None
-        self._requests: deque[tuple[Ticket, Callable[[Link, Ticket], None]]] = deque()
-        self._publishes: dict[int, tuple[Ticket, str]] = {}
-        self._subscribes: dict[int, tuple[Ticket | None, list[str]]] = {}
-        self._callers_waiting: set[Ticket] = set()
+        self._requests: deque[tuple[Completion, Callable[[Link, Completion], None]]] = deque()
+        self._publishes: dict[int, tuple[Completion, str]] = {}
+        self._subscribes: dict[int, tuple[Completion | None, list[str]]] = {}
+        self._callers_waiting: set[Completion] = set()
         self._session_present = False
         self._held: list[Message] = []
         self._ready_at = 0.0
@@ -119,34 +119,34 @@ class NetworkThread:
     ) -> bool:
         """Publish on the present connection; return whether PUBACK came in time, or raise."""
 
-        def send(link: Link, ticket: Ticket) -> None:
+        def send(link: Link, completion: Completion) -> None:
             packet_id = link.publish(topic, payload, retain=retain, expiry_seconds=expiry_seconds)
-            self._publishes[packet_id] = (ticket, topic)
+            self._publishes[packet_id] = (completion, topic)
 
         return self._ask(send, timeout_seconds)
 
     def subscribe(self, filters: list[str], timeout_seconds: float) -> bool:
         """Subscribe on the present connection; return whether SUBACK came in time, or raise."""
 
-        def send(link: Link, ticket: Ticket) -> None:
+        def send(link: Link, completion: Completion) -> None:
             # From now on also after a reconnect, even if this answer never comes.
             self._filters.extend(name for name in filters if name not in self._filters)
-            self._subscribes[link.subscribe(filters, again=False)] = (ticket, filters)
+            self._subscribes[link.subscribe(filters, again=False)] = (completion, filters)
 
         return self._ask(send, timeout_seconds)
 
-    def _ask(self, send: Callable[[Link, Ticket], None], timeout_seconds: float) -> bool:
-        ticket = Ticket()
+    def _ask(self, send: Callable[[Link, Completion], None], timeout_seconds: float) -> bool:
+        completion = Completion()
         # While somebody waits for an answer reading goes on past a full inbox: the answer comes the same way.
-        self._callers_waiting.add(ticket)
+        self._callers_waiting.add(completion)
         try:
-            self._requests.append((ticket, send))
+            self._requests.append((completion, send))
             self._waker.wake()
             if self._failure is not None:  # the thread ended before or while the request was left
-                ticket.settle(self._failure)
-            return ticket.wait(timeout_seconds)
+                completion.settle(self._failure)
+            return completion.wait(timeout_seconds)
         finally:
-            self._callers_waiting.discard(ticket)
+            self._callers_waiting.discard(completion)
 
     def acknowledge(self, tokens: Sequence[int]) -> None:
         """Queue acknowledgements."""
@@ -240,14 +240,14 @@ class NetworkThread:
 
     def _send_requests(self, link: Link) -> None:
         while self._requests:
-            ticket, send = self._requests.popleft()
+            completion, send = self._requests.popleft()
             if self._ready:
-                send(link, ticket)
+                send(link, completion)
             else:
-                ticket.settle(self._lost_meanwhile())
+                completion.settle(self._lost_meanwhile())
 
     def _drop_link(self) -> float | None:
-        """Close the link, settle every ticket, return how long the session held (None: it never stood)."""
+        """Close the link, settle what is asked, return how long the session held (None: it never stood)."""
         held_seconds = self._clock.monotonic() - self._ready_at if self._ready else None
         self._ready = False
         if self._link is not None:
@@ -255,8 +255,8 @@ class NetworkThread:
             self._link = None
         self._ledger.connection_lost()
         error = self._lost_meanwhile()
-        for ticket, _ in self._publishes.values():
-            ticket.settle(error)
+        for completion, _ in self._publishes.values():
+            completion.settle(error)
         for waiting, _ in self._subscribes.values():
             if waiting is not None:
                 waiting.settle(error)
@@ -301,23 +301,23 @@ class NetworkThread:
             self._held.extend(messages)
 
     def on_puback(self, packet_id: int, code: int, name: str) -> None:
-        """Settle the publisher's ticket; a late answer has none."""
-        ticket, topic = self._publishes.pop(packet_id, (None, ""))
-        if ticket is not None:
-            ticket.settle(failures.publish_refused(topic, code, name) if code >= _REFUSED_FROM else None)
+        """Settle the publisher's completion; a late answer has none."""
+        completion, topic = self._publishes.pop(packet_id, (None, ""))
+        if completion is not None:
+            completion.settle(failures.publish_refused(topic, code, name) if code >= _REFUSED_FROM else None)
 
     def on_suback(self, packet_id: int, codes: Sequence[int]) -> None:
-        """Settle the caller's ticket, or finish the session's own subscription."""
-        ticket, filters = self._subscribes.pop(packet_id, (None, []))
+        """Settle the caller's completion, or finish the session's own subscription."""
+        completion, filters = self._subscribes.pop(packet_id, (None, []))
         refused = [name for name, code in zip(filters, codes, strict=False) if code >= _REFUSED_FROM]
         error = failures.subscribe_refused(refused, max(codes)) if refused else None
-        if ticket is None:
+        if completion is None:
             if error is not None:
                 raise error
             self._set_ready()
             return
         self._filters = [name for name in self._filters if name not in refused]
-        ticket.settle(error)
+        completion.settle(error)
 
     def _set_ready(self) -> None:
         self._ready_at = self._clock.monotonic()

@@ -9,7 +9,7 @@ from jobwire.core.errors import ConfigError, InvalidInputError, RefusedError, Tr
 from jobwire.core.ports import Incoming, Message
 from jobwire.core.settings import BrokerSettings, is_loopback
 from jobwire.transport import failures
-from jobwire.transport.link import Session
+from jobwire.transport.link import SessionOptions
 from jobwire.transport.network import NetworkThread
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ class PahoTransport:
         if not client_id and not clean_session:
             raise InvalidInputError("a persistent session needs a client id (MQTT 3.1.1, 3.1.3.1)")
         self._settings = settings
-        self._session = Session(
+        self._session = SessionOptions(
             client_id=client_id,
             clean=clean_session,
             expiry_seconds=session_expiry_seconds,

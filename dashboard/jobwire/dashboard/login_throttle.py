@@ -16,7 +16,7 @@ _MAX_WAITING = 256
 _NETWORK_BITS = 64
 
 
-class Pacing:
+class LoginThrottle:
     """Says for each wrong answer how long it has to wait. Used inside one event loop."""
 
     def __init__(self) -> None:

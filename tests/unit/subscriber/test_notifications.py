@@ -1,4 +1,4 @@
-"""The moments at which a person wants to be told, each once."""
+"""What a person wants to be notified of, each once."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.subscriber.moments import Moment, Moments, Standing
+from jobwire.subscriber.notifications import JobCondition, Notification, Notifications
+from jobwire.subscriber.notifier import hook_words
 from jobwire.subscriber.outcome import EventLine, Note, Outcome, Verdict
-from jobwire.subscriber.telling import hook_words
 from jobwire.subscriber.watch import JobWatch
 
 JOB = "0000abcd"
@@ -21,35 +21,38 @@ def line(kind: str, detail: str = "", *, late: bool = False) -> EventLine:
     return EventLine(Event(1, JOB, kind, STAMP, detail, {}), late=late)
 
 
-def stands(*, started: bool = False, attention: bool = False, detail: str = "") -> Standing:
+def stands(*, started: bool = False, attention: bool = False, detail: str = "") -> JobCondition:
     """Return how the job stands."""
-    return Standing(JOB, started, attention, detail)
+    return JobCondition(JOB, started, attention, detail)
 
 
 def test_an_event_is_its_moment_once() -> None:
-    """What the wire told and the record repeats is one moment."""
-    moments = Moments()
-    asked = Moment(JOB, "permission_required", "may I?", "running")
-    assert moments.of([line("permission_required", "may I?")], [stands(attention=True)]) == [asked]
-    assert moments.of([], [stands(attention=True)]) == []
-    assert moments.of([line("permission_required", "may I?")], []) == [asked], "asked again"
+    """What the wire told and the record repeats is one notification."""
+    notifications = Notifications()
+    asked = Notification(JOB, "permission_required", "may I?", "running")
+    assert notifications.of([line("permission_required", "may I?")], [stands(attention=True)]) == [asked]
+    assert notifications.of([], [stands(attention=True)]) == []
+    assert notifications.of([line("permission_required", "may I?")], []) == [asked], "asked again"
 
 
 def test_the_record_alone_is_enough() -> None:
     """A job that asks or has started before the watch, or while no broker carries it, is told of once."""
-    moments = Moments()
+    notifications = Notifications()
     now = stands(started=True, attention=True, detail="may I?")
-    assert [moment.event for moment in moments.of([], [now])] == ["started", "permission_required"]
-    assert moments.of([], [now]) == []
-    assert moments.of([], [stands(started=True)]) == []
-    assert [moment.detail for moment in moments.of([], [now])] == ["may I?"]
+    assert [notification.event for notification in notifications.of([], [now])] == [
+        "started",
+        "permission_required",
+    ]
+    assert notifications.of([], [now]) == []
+    assert notifications.of([], [stands(started=True)]) == []
+    assert [notification.detail for notification in notifications.of([], [now])] == ["may I?"]
 
 
 def test_a_verdict_is_a_moment() -> None:
     """The verdict's outcome is the status, its cause the detail; what is late or aside is none."""
     verdict = Verdict(JOB, Outcome.ERROR, "no disk", 1.0)
-    assert Moments().of([verdict], []) == [Moment(JOB, "verdict", "no disk", "error")]
-    assert Moments().of([line("started", late=True), line("progress"), Note(JOB, "x")], []) == []
+    assert Notifications().of([verdict], []) == [Notification(JOB, "verdict", "no disk", "error")]
+    assert Notifications().of([line("started", late=True), line("progress"), Note(JOB, "x")], []) == []
 
 
 def test_a_watch_knows_how_its_job_stands() -> None:

@@ -31,7 +31,7 @@ _ATTENTION = (b'\n "attention": true', b'\n "attention": false')
 _DISMISSED = "dismissed_at"
 
 
-class Glance(NamedTuple):
+class IndexView(NamedTuple):
     """Job ids by what the index says of them, and those whose records must be read to know.
 
     `recent` and `failed` are bounded by the caller's limit; `counts` is by status. `touched` names the
@@ -59,7 +59,7 @@ class Flags(NamedTuple):
         return self.status == "error" and self.finished_at >= stamp and not self.dismissed
 
 
-def look(home: str, *, failed_since: str, limit: int = 1000) -> Glance | None:
+def read_index(home: str, *, failed_since: str, limit: int = 1000) -> IndexView | None:
     """Return what the index says, or None where it is missing, outdated or busy.
 
     `failed_since` is ISO 8601 UTC. Never blocks for more than a quarter of a second. Raises StorageError, as
@@ -84,7 +84,7 @@ def look(home: str, *, failed_since: str, limit: int = 1000) -> Glance | None:
         connection.close()
 
 
-def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, limit: int) -> Glance:
+def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, limit: int) -> IndexView:
     def ids(query: str, *values: object) -> list[str]:
         return [row[0] for row in connection.execute(query, values)]
 
@@ -104,7 +104,7 @@ def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, l
     counts = dict(connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
     # Whoever brought the index up to date could not read these; we may, or say that we cannot either.
     touched |= set(ids("SELECT job_id FROM jobs WHERE status = 'unreadable'"))
-    return Glance(
+    return IndexView(
         open=frozenset(running) | frozenset(pending),
         recent=tuple(recent),
         failed=frozenset(failed),
@@ -127,7 +127,7 @@ def read_flags(home: str, job_id: str) -> Flags | None:
     )
 
 
-def counts_now(home: str, found: Glance) -> dict[str, int]:
+def counts_now(home: str, found: IndexView) -> dict[str, int]:
     """Return the number of jobs by status, with what changed since the index was brought up to date."""
     counts = dict(found.counts)
     for job_id, indexed in found.touched.items():

@@ -10,11 +10,11 @@ from jobwire.core.errors import NotFoundError
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.figures import STEPS
 from jobwire.dashboard.fleet import Group, Thresholds, is_failure, judge, row_of
-from jobwire.dashboard.glance import counts_now
+from jobwire.dashboard.index_reader import counts_now
 from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
 from jobwire.dashboard.records import RecordSource
-from jobwire.dashboard.report import Live, Report, safe_report
+from jobwire.dashboard.report import Live, MetricsReport, safe_report
 from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.timeline import shown_record
 from jobwire.dashboard.waiting import WaitingHistory
@@ -29,7 +29,7 @@ _PIECES = 20
 _OUTPUT = "output.log"
 
 
-class Desk:
+class Backend:
     """Reads for the pages. Every method may be called from any thread."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Desk:
         self._clock = clock
         self._limits = limits
         self._guard = threading.Lock()
-        self._reports: OrderedDict[int, tuple[float, Report]] = OrderedDict()
+        self._reports: OrderedDict[int, tuple[float, MetricsReport]] = OrderedDict()
         self._counts: tuple[float, dict[str, int]] = (0.0, {})
         self._missing = (float("-inf"), "")
 
@@ -98,7 +98,7 @@ class Desk:
         record, done = self._queue.cancel(job_id, reason=cause)
         return {"job_id": record.job_id, "status": str(record.status), "cancelled": done}
 
-    def report(self, seconds: int) -> Report:
+    def report(self, seconds: int) -> MetricsReport:
         """Return the figures of a range; asked again within a second, the same ones."""
         wanted = seconds if seconds in STEPS else 3600
         with self._guard:
@@ -144,7 +144,7 @@ class Desk:
     def _status_counts(self) -> dict[str, int]:
         at, counts = self._counts
         if self._clock.monotonic() - at > 5 * _FRESH_SECONDS or not counts:
-            found = self._source.glance()
+            found = self._source.index_view()
             counts = counts_now(self._source.store.home, found) if found else {}
             self._counts = (self._clock.monotonic(), counts)
         return counts

@@ -2,49 +2,49 @@
 
 import pytest
 
-from jobwire.dashboard.pacing import LONGEST_SECONDS, SPACING_SECONDS, Pacing, peer_of
+from jobwire.dashboard.login_throttle import LONGEST_SECONDS, SPACING_SECONDS, LoginThrottle, peer_of
 
 
 def test_wrong_answers_of_a_peer_come_one_after_the_other() -> None:
     """Each waits longer than the one before, up to what a stopping server waits."""
-    pacing = Pacing()
-    waits = [pacing.begin("a", 100.0) for _ in range(40)]
+    throttle = LoginThrottle()
+    waits = [throttle.begin("a", 100.0) for _ in range(40)]
     assert waits[:3] == [SPACING_SECONDS, 2 * SPACING_SECONDS, 3 * SPACING_SECONDS]
     assert waits[-1] == LONGEST_SECONDS
 
 
 def test_peers_do_not_wait_for_each_other() -> None:
     """Somebody else's failures make nobody's answer later."""
-    pacing = Pacing()
+    throttle = LoginThrottle()
     for _ in range(40):
-        pacing.begin("a", 100.0)
-    assert pacing.begin("b", 100.0) == SPACING_SECONDS
+        throttle.begin("a", 100.0)
+    assert throttle.begin("b", 100.0) == SPACING_SECONDS
 
 
 def test_wait_is_forgotten_with_time() -> None:
     """Who was wrong long ago begins anew."""
-    pacing = Pacing()
+    throttle = LoginThrottle()
     for _ in range(40):
-        pacing.begin("a", 100.0)
-    assert pacing.begin("a", 100.0 + LONGEST_SECONDS) == SPACING_SECONDS
+        throttle.begin("a", 100.0)
+    assert throttle.begin("a", 100.0 + LONGEST_SECONDS) == SPACING_SECONDS
 
 
 def test_waiting_answers_are_bounded() -> None:
     """Beyond 256 that wait, all peers together, a wrong token is refused at once; who ends gives a place."""
-    pacing = Pacing()
-    waits = [pacing.begin(str(number), 100.0) for number in range(300)]
+    throttle = LoginThrottle()
+    waits = [throttle.begin(str(number), 100.0) for number in range(300)]
     assert waits.count(None) == 300 - 256
-    pacing.end()
-    assert pacing.begin("one more", 100.0) == SPACING_SECONDS
+    throttle.end()
+    assert throttle.begin("one more", 100.0) == SPACING_SECONDS
 
 
 def test_memory_is_bounded() -> None:
     """A million addresses are not remembered, whether their waits are over or not."""
-    pacing = Pacing()
+    throttle = LoginThrottle()
     for number in range(5000):
-        pacing.begin(str(number), 100.0)
-        pacing.end()
-    assert len(vars(pacing)["_next"]) <= 1024
+        throttle.begin(str(number), 100.0)
+        throttle.end()
+    assert len(vars(throttle)["_next"]) <= 1024
 
 
 @pytest.mark.parametrize(

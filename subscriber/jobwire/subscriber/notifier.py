@@ -1,4 +1,4 @@
-"""Telling a person: a bell, and a command that is run beside the watch and never stops it."""
+"""Notifying a person: a bell, and a command that is run beside the watch and never stops it."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.subscriber.moments import Moment
+from jobwire.subscriber.notifications import Notification
 from jobwire.subscriber.text import safe
 
 HOOK_SECONDS = 10.0
@@ -36,8 +36,8 @@ def hook_words(text: str) -> list[str]:
     return words
 
 
-class Teller:
-    """Rings and runs the hook for each moment; a context manager that waits for the last ones, within limits.
+class Notifier:
+    """Rings and runs the hook for each notification; on leaving, waits for the last ones, within limits.
 
     The hook gets JOBWIRE_EVENT, JOBWIRE_JOB, JOBWIRE_DETAIL and JOBWIRE_STATUS, no input, and
     `HOOK_SECONDS`; what it prints goes to our standard error. `warn` hears what goes wrong with it.
@@ -57,13 +57,13 @@ class Teller:
         self._environ = environ
         self._warn = warn
         self._seconds = hook_seconds
-        self._moments: queue.Queue[Moment | None] = queue.Queue(_WAITING)
+        self._waiting: queue.Queue[Notification | None] = queue.Queue(_WAITING)
         self._leave_at: float | None = None
         self._runner = threading.Thread(target=self._run, name="hook", daemon=True)
 
     @property
     def wanted(self) -> bool:
-        """Tell whether there is anything to do for a moment."""
+        """Tell whether there is anything to do for a notification."""
         return self._bell or self._hook is not None
 
     def __enter__(self) -> Self:
@@ -77,62 +77,64 @@ class Teller:
         # All that waits shares the time of one more hook.
         self._leave_at = time.monotonic() + self._seconds
         with contextlib.suppress(queue.Full):
-            self._moments.put(None, timeout=self._seconds)
+            self._waiting.put(None, timeout=self._seconds)
         self._runner.join()
 
-    def tell(self, moment: Moment) -> None:
-        """Tell of one moment; returns at once."""
+    def tell(self, notification: Notification) -> None:
+        """Tell of one notification; returns at once."""
         if self._bell and sys.stderr.isatty():
             sys.stderr.write(_BELL)
             sys.stderr.flush()
         if self._hook is not None:
             try:
-                self._moments.put_nowait(moment)
+                self._waiting.put_nowait(notification)
             except queue.Full:
                 self._warn(
-                    f"--exec was left out for job {moment.job_id}: {_WAITING} of its runs wait already"
+                    f"--exec was left out for job {notification.job_id}: {_WAITING} of its runs wait already"
                 )
 
     def _run(self) -> None:
-        while (moment := self._moments.get()) is not None:
+        while (notification := self._waiting.get()) is not None:
             left = self._seconds
             if self._leave_at is not None:
                 left = min(left, self._leave_at - time.monotonic())
             if left <= 0:
-                return self._warn(f"--exec was left out for job {moment.job_id}: no time is left for it")
-            self._run_one(moment, left)
+                return self._warn(
+                    f"--exec was left out for job {notification.job_id}: no time is left for it"
+                )
+            self._run_one(notification, left)
         return None
 
-    def _run_one(self, moment: Moment, seconds: float) -> None:
+    def _run_one(self, notification: Notification, seconds: float) -> None:
         try:
             process = subprocess.Popen(
                 self._hook or [],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
-                env=self._variables(moment),
+                env=self._variables(notification),
                 start_new_session=True,
             )
         except OSError as error:
-            return self._warn(f"--exec could not be run for job {moment.job_id}: {error.strerror}")
+            return self._warn(f"--exec could not be run for job {notification.job_id}: {error.strerror}")
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return self._warn(f"--exec for job {moment.job_id} was ended after {seconds:.0f} s")
+            return self._warn(f"--exec for job {notification.job_id} was ended after {seconds:.0f} s")
         if code:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._warn(f"--exec for job {moment.job_id} failed: {how}")
+            self._warn(f"--exec for job {notification.job_id} failed: {how}")
         return None
 
-    def _variables(self, moment: Moment) -> dict[str, str]:
+    def _variables(self, notification: Notification) -> dict[str, str]:
         # The attempt of the job that we may be running in is not this job's.
         inherited = {name: value for name, value in self._environ.items() if name != "JOBWIRE_ATTEMPT"}
         return {
             **inherited,
-            "JOBWIRE_EVENT": moment.event,
-            "JOBWIRE_JOB": moment.job_id,
-            "JOBWIRE_DETAIL": safe(moment.detail),
-            "JOBWIRE_STATUS": moment.status,
+            "JOBWIRE_EVENT": notification.event,
+            "JOBWIRE_JOB": notification.job_id,
+            "JOBWIRE_DETAIL": safe(notification.detail),
+            "JOBWIRE_STATUS": notification.status,
         }

@@ -8,20 +8,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from jobwire.core.clock import Clock
-from jobwire.dashboard.answers import answered, read_body
 from jobwire.dashboard.auth import Gate, local_path
-from jobwire.dashboard.guard import answer_slowly, forget_cookie, give_cookie, too_many
-from jobwire.dashboard.pacing import Pacing, peer_of
+from jobwire.dashboard.login_throttle import LoginThrottle, peer_of
+from jobwire.dashboard.middleware import answer_slowly, forget_cookie, give_cookie, too_many
+from jobwire.dashboard.responses import error_responses, read_body
 
 _WRONG = "That was not it."
 
 
-class Entrance:
+class LoginRoutes:
     """Login and logout. `form` is the login page, with places for `{{notice}}` and `{{next}}`."""
 
-    def __init__(self, *, gate: Gate, pacing: Pacing, clock: Clock, form: str) -> None:
+    def __init__(self, *, gate: Gate, throttle: LoginThrottle, clock: Clock, form: str) -> None:
         self._gate = gate
-        self._pacing = pacing
+        self._throttle = throttle
         self._clock = clock
         self._form = form
 
@@ -29,7 +29,7 @@ class Entrance:
         """Return the routes."""
         return [
             Route("/login", self.show, methods=["GET"]),
-            Route("/login", answered(self.login), methods=["POST"]),
+            Route("/login", error_responses(self.login), methods=["POST"]),
             Route("/logout", self.logout, methods=["POST"]),
         ]
 
@@ -53,7 +53,7 @@ class Entrance:
             give_cookie(answer, self._gate, self._clock.now())
             return answer
         peer = peer_of(request.client.host) if request.client else ""
-        if not await answer_slowly(self._pacing, peer, self._clock):
+        if not await answer_slowly(self._throttle, peer, self._clock):
             return too_many()
         query = urlencode([("next", wanted), ("wrong", "")], safe="/")
         return RedirectResponse(f"/login?{query}", 303)

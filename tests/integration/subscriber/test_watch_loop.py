@@ -1,4 +1,4 @@
-"""The session in this process: real records on disk, a broker whose faults are scripted, and real ones."""
+"""The watch in this process: real records on disk, a broker whose faults are scripted, and real ones."""
 
 import threading
 from pathlib import Path
@@ -15,8 +15,8 @@ from jobwire.jobs.record import Timeouts
 from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.jobs.ticket import ticket_for
 from jobwire.subscriber import EventLine, Line, Mode, Note, Outcome, Refusal, Subscriber, Verdict, watch_jobs
-from jobwire.subscriber.session import Session, run
-from jobwire.subscriber.subscriber import open_session, paho_factory
+from jobwire.subscriber.subscriber import open_watch, paho_factory
+from jobwire.subscriber.watch_loop import WatchLoop, run
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
 from jobwire.testing.watching import JobHouse
 from jobwire.transport import PahoTransport
@@ -27,24 +27,24 @@ CLIENT = "watcher"
 
 
 class Watching:
-    """A session that runs in a thread of its own."""
+    """A watch that runs in a thread of its own."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, watch: WatchLoop) -> None:
         self.lines: list[Line] = []
-        self.session = session
+        self.watch = watch
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self.verdicts = run(self.session, self.lines.append)
+            self.verdicts = run(self.watch, self.lines.append)
         except Exception as error:  # noqa: BLE001 - handed to the test
             self.failure = error
 
     def connected(self) -> "Watching":
         """Wait for the subscriptions."""
-        wait_for(lambda: self.session.connected, what="the connection")
+        wait_for(lambda: self.watch.connected, what="the connection")
         return self
 
     def end(self) -> list[Verdict]:
@@ -86,7 +86,7 @@ class Wire:
             "timeouts": {"wall_seconds": 30.0},
             "factory": lambda clean: self.broker.transport(CLIENT, clean_session=clean),
         }
-        return Watching(open_session(**(arguments | options)))  # type: ignore[arg-type]  # options by name
+        return Watching(open_watch(**(arguments | options)))  # type: ignore[arg-type]  # options by name
 
     def send(
         self, seq: int, kind: str = "progress", *, token: str | None = None, retain: bool = False
@@ -304,7 +304,7 @@ def test_all_jobs_that_appear(wire: Wire) -> None:
         wire.job: Outcome.COMPLETED,
     }
     assert watching.shown() == [1, 2]
-    assert watching.session.titles[wire.job] == "new"
+    assert watching.watch.titles[wire.job] == "new"
 
 
 def finish_before(wire: Wire) -> str:
@@ -395,14 +395,14 @@ def test_no_client_sessions_are_left_at_real_brokers(broker: BrokerProcess) -> N
     job = house.register()
     settings = broker.settings("hermes")
     name = f"kept-{job}"
-    session = open_session(
+    watch = open_watch(
         settings=settings,
         jobs=[job],
         home=broker.home,
         timeouts=Timeouts(wall_seconds=30),
         factory=paho_factory(settings, name),
     )
-    watching = Watching(session).connected()
+    watching = Watching(watch).connected()
     with house.worker(job) as worker:
         worker.started()
         worker.completed()

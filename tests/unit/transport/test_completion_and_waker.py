@@ -5,25 +5,25 @@ import select
 import pytest
 
 from jobwire.core.errors import RefusedError, UnreachableError
-from jobwire.transport.tickets import Ticket
+from jobwire.transport.completion import Completion
 from jobwire.transport.waker import Waker
 
 
 def test_a_ticket_is_settled_once() -> None:
     """The first word counts."""
-    ticket = Ticket()
-    assert not ticket.wait(0)
-    ticket.settle()
-    ticket.settle(UnreachableError("too late"))
-    assert ticket.wait(0)
+    completion = Completion()
+    assert not completion.wait(0)
+    completion.settle()
+    completion.settle(UnreachableError("too late"))
+    assert completion.wait(0)
 
 
 def test_a_ticket_raises_what_it_was_settled_with() -> None:
     """An error appears where the caller waits."""
-    ticket = Ticket()
-    ticket.settle(RefusedError("no"))
+    completion = Completion()
+    completion.settle(RefusedError("no"))
     with pytest.raises(RefusedError):
-        ticket.wait(0)
+        completion.wait(0)
 
 
 def readable(waker: Waker) -> bool:

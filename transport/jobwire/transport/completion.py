@@ -5,7 +5,7 @@ from threading import Lock
 from jobwire.core.errors import JobwireError
 
 
-class Ticket:
+class Completion:
     """Settled once, from any thread; waited for once, by the caller."""
 
     __slots__ = ("_error", "_guard", "_open")

@@ -12,7 +12,7 @@ from jobwire.jobs.snapshot import UnknownStateError, decode_snapshot
 from jobwire.jobs.ticket import Ticket
 from jobwire.subscriber.connection import Connection
 from jobwire.subscriber.fleet import Fleet
-from jobwire.subscriber.moments import Standing
+from jobwire.subscriber.notifications import JobCondition
 from jobwire.subscriber.outcome import Line, Note, Refusal, Verdict, Verdicts
 from jobwire.subscriber.records import LocalJobs
 from jobwire.subscriber.watch import JobWatch
@@ -31,7 +31,7 @@ _FEW = 16
 TimeoutOverrides = Timeouts | Mapping[str, float | None]
 
 
-class Session:
+class WatchLoop:
     """Runs a watch once. `jobs` are watched by their records, `tickets` without; both may be empty.
 
     `all_jobs` adds every unfinished job of the registry and those that appear. `timeouts` goes before
@@ -107,13 +107,13 @@ class Session:
         """Return how many jobs have no verdict yet."""
         return self._fleet.count
 
-    def standings(self) -> list[Standing]:
+    def conditions(self) -> list[JobCondition]:
         """Return how the jobs without a verdict stand: once for each look at the records, then nothing."""
         looked, self._looked = self._looked, False
         if not looked:
             return []
         return [
-            Standing(watch.job_id, watch.started, watch.attention, watch.detail)
+            JobCondition(watch.job_id, watch.started, watch.attention, watch.detail)
             for watch in self._fleet.open()
         ]
 
@@ -354,9 +354,9 @@ def _view_of(record: JobRecord) -> JobView:
     )
 
 
-def run(session: Session, on_line: Callable[[Line], None]) -> Verdicts:
+def run(watch: WatchLoop, on_line: Callable[[Line], None]) -> Verdicts:
     """Run the watch to its end and hand every line to `on_line`."""
-    for batch in session.batches():
+    for batch in watch.batches():
         for line in batch:
             on_line(line)
-    return session.verdicts()
+    return watch.verdicts()

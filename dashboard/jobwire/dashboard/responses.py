@@ -55,13 +55,13 @@ async def read_object(request: Request) -> dict[str, object]:
         raise InvalidInputError(f"the body: {error}", hint='send a JSON object: {"reason": "why"}') from error
 
 
-def json_answer(body: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(body: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return `body` as JSON in ASCII: a record on disk may hold texts that UTF-8 cannot carry."""
     text = json.dumps(body, separators=(",", ":"))
     return Response(text, status, headers=headers, media_type="application/json")
 
 
-def answered(handler: Handler) -> Handler:
+def error_responses(handler: Handler) -> Handler:
     """Turn our errors into answers with cause and remedy."""
 
     async def handle(request: Request) -> Response:
@@ -70,7 +70,9 @@ def answered(handler: Handler) -> Handler:
         except JobwireError as error:
             # The rest of a body that is too large is not read: nothing can follow it.
             headers = {"connection": "close"} if isinstance(error, BodyTooLargeError) else None
-            return json_answer({"error": error.message, "hint": error.hint}, _status(error), headers=headers)
+            return json_response(
+                {"error": error.message, "hint": error.hint}, _status(error), headers=headers
+            )
 
     return handle
 
@@ -80,7 +82,7 @@ async def no_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     what = f"{request.method} is not for this address" if status == 405 else "there is nothing here"  # noqa: PLR2004
     headers = error.headers if isinstance(error, HTTPException) else None
-    return json_answer({"error": what, "hint": "the page is at /"}, status, headers=headers)
+    return json_response({"error": what, "hint": "the page is at /"}, status, headers=headers)
 
 
 def _status(error: JobwireError) -> int:

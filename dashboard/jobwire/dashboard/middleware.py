@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobwire.core.clock import Clock
-from jobwire.dashboard.auth import SESSION_SECONDS, Access, Gate, Offer, local_path
-from jobwire.dashboard.pacing import LONGEST_SECONDS, Pacing, peer_of
+from jobwire.dashboard.auth import SESSION_SECONDS, Access, Credentials, Gate, local_path
+from jobwire.dashboard.login_throttle import LONGEST_SECONDS, LoginThrottle, peer_of
 
 # No inline script or style, nothing from elsewhere, no HTML from strings (trusted types).
 CONTENT_POLICY = (
@@ -83,13 +83,13 @@ def visit_of(scope: Scope) -> Visit:
     )
 
 
-class Guard:
+class AccessMiddleware:
     """ASGI middleware. Written on the bare protocol: wrappers that read responses break streams."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, pacing: Pacing, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, throttle: LoginThrottle, clock: Clock) -> None:
         self._app = app
         self._gate = gate
-        self._pacing = pacing
+        self._throttle = throttle
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,16 +145,16 @@ class Guard:
             return self._cleaned(visit) if visit.address_token else None
         if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return None
-        if access is Access.WRONG and not await answer_slowly(self._pacing, visit.peer, self._clock):
+        if access is Access.WRONG and not await answer_slowly(self._throttle, visit.peer, self._clock):
             return too_many()
         answer = _login_first(visit)
         if access is Access.WRONG:
             forget_cookie(answer, self._gate)
         return answer
 
-    def _offer(self, visit: Visit) -> Offer:
+    def _offer(self, visit: Visit) -> Credentials:
         cookies = cookie_parser(visit.headers.get("cookie", ""))
-        return Offer(
+        return Credentials(
             authorization=visit.headers.get("authorization", ""),
             address=visit.address_token,
             cookie=cookies.get(self._gate.cookie_name, ""),
@@ -168,15 +168,15 @@ class Guard:
         return answer
 
 
-async def answer_slowly(pacing: Pacing, peer: str, clock: Clock) -> bool:
+async def answer_slowly(throttle: LoginThrottle, peer: str, clock: Clock) -> bool:
     """Return True when a wrong token may be answered, or False where too many wait for that."""
-    wait = pacing.begin(peer, clock.monotonic())
+    wait = throttle.begin(peer, clock.monotonic())
     if wait is None:
         return False
     try:
         await asyncio.sleep(wait)
     finally:
-        pacing.end()
+        throttle.end()
     return True
 
 
