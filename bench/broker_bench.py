@@ -1,7 +1,7 @@
 """What a connection costs on both brokers, with a password and with a certificate; and 500 of them at once.
 
 Each sample is one fresh TCP connection: TLS 1.3 handshake, CONNECT, one QoS 1 publish with its PUBACK,
-DISCONNECT. The client is the same small one everywhere (jobwire.broker.probe): only the brokers differ.
+DISCONNECT. The client is the same small one everywhere (jobwire.testing.raw_mqtt): only the brokers differ.
 The password's hash has the 1,000 iterations of a local home and the 210,000 of a rendered deployment.
 
     python bench/broker_bench.py [--rounds N] [--connections N] [--hold SECONDS]
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PRESENT_DAY_ITERATIONS, PasswordFile
-from jobwire.broker.probe import RawClient, client_context
 from jobwire.certs import CertificateAuthority
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.topics import Topics
 from jobwire.testing import EmbeddedServer, MosquittoServer
 from jobwire.testing.process import BrokerProcess
+from jobwire.testing.raw_mqtt import RawClient, client_context
 
 RESULTS = Path(__file__).resolve().parent / "results" / "broker.json"
 ROUNDS = 40
@@ -100,9 +100,8 @@ def connection_costs(server: BrokerProcess, rounds: int) -> dict[str, dict[str, 
 
 
 def _set_iterations(server: BrokerProcess, user: str, password: str, iterations: int) -> None:
-    users = PasswordFile.load(server.home / "broker" / "passwd")
-    users.set(user, password, iterations=iterations)
-    users.save()
+    with PasswordFile.edit(server.home / "broker" / "passwd") as users:
+        users.set(user, password, iterations=iterations)
 
 
 def sample(

@@ -19,7 +19,7 @@ from jobwire.core.topics import filter_matches
 _SUBSTITUTES = ("%u", "%c")
 
 
-class Action(enum.Enum):
+class Right(enum.Enum):
     """What a client wants to do with a topic."""
 
     PUBLISH = "publish"
@@ -80,12 +80,12 @@ class AccessList:
         text = read_text(path, "access list", hint="jobwire broker up or render creates it")
         return parse_access_list(text.splitlines(), str(path))
 
-    def allowed(self, user: str | None, client_id: str, action: Action, topic: str) -> bool:
+    def allowed(self, user: str | None, client_id: str, action: Right, topic: str) -> bool:
         """Tell whether the client may publish to or receive from `topic`, or subscribe to it as a filter."""
         rules = self._rules(user, client_id)
-        if action is Action.PUBLISH:
+        if action is Right.PUBLISH:
             return _grants(rules, topic, write=True)
-        if action is Action.RECEIVE:
+        if action is Right.RECEIVE:
             return _grants(rules, topic, write=False)
         return _may_subscribe(rules, topic)
 

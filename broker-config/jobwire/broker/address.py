@@ -5,23 +5,15 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import NamedTuple
 
 from jobwire.broker.home import BrokerPaths, named_broker
-from jobwire.certs import CertificateAuthority
+from jobwire.certs import CertificateAuthority, Finding, Level
 from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.core.errors import UnreachableError
 from jobwire.core.settings import is_loopback
 
 _LOCALHOST = "localhost"
 _LOOPBACK = ("127.0.0.1", "::1")
-
-
-class Remark(NamedTuple):
-    """Something to tell the operator; without a message it is a hint alone."""
-
-    message: str
-    hint: str
 
 
 def client_address(host: str) -> str:
@@ -82,7 +74,7 @@ def _bind_one(places: Sequence[tuple[int, str | int]]) -> None:
         raise failure
 
 
-def examine_certificate(home: Path, host: str) -> Remark | None:
+def examine_certificate(home: Path, host: str) -> Finding | None:
     """Return what to say if clients refuse the certificate of a broker on `host`, or other hosts would."""
     authority = CertificateAuthority(BrokerPaths(home).certs)
     present = authority.inspect(authority.places.server).names
@@ -91,10 +83,12 @@ def examine_certificate(home: Path, host: str) -> Remark | None:
     address = named if named is not None and reaches(named, host) else client_address(host)
     if not holds_for(present, address):
         text = f"the server certificate does not hold for {address}, clients refuse it: it names "
-        return Remark(text + ", ".join(present), _naming(home, authority, present, address))
+        text += ", ".join(present)
+        return Finding(Level.WARNING, "server.pem", text, _naming(home, authority, present, address))
     if client_address(host) != host != _LOCALHOST and all(is_loopback(name) for name in present):
         remedy = _naming(home, authority, present, "NAME")
-        return Remark("", f"the certificate is for clients on this host; for others on NAME: {remedy}")
+        text = "the certificate is for clients on this host"
+        return Finding(Level.NOTE, "server.pem", text, f"{text}; for others on NAME: {remedy}")
     return None
 
 

@@ -1,32 +1,40 @@
 """`jobwire broker check DIR`: is this folder fit to be deployed? Looked at, and tried."""
 
-import enum
+import socket
 import ssl
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jobwire.broker.acl import AccessList
-from jobwire.broker.configuration import Files, current_user
-from jobwire.broker.files import read_text
-from jobwire.broker.home import concerns_broker, rendered_root
-from jobwire.broker.mosquitto import Mosquitto, find_mosquitto, require_writable
-from jobwire.broker.passwd import PasswordFile
-from jobwire.broker.probe import (
-    ConnectionClosedError,
-    ConnectRefusedError,
-    RawClient,
-    client_context,
-)
-from jobwire.broker.rights_check import examine_accounts, examine_rights
-from jobwire.broker.settings_check import examine_settings
-from jobwire.broker.trial import trial_configuration
+from jobwire.broker.configuration import Listening, current_user, render_configuration
+from jobwire.broker.difference import differences
+from jobwire.broker.files import read_text, require_writable
+from jobwire.broker.home import BrokerFiles, concerns_broker
+from jobwire.broker.mosquitto import Mosquitto, find_mosquitto
+from jobwire.broker.rights_check import examine_access
 from jobwire.certs import CertificateAuthority, Finding, Level
 from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.storage.given import exposure
 
-HOST = "127.0.0.1"
+_HOST = "127.0.0.1"
 _SECONDS = 5.0
+# CONNECT of MQTT 3.1.1 with a clean session: without a name, and as hermes with the password "wrong".
+_STRANGERS = {
+    "an anonymous client": b"\x10\x0c\0\4MQTT\4\x02\0\x05\0\0",
+    "a wrong password": b"\x10\x1b\0\4MQTT\4\xc2\0\x05\0\0\0\6hermes\0\5wrong",
+}
+# What is the folder's own in a trial, whatever place on whatever host it is rendered for.
+_PLACES = {
+    "password_file",
+    "acl_file",
+    "cafile",
+    "certfile",
+    "keyfile",
+    "crlfile",
+    "persistence_location",
+    "pid_file",
+    "user",
+}
 
 
 def check_deployment(directory: Path, *, warn_seconds: float) -> list[Finding]:
@@ -38,156 +46,124 @@ def check_deployment(directory: Path, *, warn_seconds: float) -> list[Finding]:
     """
     if not directory.is_dir():
         raise NotFoundError(f"no folder {directory}", hint=f"jobwire broker render --out {directory}")
-    files = Files.of_folder(directory)
-    found = list(_missing(files))
-    if found:
+    files = BrokerFiles.of_folder(directory)
+    if found := list(_missing(files)):
         # What the others would say follows from this.
         return found
-    for part in (_permissions, _access, _settings, _storage):
-        found.extend(_guarded(lambda part=part: part(files)))  # type: ignore[misc]  # part is bound at once
-    found.extend(_certificates(files, warn_seconds))
+    for part in (_permissions, _configuration, examine_access, _storage):
+        found += _guarded(part, files)
+    found += _certificates(files, warn_seconds)
     if not any(finding.level is Level.ERROR for finding in found):
-        found.extend(_guarded(lambda: _trial(files)))
-    order = list(Level)
-    return sorted(found, key=lambda finding: order.index(finding.level))
+        found += _guarded(_trial, files)
+    return sorted(found, key=lambda finding: list(Level).index(finding.level))
 
 
-def _guarded(part: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    found: list[Finding] = []
+def _guarded(part: Callable[[BrokerFiles], Iterator[Finding]], files: BrokerFiles) -> list[Finding]:
     try:
-        found.extend(part())
+        return list(part(files))
     except JobwireError as error:
-        subject = Path(str(error.facts.get("path", "broker"))).name
-        found.append(Finding(Level.ERROR, subject, error.message, error.hint))
-    return found
+        return [Finding.of(Path(str(error.facts.get("path", "broker"))).name, error)]
 
 
-def _missing(files: Files) -> Iterator[Finding]:
-    # The pid file is the running broker's.
-    for path in files[: files.index(files.pid)]:
+def _missing(files: BrokerFiles) -> Iterator[Finding]:
+    certificates = (files.ca, files.crl, files.server_certificate, files.server_key)
+    for path in (files.configuration, files.acl, files.passwd, files.data, *certificates):
         if not path.exists():
             yield Finding(Level.ERROR, path.name, f"{path} is missing", "jobwire broker render --force")
 
 
-def _permissions(files: Files) -> Iterator[Finding]:
+def _permissions(files: BrokerFiles) -> Iterator[Finding]:
     # The server's key is looked at with the other certificates.
-    for path in (files.passwd, files.acl, files.configuration, files.data, files.ca.parent, files.acl.parent):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o022:
-            yield Finding(
-                Level.ERROR, path.name, f"writable by others (mode {mode:04o})", f"chmod go-w {path}"
-            )
-        elif mode & 0o077 and path == files.passwd:
-            yield Finding(
-                Level.ERROR, path.name, f"readable by others (mode {mode:04o})", f"chmod 600 {path}"
-            )
-        elif mode & 0o077 and path == files.data:
-            yield Finding(
-                Level.WARNING,
-                path.name,
-                f"others may read what is queued (mode {mode:04o})",
-                f"chmod 700 {path}",
-            )
+    for path in (files.passwd, files.acl, files.configuration, files.data, files.certs, files.broker):
+        if error := exposure(path, to_write=path != files.passwd):
+            yield Finding.of(path.name, error)
+    if (error := exposure(files.data)) and not exposure(files.data, to_write=True):
+        yield Finding(Level.WARNING, "data", f"others may read what is queued ({error.message})", error.hint)
 
 
-def _access(files: Files) -> Iterator[Finding]:
-    users, access = PasswordFile.load(files.passwd), AccessList.load(files.acl)
-    yield from examine_accounts(users, access)
-    root = rendered_root(read_text(files.acl, "access list"))
-    if root is None:
-        yield Finding(
-            Level.NOTE,
-            "acl",
-            "the rights of the roles were not examined: the line that names the topic root is gone",
-            "keep the line `# Rendered by jobwire for the topic root ...`",
-        )
-    else:
-        yield from examine_rights(users, access, root)
+def _configuration(files: BrokerFiles) -> Iterator[Finding]:
+    text = read_text(files.configuration, "configuration", hint="jobwire broker render --force")
+    return differences(text, files)
 
 
-def _settings(files: Files) -> Iterator[Finding]:
-    yield from examine_settings(
-        read_text(files.configuration, "configuration", hint="jobwire broker render --force")
-    )
-
-
-def _storage(files: Files) -> Iterator[Finding]:
-    require_writable(files.data)
+def _storage(files: BrokerFiles) -> Iterator[Finding]:
+    require_writable(files.data, "persistence folder")
     yield from ()
 
 
-def _certificates(files: Files, warn_seconds: float) -> list[Finding]:
+def _certificates(files: BrokerFiles, warn_seconds: float) -> list[Finding]:
     # The authority's own key and index do not belong on the broker's host, so their absence is no finding;
     # in a home, where single clients' certificates lie beside, those do not make a broker unfit.
     absent = {"ca.key", "index.ndjson"}
-    found = CertificateAuthority(files.ca.parent).check(warn_seconds=warn_seconds)
     return [
         finding
-        for finding in found
+        for finding in CertificateAuthority(files.certs).check(warn_seconds=warn_seconds)
         if finding.subject not in absent and (finding.level is not Level.ERROR or concerns_broker(finding))
     ]
 
 
-def _trial(files: Files) -> Iterator[Finding]:
-    with tempfile.TemporaryDirectory(prefix="jobwire-check-") as folder, _log(Path(folder)) as log:
-        trial = trial_configuration(files, Path(folder), user=current_user())
-        broker = Mosquitto(trial.path, host=HOST, ports=(trial.port, trial.mtls_port))
+def _trial(files: BrokerFiles) -> Iterator[Finding]:
+    ports = _free_port(), _free_port()
+    with tempfile.TemporaryDirectory(prefix="jobwire-check-") as name, tempfile.TemporaryFile() as log:
+        configuration = Path(name) / "mosquitto.conf"
+        configuration.write_text(_tried(files, Path(name), ports), encoding="utf-8")
+        broker = Mosquitto(configuration, host=_HOST, ports=ports)
         try:
             broker.start(log=log.fileno())
+            for port in ports:
+                yield from _try_connections(port, files.ca)
         except JobwireError as error:
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()[-1:] or [error.message]
-            yield Finding(
-                Level.ERROR, "mosquitto", f"it does not start: {said[0]}", f"{find_mosquitto()} -v -c ..."
-            )
-            return
-        try:
-            yield from _try_connections(files, trial.port, trial.mtls_port)
+            text, hint = f"it does not start: {said[0]}", f"{find_mosquitto()} -v -c ..."
+            yield Finding(Level.ERROR, "mosquitto", text, hint)
         finally:
             broker.stop()
 
 
-def _log(folder: Path) -> "tempfile._TemporaryFileWrapper[bytes]":
-    return tempfile.NamedTemporaryFile(dir=folder)
+def _tried(files: BrokerFiles, folder: Path, ports: tuple[int, int]) -> str:
+    """Return the folder's configuration on other ports, with its own files and without touching its data."""
+    own = BrokerFiles(files.broker.absolute(), files.certs.absolute())
+    own.data, own.pid = folder, folder / "broker.pid"
+    fresh = render_configuration(own, Listening(_HOST, *ports), user=current_user()).splitlines()
+    listeners = (line for line in fresh if line.startswith("listener "))
+    places = {name: line for line in fresh if (name := line.partition(" ")[0]) in _PLACES}
+    lines = []
+    for line in read_text(files.configuration, "configuration").splitlines():
+        name = line.strip().partition(" ")[0]
+        lines.append(next(listeners) if name == "listener" else places.get(name, line))
+    return "\n".join(lines) + "\n"
 
 
-def _try_connections(files: Files, port: int, mtls_port: int) -> Iterator[Finding]:
-    context = client_context(files.ca, check_host_name=False)
-    happened = {
-        "an anonymous client is let in": _answer(port, context, None) is Answer.LET_IN,
-        "a wrong password is let in": _answer(port, context, "hermes") is Answer.LET_IN,
-        "TLS 1.2 is spoken": _speaks_tls12(port, files.ca),
-        "TLS 1.2 is spoken to certificates": _speaks_tls12(mtls_port, files.ca),
-        "a client without a certificate is heard": _answer(mtls_port, context, "hermes") is not Answer.NONE,
-    }
-    for what in (what for what, happens in happened.items() if happens):
-        yield Finding(Level.ERROR, "mosquitto", what, "jobwire broker render --force")
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _try_connections(port: int, ca: Path) -> Iterator[Finding]:
+    answers = {who: _answer(port, ca, packet) for who, packet in _STRANGERS.items()}
+    # The last byte of CONNACK; where it hung up instead there is none.
+    found = [f"{who} is let in" for who, answer in answers.items() if answer[3:] == b"\0"]
+    if _speaks_tls12(port, ca):
+        found.append("TLS 1.2 is spoken")
+    for text in found:
+        yield Finding(Level.ERROR, "mosquitto", text, "jobwire broker render --force")
     try:
-        RawClient(HOST, port, context, deadline_seconds=_SECONDS).drop()
-    except (ConnectionClosedError, OSError) as error:
-        yield Finding(
-            Level.ERROR, "server.pem", f"no TLS 1.3 connection comes about: {error}", "jobwire certs check"
-        )
+        _connect(port, ca).close()
+    except OSError as error:
+        text = f"no TLS 1.3 connection comes about: {error}"
+        yield Finding(Level.ERROR, "server.pem", text, "jobwire certs check")
 
 
-class Answer(enum.Enum):
-    """How a broker answers CONNECT."""
-
-    NONE = "not at all"
-    REFUSED = "refused"
-    LET_IN = "let in"
-
-
-def _answer(port: int, context: ssl.SSLContext, username: str | None) -> Answer:
-    password = None if username is None else "wrong"
+def _answer(port: int, ca: Path, connect: bytes) -> bytes:
+    """Return the CONNACK, nothing where the broker hangs up instead."""
     try:
-        with RawClient(HOST, port, context, deadline_seconds=_SECONDS) as client:
-            client.connect("jobwire-check", username=username, password=password)
-    except ConnectRefusedError:
-        return Answer.REFUSED
-    except (ConnectionClosedError, OSError):
-        return Answer.NONE
-    return Answer.LET_IN
+        with _connect(port, ca) as connection:
+            connection.sendall(connect)
+            return connection.makefile("rb").read(4)
+    except OSError:
+        return b""
 
 
 def _speaks_tls12(port: int, ca: Path) -> bool:
@@ -195,10 +171,17 @@ def _speaks_tls12(port: int, ca: Path) -> bool:
 
     A listener that wants a certificate ends the handshake in any version: only the alert tells why.
     """
-    context = client_context(ca, tls12=True, check_host_name=False)
     try:
-        RawClient(HOST, port, context, deadline_seconds=_SECONDS).drop()
-    except ConnectionClosedError as error:
-        alert = error.__cause__
-        return not (isinstance(alert, ssl.SSLError) and "PROTOCOL_VERSION" in (alert.reason or ""))
+        _connect(port, ca, ssl.TLSVersion.TLSv1_2).close()
+    except OSError as error:
+        return not (isinstance(error, ssl.SSLError) and "PROTOCOL_VERSION" in (error.reason or ""))
     return True
+
+
+def _connect(port: int, ca: Path, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=ca)
+    context.check_hostname = False
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.maximum_version = context.minimum_version = version
+    with socket.create_connection((_HOST, port), timeout=_SECONDS) as plain:
+        return context.wrap_socket(plain)

@@ -2,17 +2,18 @@
 
 import argparse
 import json
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.address import client_address, examine_certificate, reaches, require_own_address
-from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Files, Listening
+from jobwire.broker.configuration import DEFAULT_MTLS_PORT, Listening
 from jobwire.broker.embedded import require_loopback
 from jobwire.broker.home import (
+    BrokerFiles,
     BrokerPaths,
-    mtls_port,
     named_broker,
     prepare_home,
     require_usable_certificates,
@@ -30,6 +31,7 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.settings import MAX_PORT, TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.home import Need
+from jobwire.transport.settings_files import mtls_port
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
@@ -39,6 +41,8 @@ _PORT = whole(1, MAX_PORT)
 _ITERATIONS = whole(1, MAX_ITERATIONS)
 _DAYS = number(36_525)
 _LOOPBACK = "127.0.0.1"
+# What the doctor calls the levels.
+_STATES = {Level.ERROR: "fails", Level.WARNING: "warning", Level.NOTE: "skipped", Level.WELL: "ok"}
 
 
 def add_commands(subparsers: "_Commands") -> None:
@@ -145,10 +149,10 @@ def _addresses(home: Path, host: str) -> tuple[str, ...]:
 
 
 def _warn_of_certificate(home: Path, host: str) -> None:
-    if remark := examine_certificate(home, host):
-        if remark.message:
-            print(f"jobwire: warning: {remark.message}", file=sys.stderr)
-        print(f"jobwire: hint: {remark.hint}", file=sys.stderr)
+    if finding := examine_certificate(home, host):
+        if finding.level is Level.WARNING:
+            print(f"jobwire: warning: {finding.message}", file=sys.stderr)
+        print(f"jobwire: hint: {finding.hint}", file=sys.stderr)
 
 
 def _other_port(home: Path, port: int) -> int:
@@ -163,7 +167,7 @@ def _up_embedded(args: argparse.Namespace, home: Path) -> int:
     broker = EmbeddedBroker(home=home, host=args.host, port=args.port, beyond_loopback=args.beyond_loopback)
     run_embedded(
         broker,
-        pid_file=Files.of_home(BrokerPaths(home)).pid,
+        pid_file=BrokerPaths(home).pid,
         on_ready=lambda: _announce(args, home, broker.host, broker.port, own_pid()),
     )
     return ExitCode.OK
@@ -265,7 +269,7 @@ def run_check(args: argparse.Namespace) -> int:
     fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
     failed = any(finding.level in fatal for finding in found)
     if args.json:
-        print(json.dumps({"ok": not failed, "findings": [finding._asdict() for finding in found]}))
+        print(json.dumps({"ok": not failed, "findings": [finding.as_json() for finding in found]}))
     else:
         for finding in found:
             print(f"{finding.level:<8} {finding.subject}: {finding.message}\n         {finding.hint}")
@@ -294,8 +298,8 @@ def _add_small(commands: "_Commands") -> None:
 
 def run_reload(args: argparse.Namespace) -> int:
     """Send SIGHUP to the broker of the home, or of a rendered folder."""
-    files = Files.of_deployment(Path(args.dir)) if args.dir else Files.of_home(BrokerPaths(Path(args.home)))
-    pid = send_reload(files.pid)
+    broker = Path(args.dir) if args.dir else BrokerPaths(Path(args.home)).broker
+    pid = send_reload(BrokerFiles(broker, broker).pid)
     print(json.dumps({"reloaded": pid}) if args.json else f"broker {pid} reads its files again")
     if not args.json:
         print(
@@ -331,21 +335,31 @@ def _add_doctor(commands: "_Commands") -> None:
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    """Examine everything; OK only if nothing is ill."""
-    from jobwire.broker.doctor import Doctor  # noqa: PLC0415 - not for others
-    from jobwire.broker.reports import verdict  # noqa: PLC0415 - as above
+    """Examine everything; OK only if nothing fails."""
+    from jobwire.broker.doctor import Doctor, verdict  # noqa: PLC0415 - not for others
 
-    reports = []
-    doctor = Doctor(home=Path(args.home), environ=os.environ, clock=SystemClock())
-    for report in doctor.examine():
-        reports.append(report)
+    # Said once by the doctor, not at each of its connections.
+    logging.getLogger("jobwire.transport").setLevel(logging.ERROR)
+    found = []
+    for finding in Doctor(home=Path(args.home), environ=os.environ, clock=SystemClock()).examine():
+        found.append(finding)
         if not args.json:
-            print(f"{report.state:<8} {report.subject}: {report.message}")
-            if report.hint:
-                print(f"         {report.hint}", flush=True)
-    code = verdict(reports)
+            print(f"{_STATES[finding.level]:<8} {finding.subject}: {finding.message}")
+            if finding.hint:
+                print(f"         {finding.hint}", flush=True)
+    code = verdict(found)
     if args.json:
-        print(json.dumps({"ok": not code, "reports": [report._asdict() for report in reports]}))
+        reports = [
+            {
+                "subject": finding.subject,
+                "state": _STATES[finding.level],
+                "message": finding.message,
+                "hint": finding.hint,
+                "exit_code": verdict([finding]),
+            }
+            for finding in found
+        ]
+        print(json.dumps({"ok": not code, "reports": reports}))
     elif not code:
         print("all is well")
     return code

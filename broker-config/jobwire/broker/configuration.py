@@ -2,10 +2,9 @@
 
 import os
 import pwd
-from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.broker.home import BrokerPaths
+from jobwire.broker.home import BrokerFiles
 from jobwire.broker.template import render_template
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import InvalidInputError
@@ -16,52 +15,6 @@ SERVICE_FILE = "jobwire-broker.service"
 _MAX_CONNECTIONS = 2_000
 # What systemd.service(5) gives a meaning in a command line or a list of paths.
 _UNSAFE = set(" \t\"'%$;\\")
-
-
-class Files(NamedTuple):
-    """Where the broker finds its files, as written into its configuration."""
-
-    configuration: Path
-    acl: Path
-    passwd: Path
-    ca: Path
-    crl: Path
-    server_certificate: Path
-    server_key: Path
-    data: Path
-    pid: Path
-
-    @classmethod
-    def of_home(cls, paths: BrokerPaths) -> "Files":
-        """Return the places under a home directory, absolute."""
-        broker, certs = paths.broker.absolute(), paths.certs.absolute()
-        return cls._in(broker, certs)
-
-    @classmethod
-    def of_deployment(cls, directory: Path) -> "Files":
-        """Return the places under the folder that is deployed."""
-        return cls._in(directory, directory / "certs")
-
-    @classmethod
-    def of_folder(cls, directory: Path) -> "Files":
-        """Return the places in a rendered folder, or in a home's broker folder (certificates beside it)."""
-        beside = directory.absolute().parent / "certs"
-        of_home = not (directory / "certs").exists() and beside.is_dir()
-        return cls._in(directory, beside if of_home else directory / "certs")
-
-    @classmethod
-    def _in(cls, broker: Path, certs: Path) -> "Files":
-        return cls(
-            configuration=broker / "mosquitto.conf",
-            acl=broker / "acl",
-            passwd=broker / "passwd",
-            ca=certs / "ca.pem",
-            crl=certs / "crl.pem",
-            server_certificate=certs / "server.pem",
-            server_key=certs / "server.key",
-            data=broker / "data",
-            pid=broker / "data" / "broker.pid",
-        )
 
 
 class Listening(NamedTuple):
@@ -84,10 +37,10 @@ class Listening(NamedTuple):
             )
 
 
-def render_configuration(files: Files, listening: Listening, *, user: str) -> str:
+def render_configuration(files: BrokerFiles, listening: Listening, *, user: str) -> str:
     """Return the text of mosquitto.conf; raises InvalidInputError or ConfigError for unusable values."""
     listening.check()
-    values = {name.upper(): str(path) for name, path in files._asdict().items()}
+    values = {name.upper(): str(path) for name, path in vars(files).items()}
     return render_template(
         "mosquitto.conf",
         values
@@ -101,7 +54,7 @@ def render_configuration(files: Files, listening: Listening, *, user: str) -> st
     )
 
 
-def render_service(files: Files, *, user: str, mosquitto: str) -> str:
+def render_service(files: BrokerFiles, *, user: str, mosquitto: str) -> str:
     """Return the text of the systemd unit; InvalidInputError for a place that it would read differently."""
     place = str(files.configuration.parent)
     if not place.startswith("/") or not place.isprintable() or _UNSAFE & set(place):

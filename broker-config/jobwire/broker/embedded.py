@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.acl import AccessList
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.tls import load_files, server_context
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
@@ -28,7 +28,7 @@ class EmbeddedBroker:
         host: str = "127.0.0.1",
         port: int = 0,
         beyond_loopback: bool = False,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
     ) -> None:
         """Prepare a broker on the files of `home`; `port` 0 takes a free one.
 
@@ -38,7 +38,7 @@ class EmbeddedBroker:
         self._paths = BrokerPaths(home)
         self._host = host
         self._port = port
-        self._limits = limits or Limits()
+        self._limits = limits or BrokerLimits()
         self._context: ssl.SSLContext | None = None
         self._users = PasswordFile.load(self._paths.passwd)
         self._acl = AccessList.load(self._paths.acl)

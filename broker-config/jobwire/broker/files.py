@@ -1,5 +1,6 @@
 """The broker's small files, some of them secret: written whole, private, and durable, or not at all."""
 
+import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -22,6 +23,22 @@ def make_private_directory(path: Path) -> None:
         make_directories(path, files=_FILES)
     except OSError as error:
         raise storage_failure("create", path, error) from error
+
+
+def require_writable(directory: Path, what: str) -> None:
+    """Raise ConfigError unless files can be created in `directory`; tried: modes do not bind root."""
+    probe = directory / f".writable.{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"the {what} {directory} is not writable: {error.strerror}",
+            hint=f"make {directory} writable for its user: Mosquitto would keep nothing, silently"
+            if what == "persistence folder"
+            else "check its owner and the disk",
+            path=str(directory),
+        ) from error
 
 
 def write_private(path: Path, text: str, *, mode: int = FILE_MODE) -> None:

@@ -2,15 +2,10 @@
 
 import json
 import secrets
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.broker.files import (
-    make_private_directory,
-    read_text,
-    write_private,
-)
+from jobwire.broker.files import make_private_directory, read_text, write_private
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.broker.template import render_template
 from jobwire.certs import CertificateAuthority, Finding, Level
@@ -20,30 +15,44 @@ from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import MAX_PORT, PROTOCOLS
 from jobwire.core.topics import Topics
+from jobwire.transport.settings_files import SETTINGS_FILE, read_settings
 
 ROLES = tuple(Role)
-SETTINGS_FILE = "jobwire.toml"
 _PASSWORD_BYTES = 32
 _GENERATED = "# Rendered by jobwire for the topic root "
 # How findings about the broker's own certificates begin.
 _OF_THE_BROKER = {"server", "authority", "ca.pem", "ca.key", "server.pem", "server.key", "crl.pem"}
 
 
-class BrokerPaths:
-    """Where the broker's files are under one home directory."""
+class BrokerFiles:
+    """Where a broker finds its files: its own in the folder `broker`, certificates in `certs`."""
+
+    def __init__(self, broker: Path, certs: Path) -> None:
+        self.broker = broker
+        self.configuration = broker / "mosquitto.conf"
+        self.acl = broker / "acl"
+        self.passwd = broker / "passwd"
+        self.data = broker / "data"
+        self.pid = self.data / "broker.pid"
+        self.certs = certs
+        self.ca = certs / "ca.pem"
+        self.crl = certs / "crl.pem"
+        self.server_certificate = certs / "server.pem"
+        self.server_key = certs / "server.key"
+
+    @classmethod
+    def of_folder(cls, directory: Path) -> "BrokerFiles":
+        """Return the files of a rendered folder, or of a home's broker folder (certificates beside it)."""
+        inside, beside = directory / "certs", directory.absolute().parent / "certs"
+        return BrokerFiles(directory, beside if beside.is_dir() and not inside.exists() else inside)
+
+
+class BrokerPaths(BrokerFiles):
+    """Where the broker's files are under one home directory, with what its clients need."""
 
     def __init__(self, home: Path) -> None:
+        super().__init__(home / "broker", home / "certs")
         self.home = home
-        self.certs = home / "certs"
-        self.ca = self.certs / "ca.pem"
-        self.crl = self.certs / "crl.pem"
-        self.server_certificate = self.certs / "server.pem"
-        self.server_key = self.certs / "server.key"
-        self.broker = home / "broker"
-        self.configuration = self.broker / "mosquitto.conf"
-        self.acl = self.broker / "acl"
-        self.passwd = self.broker / "passwd"
-        self.data = self.broker / "data"
         self.passwords = home / "passwords"
         self.settings = home / SETTINGS_FILE
 
@@ -116,29 +125,15 @@ def read_password(path: Path) -> str:
     return password
 
 
-def mtls_port(home: Path) -> int | None:
-    """Return the port that accepts client certificates, from `[mtls]` in jobwire.toml; None if not named."""
-    port = _setting(home, "mtls", "port")
-    return port if isinstance(port, int) else None
-
-
 def named_broker(home: Path) -> str | None:
     """Return what clients connect to, from `[broker]` in jobwire.toml; None if not named."""
-    host = _setting(home, "broker", "broker")
+    host = _said(read_settings(BrokerPaths(home).settings), "broker", "broker")
     return host if isinstance(host, str) else None
 
 
-def _setting(home: Path, table: str, key: str) -> object:
-    path = BrokerPaths(home).settings
-    values = _tables(path).get(table, {}) if path.exists() else {}
+def _said(tables: Mapping[str, object], table: str, key: str) -> object:
+    values = tables.get(table)
     return values.get(key) if isinstance(values, dict) else None
-
-
-def _tables(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(read_text(path, "settings file"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}", path=str(path)) from error
 
 
 def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
@@ -147,7 +142,7 @@ def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
             secret = paths.password(role)
             if not secret.exists():
                 write_private(secret, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
-            elif users.entry(role) is not None:
+            elif role in users.entries:
                 continue
             users.set(role, read_password(secret), iterations=iterations)
 
@@ -196,11 +191,10 @@ def settings_mismatch(home: Path, expected: Mapping[tuple[str, str], tuple[objec
     `expected` maps a table and key of the file to the values that fit the broker, the first being its own.
     """
     path = BrokerPaths(home).settings
-    tables = _tables(path)
+    tables = read_settings(path)
     found = []
     for (table, key), fitting in expected.items():
-        values = tables.get(table, {})
-        said = values.get(key) if isinstance(values, dict) else None
+        said = _said(tables, table, key)
         if said is not None and said not in fitting:
             own = json.dumps(fitting[0])
             found.append(f"{path} says {key} = {json.dumps(said)} in [{table}], this broker has {own}")

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.broker.configuration import Files, Listening, current_user, render_configuration
-from jobwire.broker.files import write_private
+from jobwire.broker.configuration import Listening, current_user, render_configuration
+from jobwire.broker.files import require_writable, write_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
 from jobwire.storage.signals import delivered
@@ -35,24 +35,10 @@ def configure(paths: BrokerPaths, listening: Listening) -> Path:
 
     Mosquitto would go on without persistence if its folder were not writable, so that is refused here.
     """
-    files = Files.of_home(paths)
-    require_writable(files.data)
+    files = BrokerPaths(paths.home.absolute())
+    require_writable(files.data, "persistence folder")
     write_private(files.configuration, render_configuration(files, listening, user=current_user()))
     return files.configuration
-
-
-def require_writable(directory: Path) -> None:
-    """Raise ConfigError unless files can be created in `directory`; tried: modes do not bind root."""
-    probe = directory / f".writable.{os.getpid()}"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"the persistence folder {directory} is not writable: {error.strerror}",
-            hint=f"Mosquitto would silently keep nothing: make {directory} writable for its user",
-            path=str(directory),
-        ) from error
 
 
 class Mosquitto:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from jobwire.broker.files import read_text, replace_private, sole_writer, write_private
+from jobwire.broker.files import read_text, replace_private, sole_writer
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError
 from jobwire.core.override import override
 from jobwire.core.topics import JOB_ID_PATTERN, check_identity
@@ -107,7 +107,7 @@ class PasswordFile:
 
     def __init__(self, path: Path, entries: dict[str, PasswordHash]) -> None:
         self.path = path
-        self._entries = entries
+        self.entries = entries
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -134,42 +134,34 @@ class PasswordFile:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the user names in file order."""
-        return tuple(self._entries)
-
-    def entry(self, name: str) -> PasswordHash | None:
-        """Return the hash of `name`, or None."""
-        return self._entries.get(name)
+        return tuple(self.entries)
 
     def verify(self, name: str, password: bytes) -> bool:
         """Tell whether `password` is the one of `name`.
 
         Blocks for the hash's iterations, for an unknown name as well: the time must not tell names.
         """
-        entry = self._entries.get(name)
+        entry = self.entries.get(name)
         if entry is not None:
             return entry.matches(password)
-        iterations = max((known.iterations for known in self._entries.values()), default=1)
+        iterations = max((known.iterations for known in self.entries.values()), default=1)
         _derive(password, _DECOY, iterations)
         return False
 
     def set(self, name: str, password: str, *, iterations: int = PRESENT_DAY_ITERATIONS) -> None:
-        """Add `name` or change its password (in memory: `save` writes)."""
-        self._entries[check_user_name(name)] = hash_password(password, iterations=iterations)
+        """Add `name` or change its password in memory."""
+        self.entries[check_user_name(name)] = hash_password(password, iterations=iterations)
 
     def remove(self, name: str) -> None:
         """Remove `name`; raises NotFoundError if there is no such user."""
-        if self._entries.pop(name, None) is None:
+        if self.entries.pop(name, None) is None:
             raise NotFoundError(
                 f"no user {name!r} in {self.path}", hint="jobwire broker passwd list shows them", name=name
             )
 
     def render(self) -> str:
         """Return the file's text."""
-        return "".join(f"{name}:{entry}\n" for name, entry in self._entries.items())
-
-    def save(self) -> None:
-        """Write the file durably with mode 0600."""
-        write_private(self.path, self.render())
+        return "".join(f"{name}:{entry}\n" for name, entry in self.entries.items())
 
 
 def parse_passwords(lines: Iterable[str], source: str) -> dict[str, PasswordHash]:

@@ -59,7 +59,7 @@ def run_passwd_add(args: argparse.Namespace) -> int:
     secret = None if args.password_file else BrokerPaths(Path(args.home)).password(name)
     password = _new_password(args.password_file)
     with PasswordFile.edit(path) as users:
-        if users.entry(name) is not None and not args.replace:
+        if name in users.entries and not args.replace:
             raise ConflictError(
                 f"the account {name} exists", hint="change its password with --replace", name=name
             )
@@ -103,7 +103,7 @@ def run_passwd_remove(args: argparse.Namespace) -> int:
 def run_passwd_list(args: argparse.Namespace) -> int:
     """List the accounts with the iteration counts of their hashes."""
     users = PasswordFile.load(_passwd_path(args))
-    counts = {name: entry.iterations for name in users.names if (entry := users.entry(name)) is not None}
+    counts = {name: entry.iterations for name, entry in users.entries.items()}
     if args.json:
         print(json.dumps([{"name": name, "iterations": count} for name, count in counts.items()]))
     else:

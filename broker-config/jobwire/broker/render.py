@@ -7,13 +7,19 @@ from typing import NamedTuple
 
 from jobwire.broker.configuration import (
     SERVICE_FILE,
-    Files,
     Listening,
     render_configuration,
     render_service,
 )
 from jobwire.broker.files import make_private_directory, read_text, write_private
-from jobwire.broker.home import ROLES, BrokerPaths, prepare_home, read_password, write_access_list
+from jobwire.broker.home import (
+    ROLES,
+    BrokerFiles,
+    BrokerPaths,
+    prepare_home,
+    read_password,
+    write_access_list,
+)
 from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_iterations
 from jobwire.certs import CertificateAuthority
 from jobwire.certs.names import parse_server_names
@@ -45,7 +51,7 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
     parse_server_names(deployment.server_names)
     check_iterations(deployment.iterations)
     Topics(deployment.topic_root)
-    target, installed = Files.of_deployment(out), Files.of_deployment(deployment.installed_at)
+    target, installed = (BrokerFiles(place, place / "certs") for place in (out, deployment.installed_at))
     configuration = render_configuration(installed, deployment.listening, user=deployment.user)
     service = render_service(
         installed, user=deployment.user, mosquitto=shutil.which("mosquitto") or _MOSQUITTO
@@ -60,7 +66,7 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
         topic_root=deployment.topic_root,
         protocol="5",
     )
-    for folder in (out, target.ca.parent, target.data):
+    for folder in (out, target.certs, target.data):
         make_private_directory(folder)
     write_private(target.configuration, configuration)
     write_private(out / SERVICE_FILE, service, mode=0o644)
@@ -101,7 +107,7 @@ def _write_passwords(paths: BrokerPaths, target: Path, iterations: int) -> None:
     with PasswordFile.edit(target, create=True) as users:
         for role in ROLES:
             password = read_password(paths.password(role))
-            present = users.entry(role)
+            present = users.entries.get(role)
             kept = present is not None and present.iterations == iterations
             if not (kept and users.verify(role, password.encode())):
                 users.set(role, password, iterations=iterations)

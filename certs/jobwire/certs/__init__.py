@@ -1,7 +1,7 @@
 """A private certificate authority."""
 
 from jobwire.certs.authority import CertificateAuthority, self_signed
-from jobwire.certs.values import CertificateFacts, Finding, Issued, Kind, Level, Phase, Reason
+from jobwire.certs.values import CertificateFacts, Finding, Issued, Kind, Level, Phase, RevocationReason
 
 __all__ = [
     "CertificateAuthority",
@@ -11,6 +11,6 @@ __all__ = [
     "Kind",
     "Level",
     "Phase",
-    "Reason",
+    "RevocationReason",
     "self_signed",
 ]

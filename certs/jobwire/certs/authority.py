@@ -22,7 +22,7 @@ from jobwire.certs.values import (
     Issued,
     Kind,
     Phase,
-    Reason,
+    RevocationReason,
 )
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import InvalidInputError
@@ -188,7 +188,9 @@ class CertificateAuthority:
                 new_key=new_key,
             )
 
-    def revoke(self, name_or_serial: str | int, *, reason: Reason = Reason.UNSPECIFIED) -> list[int]:
+    def revoke(
+        self, name_or_serial: str | int, *, reason: RevocationReason = RevocationReason.UNSPECIFIED
+    ) -> list[int]:
         """Revoke all valid certificates of a name, or the one of a serial; return the serials.
 
         Brokers see it when they load `crl.pem` anew. Raises NotFoundError for what was never issued,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from stat import S_IMODE
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -47,11 +46,11 @@ def _as_finding(error: JobwireError, places: Places) -> Finding:
 def _exposed(places: Places) -> Iterator[Finding]:
     folders = (places.directory, places.clients, places.servers)
     for folder in folders:
-        if folder.is_dir() and S_IMODE(folder.stat().st_mode) & 0o077:
-            yield Finding(Level.WARNING, folder.name, f"others may look into {folder}", f"chmod 700 {folder}")
+        if error := exposure(folder):
+            yield Finding.of(folder.name, error)._replace(level=Level.WARNING)
     for path in sorted(path for folder in folders for path in folder.glob("*.key")):
         if error := exposure(path):
-            yield Finding(Level.ERROR, path.name, error.message, error.hint)
+            yield Finding.of(path.name, error)
 
 
 def _authorities(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from jobwire.certs.values import (
     Issued,
     Level,
     Phase,
-    Reason,
+    RevocationReason,
     serial_text,
 )
 from jobwire.core.argument_types import number
@@ -158,7 +158,9 @@ def _add_upkeep(commands: "_Commands") -> None:
     )
     revoke.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
     revoke.add_argument(
-        "--reason", choices=[str(reason) for reason in Reason], default=str(Reason.UNSPECIFIED)
+        "--reason",
+        choices=[str(reason) for reason in RevocationReason],
+        default=str(RevocationReason.UNSPECIFIED),
     )
     revoke.set_defaults(run=_revoke)
 
@@ -308,7 +310,9 @@ def _find(authority: CertificateAuthority, name: str) -> CertificateFacts:
 
 def _revoke(args: argparse.Namespace) -> int:
     authority = _authority(args)
-    serials = [serial_text(item) for item in authority.revoke(args.which, reason=Reason(args.reason))]
+    serials = [
+        serial_text(item) for item in authority.revoke(args.which, reason=RevocationReason(args.reason))
+    ]
     crl = str(authority.places.crl)
     text = f"revoked {args.which}: {', '.join(serials)}\n"
     if authority.places.is_server(args.which):

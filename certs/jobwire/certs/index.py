@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.certs import files
-from jobwire.certs.values import Kind, Reason
+from jobwire.certs.values import Kind, RevocationReason
 from jobwire.core.errors import StorageError
 
 
-class Entry(NamedTuple):
+class SerialEntry(NamedTuple):
     """One issued certificate. `issuer`: hex key identifier of its authority; times: epoch seconds."""
 
     serial: int
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     not_before: float
     not_after: float
     revoked_at: float | None = None
-    reason: Reason = Reason.UNSPECIFIED
+    reason: RevocationReason = RevocationReason.UNSPECIFIED
 
 
 class Index:
@@ -32,7 +32,7 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, SerialEntry]:
         """Return all certificates by serial, in the order of issue; StorageError if a line is unreadable."""
         try:
             lines = self._path.read_bytes().split(b"\n")
@@ -40,7 +40,7 @@ class Index:
             return {}
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error.strerror}", path=str(self._path)) from error
-        entries: dict[int, Entry] = {}
+        entries: dict[int, SerialEntry] = {}
         # What follows the last newline is torn: its certificate was never written.
         for number, line in enumerate(lines[:-1], start=1):
             try:
@@ -54,15 +54,15 @@ class Index:
                 ) from error
         return entries
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: SerialEntry) -> None:
         """Record that a certificate is about to be written."""
         files.append_line(self._path, _issued_line(entry))
 
-    def revoke(self, serial: int, *, at: float, reason: Reason) -> None:
+    def revoke(self, serial: int, *, at: float, reason: RevocationReason) -> None:
         """Record that a certificate is revoked from `at` on."""
         files.append_line(self._path, _revoked_line(serial, at, reason))
 
-    def rewrite(self, entries: Iterable[Entry]) -> None:
+    def rewrite(self, entries: Iterable[SerialEntry]) -> None:
         """Replace the whole file by `entries` (compaction)."""
         lines: list[bytes] = []
         for entry in entries:
@@ -72,7 +72,7 @@ class Index:
         files.write_file(self._path, b"".join(line + b"\n" for line in lines), overwrite=True)
 
 
-def _issued_line(entry: Entry) -> bytes:
+def _issued_line(entry: SerialEntry) -> bytes:
     return _line(
         event="issued",
         serial=f"{entry.serial:x}",
@@ -84,7 +84,7 @@ def _issued_line(entry: Entry) -> bytes:
     )
 
 
-def _revoked_line(serial: int, at: float, reason: Reason) -> bytes:
+def _revoked_line(serial: int, at: float, reason: RevocationReason) -> bytes:
     return _line(event="revoked", serial=f"{serial:x}", at=at, reason=str(reason))
 
 
@@ -92,11 +92,11 @@ def _line(**fields: object) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _apply(entries: dict[int, Entry], fields: dict[str, object]) -> None:
+def _apply(entries: dict[int, SerialEntry], fields: dict[str, object]) -> None:
     serial = int(str(fields["serial"]), 16)
     match fields["event"]:
         case "issued":
-            entries[serial] = Entry(
+            entries[serial] = SerialEntry(
                 serial,
                 str(fields["name"]),
                 Kind(str(fields["kind"])),
@@ -106,7 +106,7 @@ def _apply(entries: dict[int, Entry], fields: dict[str, object]) -> None:
             )
         case "revoked":
             entries[serial] = entries[serial]._replace(
-                revoked_at=_number(fields["at"]), reason=Reason(str(fields["reason"]))
+                revoked_at=_number(fields["at"]), reason=RevocationReason(str(fields["reason"]))
             )
         case other:
             raise ValueError(other)

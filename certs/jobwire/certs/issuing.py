@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import files, pem, profiles, revocation
-from jobwire.certs.index import Entry, Index
+from jobwire.certs.index import Index, SerialEntry
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.names import ServerNames, parse_permitted, parse_server_names
 from jobwire.certs.profiles import Signer
@@ -265,10 +265,10 @@ def check_permitted(signer: Signer, names: ServerNames) -> None:
         )
 
 
-def entry_of(certificate: x509.Certificate, name: str | x509.Name, kind: Kind, signer: Signer) -> Entry:
+def entry_of(certificate: x509.Certificate, name: str | x509.Name, kind: Kind, signer: Signer) -> SerialEntry:
     """Return the index entry of a certificate that `signer` signed."""
     label = name if isinstance(name, str) else name.rfc4514_string()
-    return Entry(
+    return SerialEntry(
         certificate.serial_number,
         label,
         kind,

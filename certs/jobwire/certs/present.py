@@ -46,9 +46,9 @@ def facts_json(item: CertificateFacts) -> dict[str, object]:
     }
 
 
-def finding_json(finding: Finding) -> dict[str, object]:
+def finding_json(finding: Finding) -> dict[str, str]:
     """Return one finding as `check --json` prints it."""
-    return finding._asdict()
+    return finding.as_json()
 
 
 def state(item: CertificateFacts) -> str:

@@ -11,10 +11,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from jobwire.certs import files, pem
-from jobwire.certs.index import Entry, Index
+from jobwire.certs.index import Index, SerialEntry
 from jobwire.certs.layout import Places
 from jobwire.certs.profiles import Signer, moment, period
-from jobwire.certs.values import DAY, SKEW, Reason
+from jobwire.certs.values import DAY, SKEW, RevocationReason
 from jobwire.core.errors import ConflictError, NotFoundError
 
 _SERIAL = re.compile(r"(0[xX])?[0-9A-Fa-f]{2,40}")
@@ -23,7 +23,7 @@ _SERIAL = re.compile(r"(0[xX])?[0-9A-Fa-f]{2,40}")
 _KEEP_EXPIRED = 30 * DAY
 
 
-def revoke(places: Places, which: str | int, *, now: float, reason: Reason) -> list[Entry]:
+def revoke(places: Places, which: str | int, *, now: float, reason: RevocationReason) -> list[SerialEntry]:
     """Revoke the serial, or all unexpired certificates of the name, and write the lists.
 
     The index comes first: a crash in between leaves a list that `check` reports and `crl` repairs.
@@ -84,7 +84,7 @@ def signers(places: Places) -> list[Signer]:
 
 
 def build_list(
-    signer: Signer, entries: Iterable[Entry], *, number: int, now: float, lifetime: float | None
+    signer: Signer, entries: Iterable[SerialEntry], *, number: int, now: float, lifetime: float | None
 ) -> x509.CertificateRevocationList:
     """Return the signed list of the revoked `entries`; by default it lasts as long as the authority."""
     if lifetime is None:
@@ -117,14 +117,14 @@ def forget_expired(places: Places, *, now: float) -> int:
     return len(entries) - len(kept)
 
 
-def _revoked(entry: Entry, at: float) -> x509.RevokedCertificate:
+def _revoked(entry: SerialEntry, at: float) -> x509.RevokedCertificate:
     builder = x509.RevokedCertificateBuilder().serial_number(entry.serial).revocation_date(moment(at))
-    if entry.reason is not Reason.UNSPECIFIED:  # RFC 5280 5.3.1: leave the extension out then
+    if entry.reason is not RevocationReason.UNSPECIFIED:  # RFC 5280 5.3.1: leave the extension out then
         builder = builder.add_extension(x509.CRLReason(x509.ReasonFlags(str(entry.reason))), critical=False)
     return builder.build()
 
 
-def _find(entries: Iterable[Entry], which: str | int) -> list[Entry]:
+def _find(entries: Iterable[SerialEntry], which: str | int) -> list[SerialEntry]:
     known = list(entries)
     if isinstance(which, int):
         return [entry for entry in known if entry.serial == which]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.certs import files, inspection, issuing, pem, profiles, revocation
-from jobwire.certs.index import Entry, Index
+from jobwire.certs.index import Index, SerialEntry
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
 from jobwire.certs.values import DEFAULT_LIFETIMES, SERVER_LIFETIME, Kind, Phase
@@ -73,7 +73,7 @@ def _renew_all(places: Places, *, now: float) -> list[str]:
     return renewed
 
 
-def _renew(places: Places, path: Path, entry: Entry, *, now: float) -> None:
+def _renew(places: Places, path: Path, entry: SerialEntry, *, now: float) -> None:
     lifetime = entry.not_after - now if entry.kind is Kind.JOB else DEFAULT_LIFETIMES[entry.kind]
     if entry.kind is Kind.SERVER:
         names = list(profiles.names_of(pem.load_certificate(path)))
@@ -82,7 +82,7 @@ def _renew(places: Places, path: Path, entry: Entry, *, now: float) -> None:
         issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, backdate=0.0, new_key=False)
 
 
-def _wants_renewal(entry: Entry, signer: Signer, now: float) -> bool:
+def _wants_renewal(entry: SerialEntry, signer: Signer, now: float) -> bool:
     # A last second is not worth a certificate: its lifetime would be refused.
     return entry.issuer != signer.identifier and entry.revoked_at is None and entry.not_after > now + 1
 

@@ -4,6 +4,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from jobwire.core.errors import JobwireError
+from jobwire.core.exit_codes import ExitCode
+
 MINUTE = 60.0
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -41,7 +44,7 @@ DEFAULT_LIFETIMES = {
 }
 
 
-class Reason(StrEnum):
+class RevocationReason(StrEnum):
     """Why a certificate is revoked (RFC 5280 section 5.3.1, the ones an operator meets)."""
 
     UNSPECIFIED = "unspecified"
@@ -83,20 +86,36 @@ class CertificateFacts(NamedTuple):
 
 
 class Level(StrEnum):
-    """How bad a finding is: something fails now, something will fail, something to know."""
+    """How bad a finding is: something fails now, something will fail, something to know, nothing."""
 
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
+    WELL = "ok"
 
 
 class Finding(NamedTuple):
-    """One result of `CertificateAuthority.check`: what is wrong with `subject`, and the remedy."""
+    """One result of a check: what is wrong with `subject`, and the remedy."""
 
     level: Level
     subject: str
     message: str
-    hint: str
+    hint: str = ""
+    exit_code: ExitCode = ExitCode.INVALID
+
+    @classmethod
+    def of(cls, subject: str, error: JobwireError) -> "Finding":
+        """Return the finding that `error` is about `subject`."""
+        return cls(Level.ERROR, subject, error.message, error.hint, error.exit_code)
+
+    def as_json(self) -> dict[str, str]:
+        """Return what the checks print with --json."""
+        return {
+            "level": self.level,
+            "subject": self.subject,
+            "message": self.message,
+            "hint": self.hint,
+        }
 
 
 class Phase(StrEnum):
@@ -111,3 +130,8 @@ def serial_text(serial: int) -> str:
     """Return `serial` in upper-case hex with whole bytes, as openssl prints it."""
     text = f"{serial:X}"
     return text if len(text) % 2 == 0 else "0" + text
+
+
+def ends_soon(start: float, end: float, now: float, *, warn_seconds: float = WARN_WITHIN) -> bool:
+    """Tell whether the end is near: for what lives shortly, near is the last third."""
+    return end - now < min(warn_seconds, (end - start) / 3)

@@ -21,7 +21,6 @@ from jobwire.core.override import override
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.jobs.record import Timeouts
-from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
 from jobwire.runner.detach import in_background
@@ -32,6 +31,7 @@ from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
+from jobwire.transport.settings_files import mtls_port
 from jobwire.transport.tls import build_context
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})

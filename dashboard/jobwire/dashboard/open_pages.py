@@ -13,6 +13,7 @@ from jobwire.dashboard.numbers import whole_number
 from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.given import rights_of_others
 
 _FOLDER = "dashboard"
 _MAX_BYTES = 8192
@@ -65,7 +66,7 @@ def only_ours(status: os.stat_result) -> bool:
     Standard output is a socket where systemd keeps it (systemd.exec(5)).
     """
     if stat.S_ISREG(status.st_mode):
-        return not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        return not rights_of_others(status.st_mode)
     return not stat.S_ISSOCK(status.st_mode)
 
 

@@ -13,6 +13,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.file_lock import sole
+from jobwire.storage.given import rights_of_others
 
 SETTINGS_FILE = "jobwire.toml"
 # A postgresql:// URL may hold a password, which must not stand in argv.
@@ -136,7 +137,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], str]:
             f"unknown key {', '.join(sorted(unknown))} in {path} [metrics]",
             hint=f"known: {', '.join(sorted(set(MetricsSettings._fields) - {'home'}))}",
         )
-    if "sink" in table and _has_password(table["sink"]) and path.stat().st_mode & 0o077:
+    if "sink" in table and _has_password(table["sink"]) and rights_of_others(path.stat().st_mode):
         raise ConfigError(f"{path} holds a password and others can read it", hint=f"chmod 600 {path}")
     for key in _PATHS & table.keys():
         if table[key] and "://" not in table[key]:

@@ -6,8 +6,7 @@ from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import ConfigError
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.purge import Rules
-from jobwire.storage.given import read_given
-from jobwire.transport.settings_files import MAX_SETTINGS
+from jobwire.transport.settings_files import SETTINGS_FILE, read_settings
 
 _DAY = 86400.0
 _MIB = 1 << 20
@@ -21,7 +20,7 @@ _NO_LIMIT = 1 << 62
 
 def load_rules(home: Path, *, retained_days: float | None, record_days: float | None) -> Rules:
     """Return the rules; days that are given go before the table. Raises ConfigError naming the key."""
-    table = _table(home / "jobwire.toml")
+    table = _table(home / SETTINGS_FILE)
     given = {"keep_retained_days": retained_days, "keep_records_days": record_days}
     ages: dict[str, float | None] = {}
     for key, field in _DAYS.items():
@@ -53,15 +52,8 @@ def _number(key: str, value: object) -> float | None:
     return value
 
 
-def mtls_port(home: Path) -> int | None:
-    """Return the port for client certificates where the home names one (`[mtls] port`)."""
-    port = _read(home / "jobwire.toml").get("mtls", {})
-    value = port.get("port") if isinstance(port, dict) else None
-    return value if type(value) is int else None
-
-
 def _table(path: Path) -> dict[str, object]:
-    table = _read(path).get("registry", {})
+    table = read_settings(path).get("registry", {})
     if not isinstance(table, dict):
         raise ConfigError(f"registry in {path} is not a table", hint="write [registry]")
     for key in table:
@@ -70,14 +62,3 @@ def _table(path: Path) -> dict[str, object]:
                 f"unknown key {key!r} in {path} [registry]", hint=f"known: {', '.join(sorted(_KEYS))}"
             )
     return table
-
-
-def _read(path: Path) -> dict[str, object]:
-    import tomllib  # noqa: PLC0415 - many a home has no settings file
-
-    try:
-        return tomllib.loads(read_given(path, "settings file", limit=MAX_SETTINGS).decode())
-    except FileNotFoundError:
-        return {}
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", path=str(path)) from error

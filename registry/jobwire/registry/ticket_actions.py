@@ -18,12 +18,12 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.registry.actions import broker_pair, say, warn
-from jobwire.registry.rules import mtls_port
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.given import check_target
 from jobwire.transport import load_settings
+from jobwire.transport.settings_files import mtls_port
 
 _ACCOUNT = frozenset(
     {"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE", "MQTT_CERTFILE", "MQTT_KEYFILE"}

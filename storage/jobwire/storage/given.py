@@ -15,7 +15,6 @@ from jobwire.core.errors import ConfigError
 if TYPE_CHECKING:
     from jobwire.storage.files import StrPath
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CHUNK = 64 * 1024
 
 
@@ -65,17 +64,29 @@ def check_target(path: StrPath, what: str) -> None:
     _check(mode, path, what, private=False, hint="")
 
 
-def exposure(path: StrPath) -> ConfigError | None:
-    """Return the error for a file with a secret that group or others may access, None for a private one.
+def rights_of_others(mode: int, *, to_write: bool = False) -> str:
+    """Return `mode` as chmod takes it if group or others may use what has it (may write to it), else "".
 
-    Also None where it is absent or cannot be examined: that is for its reader to say.
+    The one rule about what is its owner's alone.
+    """
+    others = stat.S_IWGRP | stat.S_IWOTH if to_write else stat.S_IRWXG | stat.S_IRWXO
+    return f"{stat.S_IMODE(mode):04o}" if mode & others else ""
+
+
+def exposure(path: StrPath, *, to_write: bool = False) -> ConfigError | None:
+    """Return the error for a secret file or folder that group or others may use, None for a private one.
+
+    With `to_write` they may read it. Also None where it is absent or cannot be examined: that is for its
+    reader to say.
     """
     try:
         mode = os.stat(path).st_mode
+        if to_write or stat.S_ISDIR(mode):
+            _check_rights(mode, path, os.fspath(path), to_write=to_write)
+        else:
+            _check(mode, path, "secret file", private=True, hint="")
     except OSError:
         return None
-    try:
-        _check(mode, path, "secret file", private=True, hint="")
     except ConfigError as error:
         return error
     return None
@@ -88,13 +99,25 @@ def _check(mode: int, path: StrPath, what: str, *, private: bool, hint: str) -> 
             hint=hint or "name a regular file",
             path=os.fspath(path),
         )
-    if private and mode & _OTHERS:
-        raise ConfigError(
-            f"the {what} {os.fspath(path)} is open to other users (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {os.fspath(path)}; if somebody may have read it, replace what it holds",
-            path=os.fspath(path),
-            mode=stat.S_IMODE(mode),
-        )
+    if private:
+        _check_rights(mode, path, f"the {what} {os.fspath(path)}")
+
+
+def _check_rights(mode: int, path: StrPath, name: str, *, to_write: bool = False) -> None:
+    if not (shown := rights_of_others(mode, to_write=to_write)):
+        return
+    if to_write:
+        remedy = f"chmod go-w {os.fspath(path)}"
+    elif stat.S_ISDIR(mode):
+        remedy = f"chmod 700 {os.fspath(path)}"
+    else:
+        remedy = f"chmod 600 {os.fspath(path)}; if somebody may have read it, replace what it holds"
+    raise ConfigError(
+        f"{name} is {'writable by others' if to_write else 'open to other users'} (mode {shown})",
+        hint=remedy,
+        path=os.fspath(path),
+        mode=stat.S_IMODE(mode),
+    )
 
 
 def _kind(mode: int) -> str:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
+from jobwire.storage.given import rights_of_others
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -25,7 +26,6 @@ VARIABLE = "JOBWIRE_HOME"
 HELP = f"jobwire's directory (default: ${VARIABLE}, else the nearest {NAME} at or above this directory)"
 # Each is in homes only: the last folder that the registry makes, and the settings that `broker up` writes.
 _MARKS = ("queue/touched", "jobwire.toml")
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Of a path that cannot be one, whatever the disk holds.
 _UNUSABLE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL})
 _OR_NAME = f"--home DIR or {VARIABLE} names another"
@@ -254,9 +254,9 @@ def _require_own(path: str, entry: PathStat, user: int) -> None:
             hint=explicit,
             path=path,
         )
-    if entry.mode & _OTHERS_WRITE:
+    if shown := rights_of_others(entry.mode, to_write=True):
         raise InvalidInputError(
-            f"the home {path} was found, and it is writable by others (mode {stat.S_IMODE(entry.mode):04o})",
+            f"the home {path} was found, and it is writable by others (mode {shown})",
             hint=f"chmod go-w {_quoted(path)}; {explicit}",
             path=path,
         )

@@ -8,7 +8,7 @@ from amqtt.contexts import Action as AmqttAction
 from amqtt.session import Session
 
 from jobwire.broker import BrokerPaths
-from jobwire.broker.acl import AccessList, Action
+from jobwire.broker.acl import AccessList, Right
 from jobwire.broker.passwd import PasswordFile
 
 HOST = "127.0.0.1"
@@ -68,4 +68,4 @@ class _FilesPlugin:
         return self._users.verify(session.username or "", (session.password or "").encode())
 
     async def topic_filtering(self, *, session: Session, topic: str, action: AmqttAction) -> bool:
-        return self._acl.allowed(session.username, session.client_id or "", Action(action.value), topic)
+        return self._acl.allowed(session.username, session.client_id or "", Right(action.value), topic)

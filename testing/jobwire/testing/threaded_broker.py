@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from jobwire.broker import BrokerPaths
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.testing.raw_mqtt import RawClient, Will, client_context
 
 HOST = "127.0.0.1"
@@ -125,7 +125,7 @@ class StartBroker(Protocol):
     """The fixture `start_broker`: starts a broker of `kind` ("hardened" or "stock")."""
 
     def __call__(
-        self, kind: str = "hardened", *, limits: Limits | None = None, home: Path | None = None
+        self, kind: str = "hardened", *, limits: BrokerLimits | None = None, home: Path | None = None
     ) -> "ThreadedBroker[Any]":
         """Start and return it; the fixture ends it."""
         ...

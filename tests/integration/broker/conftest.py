@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker import EmbeddedBroker, prepare_home
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port
 from jobwire.testing.raw_mqtt import ConnectionClosedError, ConnectRefusedError
@@ -37,7 +37,7 @@ def start_broker(prepared_home: Path) -> Iterator[StartBroker]:
     running: list[ThreadedBroker[Served]] = []
 
     def start(
-        kind: str = "hardened", *, limits: Limits | None = None, home: Path | None = None
+        kind: str = "hardened", *, limits: BrokerLimits | None = None, home: Path | None = None
     ) -> ThreadedBroker[Served]:
         port, where = free_port(), home or prepared_home
 

@@ -85,9 +85,8 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _add_admin(home: Path) -> None:
-    users = PasswordFile.load(home / "broker" / "passwd")
-    users.set(ADMIN, ADMIN_PASSWORD, iterations=101)
-    users.save()
+    with PasswordFile.edit(home / "broker" / "passwd") as users:
+        users.set(ADMIN, ADMIN_PASSWORD, iterations=101)
     acl = home / "broker" / "acl"
     acl.write_text(acl.read_text() + f"\nuser {ADMIN}\ntopic readwrite #\ntopic read $SYS/#\n")
 

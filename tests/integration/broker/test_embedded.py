@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker import EmbeddedBroker
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.passwd import PasswordFile
 from jobwire.certs import CertificateAuthority
 from jobwire.core.errors import ConfigError
@@ -60,14 +60,14 @@ def test_protocol_violations_end_the_connection(
 
 def test_an_oversized_packet_is_not_read(start_broker: StartBroker) -> None:
     """A packet beyond the bound ends the connection before its body is taken."""
-    client = start_broker(limits=Limits(max_packet_bytes=1000)).client("claude-worker")
+    client = start_broker(limits=BrokerLimits(max_packet_bytes=1000)).client("claude-worker")
     client.send_bytes(bytes([PUBLISH << 4 | 2, 0xFF, 0xFF, 0xFF, 0x7F]))
     assert client.closed_by_broker()
 
 
 def test_a_connection_without_connect_ends(start_broker: StartBroker) -> None:
     """Who does not send CONNECT in time loses the connection."""
-    assert start_broker(limits=Limits(connect_seconds=0.3)).open().closed_by_broker()
+    assert start_broker(limits=BrokerLimits(connect_seconds=0.3)).open().closed_by_broker()
 
 
 def test_qos_2_is_received_once(start_broker: StartBroker) -> None:
@@ -121,7 +121,7 @@ def test_a_clean_connection_ends_the_old_session(start_broker: StartBroker) -> N
 
 def test_a_slow_clean_session_does_not_hold_publishers(start_broker: StartBroker) -> None:
     """A clean session that does not acknowledge is disconnected, not waited for."""
-    broker = start_broker(limits=Limits(max_queued_messages=2))
+    broker = start_broker(limits=BrokerLimits(max_queued_messages=2))
     slow = broker.client("hermes")
     slow.subscribe(EVENTS)
     worker = broker.client("claude-worker")
@@ -139,7 +139,7 @@ def test_sys_topics_are_refused(start_broker: StartBroker) -> None:
 
 def test_connections_are_bounded(start_broker: StartBroker) -> None:
     """A session beyond the bound is told that the server is unavailable."""
-    broker = start_broker(limits=Limits(max_sessions=1))
+    broker = start_broker(limits=BrokerLimits(max_sessions=1))
     broker.client("hermes", "one")
     with pytest.raises(ConnectRefusedError) as caught:
         broker.client("hermes", "two")
@@ -150,9 +150,8 @@ def test_a_changed_password_disconnects_on_reload(start_broker: StartBroker, own
     """After a reload the old password is refused, its connection gone, and everybody else stays."""
     broker = start_broker(home=own_home)
     hermes, metrics = broker.client("hermes"), broker.client("metrics")
-    users = PasswordFile.load(own_home / "broker" / "passwd")
-    users.set("hermes", "another", iterations=101)
-    users.save()
+    with PasswordFile.edit(own_home / "broker" / "passwd") as users:
+        users.set("hermes", "another", iterations=101)
     broker.call(broker.broker.reload)
     assert hermes.closed_by_broker()
     assert metrics.settle() == []

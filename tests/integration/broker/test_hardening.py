@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.certs import CertificateAuthority
 from jobwire.core.topics import Topics
 from jobwire.testing.raw_mqtt import (
@@ -205,7 +205,7 @@ def test_a_revoked_certificate_is_refused(kind: str, start_broker: StartBroker, 
 
 def test_a_full_queue_is_not_acknowledged(kind: str, start_broker: StartBroker) -> None:
     """A message for a queue that is full is never acknowledged, and nothing that was is lost."""
-    broker = start_broker(kind, limits=Limits(max_queued_messages=3, stall_seconds=0.2))
+    broker = start_broker(kind, limits=BrokerLimits(max_queued_messages=3, stall_seconds=0.2))
     _leave_subscription(broker)
     worker = broker.client("claude-worker")
     for payload in (b"1", b"2", b"3"):
@@ -224,7 +224,7 @@ def test_a_full_queue_is_not_acknowledged(kind: str, start_broker: StartBroker) 
 
 def test_a_publisher_waits_for_room(kind: str, start_broker: StartBroker) -> None:
     """A publisher held up by a full queue is acknowledged as soon as there is room."""
-    broker = start_broker(kind, limits=Limits(max_queued_messages=1, stall_seconds=10))
+    broker = start_broker(kind, limits=BrokerLimits(max_queued_messages=1, stall_seconds=10))
     _leave_subscription(broker)
     worker = broker.client("claude-worker")
     worker.publish(EVENTS_A, b"1")

@@ -97,9 +97,8 @@ def test_a_renewed_server_certificate_disturbs_nobody(fresh_mosquitto: Mosquitto
 
 def test_a_changed_password_counts_after_reload(fresh_mosquitto: MosquittoServer) -> None:
     """After SIGHUP the old password is refused and the new one accepted."""
-    users = PasswordFile.load(fresh_mosquitto.home / "broker" / "passwd")
-    users.set("hermes", "another", iterations=101)
-    users.save()
+    with PasswordFile.edit(fresh_mosquitto.home / "broker" / "passwd") as users:
+        users.set("hermes", "another", iterations=101)
     fresh_mosquitto.reload()
 
     def refused() -> bool:
@@ -176,9 +175,8 @@ def test_render_does_not_overwrite(rendered: Path, tmp_path: Path) -> None:
     """A folder that holds something is left alone unless forced; added users survive a forced rendering."""
     with pytest.raises(ConflictError, match="not empty"):
         render_deployment(tmp_path / "home", rendered, deployment(rendered))
-    users = PasswordFile.load(rendered / "passwd")
-    users.set("alice", "x", iterations=1_000)
-    users.save()
+    with PasswordFile.edit(rendered / "passwd") as users:
+        users.set("alice", "x", iterations=1_000)
     render_deployment(tmp_path / "home", rendered, deployment(rendered), force=True)
     assert "alice" in PasswordFile.load(rendered / "passwd").names
 
@@ -188,7 +186,8 @@ def test_render_does_not_overwrite(rendered: Path, tmp_path: Path) -> None:
     [
         ("mosquitto.conf", "allow_anonymous true", (Level.ERROR, "mosquitto.conf")),
         ("mosquitto.conf", "per_listener_settings true", (Level.ERROR, "mosquitto.conf")),
-        ("mosquitto.conf", "no_such_setting 1", (Level.ERROR, "mosquitto")),
+        ("mosquitto.conf", "no_such_setting 1", (Level.ERROR, "mosquitto.conf")),
+        ("mosquitto.conf", "log_type nonsense", (Level.ERROR, "mosquitto")),
         ("mosquitto.conf", "port 1883", (Level.ERROR, "mosquitto.conf")),
         ("mosquitto.conf", "listener 1883", (Level.ERROR, "mosquitto.conf")),
         ("acl", "topics read x", (Level.ERROR, "acl")),
@@ -214,13 +213,14 @@ def test_check_finds_lines_that_are_gone(rendered: Path, line: str) -> None:
 
 
 def test_check_tries_the_listeners(rendered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no line shows is tried: a Mosquitto that speaks TLS 1.2 or hears clients without a certificate."""
+    """What no line shows is tried: a Mosquitto that speaks TLS 1.2 or lets strangers in."""
     path = rendered / "mosquitto.conf"
     text = path.read_text().replace("tls_version tlsv1.3", "tls_version tlsv1.2")
-    path.write_text(text.replace("require_certificate true", "require_certificate false"))
-    monkeypatch.setattr("jobwire.broker.check.examine_settings", lambda _: iter(()))
-    said = {found.message for found in check_deployment(rendered, warn_seconds=WARN_SECONDS)}
-    assert {"TLS 1.2 is spoken", "TLS 1.2 is spoken to certificates"} <= said
+    path.write_text(text.replace("allow_anonymous false", "allow_anonymous true"))
+    monkeypatch.setattr("jobwire.broker.check.differences", lambda _text, _files: iter(()))
+    said = [found.message for found in check_deployment(rendered, warn_seconds=WARN_SECONDS)]
+    assert said.count("TLS 1.2 is spoken") == len(("passwords", "certificates"))
+    assert "an anonymous client is let in" in said
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.certs import CertificateAuthority, Issued, Reason, names, pem, profiles, self_signed
+from jobwire.certs import CertificateAuthority, Issued, RevocationReason, names, pem, profiles, self_signed
 from jobwire.certs.values import HOUR, serial_text
 
 OpenSsl = Callable[..., str]
@@ -92,7 +92,7 @@ def test_text_of_certificate_and_list(openssl: OpenSsl, authority: CertificateAu
         "CA:FALSE",
     ):
         assert expected in text
-    authority.revoke("deadbeef", reason=Reason.KEY_COMPROMISE)
+    authority.revoke("deadbeef", reason=RevocationReason.KEY_COMPROMISE)
     crl = openssl("crl", "-in", authority.places.crl, "-CAfile", authority.places.bundle, "-noout", "-text")
     for expected in ("verify OK", "X509v3 CRL Number", serial_text(issued.serial), "Key Compromise"):
         assert expected in crl

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs import CertificateAuthority, Issued, Kind, Reason, self_signed
+from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason, self_signed
 from jobwire.certs.values import CA_LIFETIME, DAY, HOUR, SKEW
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, JobwireError, NotFoundError
 from jobwire.testing.clock import ManualClock
@@ -264,7 +264,7 @@ def test_revoking_one_serial(authority: CertificateAuthority, form: str) -> None
     first = authority.issue("hermes")
     authority.renew("hermes")
     which = first.serial if form == "int" else form.format(first.serial)
-    assert authority.revoke(which, reason=Reason.KEY_COMPROMISE) == [first.serial]
+    assert authority.revoke(which, reason=RevocationReason.KEY_COMPROMISE) == [first.serial]
     crl = x509.load_pem_x509_crl(authority.places.crl.read_bytes())
     (item,) = crl
     reason = item.extensions.get_extension_for_class(x509.CRLReason).value.reason

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobwire.certs.index import Entry, Index
-from jobwire.certs.values import Kind, Reason
+from jobwire.certs.index import Index, SerialEntry
+from jobwire.certs.values import Kind, RevocationReason
 from jobwire.core.errors import StorageError
 
 _TIMES = st.floats(min_value=0, max_value=4e9, allow_nan=False)
 _ENTRIES = st.builds(
-    Entry,
+    SerialEntry,
     serial=st.integers(min_value=1, max_value=2**159),
     name=st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True),
     kind=st.sampled_from(list(Kind)),
@@ -21,14 +21,14 @@ _ENTRIES = st.builds(
     not_before=_TIMES,
     not_after=_TIMES,
     revoked_at=st.none() | _TIMES,
-    reason=st.just(Reason.UNSPECIFIED),
+    reason=st.just(RevocationReason.UNSPECIFIED),
 )
-_ENTRY = Entry(255, "hermes", Kind.ROLE, "ab", 1.0, 2.0)
+_ENTRY = SerialEntry(255, "hermes", Kind.ROLE, "ab", 1.0, 2.0)
 
 
 @settings(max_examples=25)  # each writes and syncs a real file
 @given(st.lists(_ENTRIES, unique_by=lambda entry: entry.serial, max_size=5))
-def test_round_trip(entries: list[Entry]) -> None:
+def test_round_trip(entries: list[SerialEntry]) -> None:
     """What is written is what is read, revocations included."""
     with tempfile.TemporaryDirectory() as folder:
         index = Index(Path(folder) / "index")
@@ -40,8 +40,8 @@ def test_revocation_is_remembered_with_its_reason(tmp_path: Path) -> None:
     """A revoked entry carries when and why."""
     index = Index(tmp_path / "index")
     index.add(_ENTRY)
-    index.revoke(255, at=1.5, reason=Reason.KEY_COMPROMISE)
-    assert index.entries()[255] == _ENTRY._replace(revoked_at=1.5, reason=Reason.KEY_COMPROMISE)
+    index.revoke(255, at=1.5, reason=RevocationReason.KEY_COMPROMISE)
+    assert index.entries()[255] == _ENTRY._replace(revoked_at=1.5, reason=RevocationReason.KEY_COMPROMISE)
 
 
 def test_torn_last_line_is_ignored(tmp_path: Path) -> None:

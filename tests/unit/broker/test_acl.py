@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.broker.acl import AccessList, Action, filter_covers, is_topic_filter, parse_access_list
+from jobwire.broker.acl import AccessList, Right, filter_covers, is_topic_filter, parse_access_list
 from jobwire.broker.template import render_template
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import filter_matches
@@ -18,35 +18,35 @@ def packaged() -> AccessList:
     return parse_access_list(render_template("acl", {"TOPIC_ROOT": ROOT}).splitlines(), "acl")
 
 
-RIGHTS: list[tuple[str | None, Action, str, bool]] = [
-    ("hermes", Action.SUBSCRIBE, f"{ROOT}/+/events", True),
-    ("hermes", Action.SUBSCRIBE, f"{ROOT}/{A}/events", True),
-    ("hermes", Action.SUBSCRIBE, f"{ROOT}/{A}/state", True),
-    ("hermes", Action.SUBSCRIBE, f"{ROOT}/#", False),
-    ("hermes", Action.SUBSCRIBE, "#", False),
-    ("hermes", Action.SUBSCRIBE, "$SYS/#", False),
-    ("hermes", Action.RECEIVE, f"{ROOT}/{A}/events", True),
-    ("hermes", Action.PUBLISH, f"{ROOT}/{A}/events", False),
-    ("claude-worker", Action.PUBLISH, f"{ROOT}/{A}/events", True),
-    ("claude-worker", Action.PUBLISH, f"{ROOT}/{A}/state", False),
-    ("claude-worker", Action.PUBLISH, f"{ROOT}/{A}/x/events", False),
-    ("claude-worker", Action.RECEIVE, f"{ROOT}/{A}/events", False),
-    ("registry", Action.PUBLISH, f"{ROOT}/{A}/state", True),
-    ("registry", Action.PUBLISH, f"{ROOT}/{A}/events", True),
-    ("metrics", Action.PUBLISH, f"{ROOT}/{A}/events", False),
-    ("dashboard", Action.PUBLISH, f"{ROOT}/{A}/state", False),
-    (A, Action.PUBLISH, f"{ROOT}/{A}/events", True),
-    (A, Action.PUBLISH, f"{ROOT}/{B}/events", False),
-    (A, Action.PUBLISH, f"{ROOT}/{A}/state", False),
-    (A, Action.RECEIVE, f"{ROOT}/{A}/state", True),
-    (A, Action.SUBSCRIBE, f"{ROOT}/{A}/state", True),
-    (A, Action.SUBSCRIBE, f"{ROOT}/+/state", False),
-    (A, Action.SUBSCRIBE, "#", False),
-    ("+", Action.PUBLISH, f"{ROOT}/+/events", False),
-    ("a/b", Action.PUBLISH, f"{ROOT}/a/b/events", False),
-    (None, Action.PUBLISH, f"{ROOT}/{A}/events", False),
-    (None, Action.SUBSCRIBE, "#", False),
-    ("hermes", Action.PUBLISH, "$SYS/x", False),
+RIGHTS: list[tuple[str | None, Right, str, bool]] = [
+    ("hermes", Right.SUBSCRIBE, f"{ROOT}/+/events", True),
+    ("hermes", Right.SUBSCRIBE, f"{ROOT}/{A}/events", True),
+    ("hermes", Right.SUBSCRIBE, f"{ROOT}/{A}/state", True),
+    ("hermes", Right.SUBSCRIBE, f"{ROOT}/#", False),
+    ("hermes", Right.SUBSCRIBE, "#", False),
+    ("hermes", Right.SUBSCRIBE, "$SYS/#", False),
+    ("hermes", Right.RECEIVE, f"{ROOT}/{A}/events", True),
+    ("hermes", Right.PUBLISH, f"{ROOT}/{A}/events", False),
+    ("claude-worker", Right.PUBLISH, f"{ROOT}/{A}/events", True),
+    ("claude-worker", Right.PUBLISH, f"{ROOT}/{A}/state", False),
+    ("claude-worker", Right.PUBLISH, f"{ROOT}/{A}/x/events", False),
+    ("claude-worker", Right.RECEIVE, f"{ROOT}/{A}/events", False),
+    ("registry", Right.PUBLISH, f"{ROOT}/{A}/state", True),
+    ("registry", Right.PUBLISH, f"{ROOT}/{A}/events", True),
+    ("metrics", Right.PUBLISH, f"{ROOT}/{A}/events", False),
+    ("dashboard", Right.PUBLISH, f"{ROOT}/{A}/state", False),
+    (A, Right.PUBLISH, f"{ROOT}/{A}/events", True),
+    (A, Right.PUBLISH, f"{ROOT}/{B}/events", False),
+    (A, Right.PUBLISH, f"{ROOT}/{A}/state", False),
+    (A, Right.RECEIVE, f"{ROOT}/{A}/state", True),
+    (A, Right.SUBSCRIBE, f"{ROOT}/{A}/state", True),
+    (A, Right.SUBSCRIBE, f"{ROOT}/+/state", False),
+    (A, Right.SUBSCRIBE, "#", False),
+    ("+", Right.PUBLISH, f"{ROOT}/+/events", False),
+    ("a/b", Right.PUBLISH, f"{ROOT}/a/b/events", False),
+    (None, Right.PUBLISH, f"{ROOT}/{A}/events", False),
+    (None, Right.SUBSCRIBE, "#", False),
+    ("hermes", Right.PUBLISH, "$SYS/x", False),
 ]
 
 
@@ -80,16 +80,16 @@ def test_a_malformed_line_is_named(line: str, reason: str) -> None:
 def test_deny_wins_over_any_grant() -> None:
     """A deny line refuses what another line grants, wherever it stands."""
     acl = parse_access_list(["user u", "topic a/#", "topic deny a/secret"], "acl")
-    assert acl.allowed("u", "c", Action.PUBLISH, "a/open")
-    assert not acl.allowed("u", "c", Action.PUBLISH, "a/secret")
-    assert not acl.allowed("u", "c", Action.RECEIVE, "a/secret")
+    assert acl.allowed("u", "c", Right.PUBLISH, "a/open")
+    assert not acl.allowed("u", "c", Right.PUBLISH, "a/secret")
+    assert not acl.allowed("u", "c", Right.RECEIVE, "a/secret")
 
 
 def test_client_id_patterns_are_filled_in() -> None:
     """%c stands for the client id, and one with a wildcard matches nothing."""
     acl = parse_access_list(["pattern readwrite box/%c"], "acl")
-    assert acl.allowed("u", "c1", Action.PUBLISH, "box/c1")
-    assert not acl.allowed("u", "#", Action.SUBSCRIBE, "box/#")
+    assert acl.allowed("u", "c1", Right.PUBLISH, "box/c1")
+    assert not acl.allowed("u", "#", Right.SUBSCRIBE, "box/#")
 
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "", "$x"]), min_size=1, max_size=4)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 
-LIMITS = Limits(max_inflight=3, max_queued_messages=8, max_queued_bytes=100)
+LIMITS = BrokerLimits(max_inflight=3, max_queued_messages=8, max_queued_bytes=100)
 
 
 class DeliveryMachine(RuleBasedStateMachine):
@@ -68,13 +68,13 @@ TestDelivery = DeliveryMachine.TestCase
 
 def test_an_empty_queue_takes_any_message() -> None:
     """A message larger than the byte bound is not refused for ever."""
-    assert DeliveryQueue(Limits(max_queued_bytes=1)).has_room(1000)
+    assert DeliveryQueue(BrokerLimits(max_queued_bytes=1)).has_room(1000)
 
 
 @given(st.integers(1, 200))
 def test_packet_ids_wrap_without_zero(count: int) -> None:
     """Packet ids run from 1 to 65535 and skip those in flight."""
-    queue = DeliveryQueue(Limits(max_inflight=2))
+    queue = DeliveryQueue(BrokerLimits(max_inflight=2))
     queue._last_id = 65_530
     for _ in range(count):
         queue.put(Outgoing("t", b""))

@@ -8,7 +8,6 @@ import pytest
 from jobwire.broker.home import (
     ROLES,
     BrokerPaths,
-    mtls_port,
     named_broker,
     prepare_home,
     read_password,
@@ -19,6 +18,7 @@ from jobwire.broker.passwd import PasswordFile
 from jobwire.certs import CertificateAuthority
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.transport.settings_files import mtls_port
 
 
 def prepare(home: Path, *, port: int = 8883, topic_root: str = DEFAULT_ROOT, mtls: int | None = None) -> None:
@@ -66,9 +66,8 @@ def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     """A second call keeps every byte, also of accounts and rights that were added."""
     home = tmp_path / "home"
     prepare(home)
-    users = PasswordFile.load(home / "broker" / "passwd")
-    users.set("alice", "x", iterations=1)
-    users.save()
+    with PasswordFile.edit(home / "broker" / "passwd") as users:
+        users.set("alice", "x", iterations=1)
     acl = home / "broker" / "acl"
     acl.write_text(acl.read_text() + "user alice\ntopic read x\n")
     before = snapshot(home)

@@ -67,12 +67,11 @@ def test_unusable_passwords_are_refused(password: str) -> None:
 
 
 def test_changes_are_written_privately_and_read_back(tmp_path: Path) -> None:
-    """Set, remove and save round-trip through a 0600 file."""
-    users = PasswordFile(tmp_path / "passwd", {})
-    users.set("hermes", "one", iterations=2)
-    users.set("metrics", "two", iterations=2)
-    users.remove("metrics")
-    users.save()
+    """Set and remove round-trip through a 0600 file."""
+    with PasswordFile.edit(tmp_path / "passwd", create=True) as users:
+        users.set("hermes", "one", iterations=2)
+        users.set("metrics", "two", iterations=2)
+        users.remove("metrics")
     assert (tmp_path / "passwd").stat().st_mode & 0o777 == 0o600
     again = PasswordFile.load(tmp_path / "passwd")
     assert again.names == ("hermes",)

@@ -2,14 +2,14 @@
 
 from jobwire.broker.acl import parse_access_list
 from jobwire.broker.hardened.delivery import Outgoing
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.retained import RetainedStore
-from jobwire.broker.hardened.routing import Member, Router, Verdict
+from jobwire.broker.hardened.routing import Member, PublishResult, Router
 
 ACL = parse_access_list(
     ["user w", "topic write t/+", "user r", "topic read t/+", "topic deny t/secret"], "acl"
 )
-LIMITS = Limits(max_queued_messages=2, max_subscriptions=2, max_retained_messages=1)
+LIMITS = BrokerLimits(max_queued_messages=2, max_subscriptions=2, max_retained_messages=1)
 
 
 class Line:
@@ -52,12 +52,15 @@ def test_a_message_is_for_all_or_for_nobody() -> None:
     router.subscribe(other, "t/b", 1)
     for number in range(2):
         message = Outgoing("t/a", b"%d" % number)
-        assert router.publish(writer, message, qos=1, retain=False) is Verdict.ACCEPTED
+        assert router.publish(writer, message, qos=1, retain=False) is PublishResult.ACCEPTED
     router.subscribe(other, "t/a", 1)
-    assert router.publish(writer, Outgoing("t/a", b"3"), qos=1, retain=True) is Verdict.FULL
+    assert router.publish(writer, Outgoing("t/a", b"3"), qos=1, retain=True) is PublishResult.FULL
     assert len(other.queue) == 0
     # What is refused is not retained either, and a Will, which nobody could repeat, goes beyond the bound.
-    assert router.publish(writer, Outgoing("t/a", b"w"), qos=1, retain=False, force=True) is Verdict.ACCEPTED
+    assert (
+        router.publish(writer, Outgoing("t/a", b"w"), qos=1, retain=False, force=True)
+        is PublishResult.ACCEPTED
+    )
     assert (len(full.queue), len(other.queue)) == (3, 1)
 
 
@@ -68,7 +71,7 @@ def test_a_full_clean_session_loses_its_connection() -> None:
     router.subscribe(slow, "t/a", 1)
     for number in range(3):
         message = Outgoing("t/a", b"%d" % number)
-        assert router.publish(writer, message, qos=1, retain=False) is Verdict.ACCEPTED
+        assert router.publish(writer, message, qos=1, retain=False) is PublishResult.ACCEPTED
     assert isinstance(slow.connection, Line)
     assert slow.connection.ended
 
@@ -117,5 +120,5 @@ def test_a_retained_message_beyond_the_bound_is_not_acknowledged() -> None:
     """A publisher whose retained message does not fit is told so by the missing acknowledgement."""
     router = Router(ACL, LIMITS)
     writer = member(router, "w")
-    assert router.publish(writer, Outgoing("t/a", b"1"), qos=1, retain=True) is Verdict.ACCEPTED
-    assert router.publish(writer, Outgoing("t/b", b"1"), qos=1, retain=True) is Verdict.FULL
+    assert router.publish(writer, Outgoing("t/a", b"1"), qos=1, retain=True) is PublishResult.ACCEPTED
+    assert router.publish(writer, Outgoing("t/b", b"1"), qos=1, retain=True) is PublishResult.FULL

@@ -15,12 +15,13 @@ from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry import health
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.rules import load_rules, mtls_port
+from jobwire.registry.rules import load_rules
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Reaper
 from jobwire.storage import file_lock
 from jobwire.testing import ManualClock
+from jobwire.transport.settings_files import mtls_port
 
 DAY = 86400.0
 
@@ -211,7 +212,7 @@ def test_journal_rules(tmp_path: Path) -> None:
         ("[registry]\nkeep_records_days = -1\n", "keep_records_days"),
         ("[registry]\nkeep_records_days = 'x'\n", "keep_records_days"),
         ("registry = 1\n", "not a table"),
-        ("[registry\n", "cannot read"),
+        ("[registry\n", "not valid TOML"),
     ],
 )
 def test_bad_rules(tmp_path: Path, text: str, named: str) -> None:

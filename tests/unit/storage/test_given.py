@@ -69,3 +69,20 @@ def test_a_secret_is_read_from_a_private_file_only(tmp_path: Path, mode: int) ->
             read()
         assert f"chmod 600 {path}" in caught.value.hint
     assert str(exposure(path)).startswith(f"the secret file {path} is open")
+
+
+def test_folders_and_what_others_may_change(tmp_path: Path) -> None:
+    """A folder of secrets is its owner's alone; what others may read they still may not change."""
+    tmp_path.chmod(0o700)
+    assert exposure(tmp_path) is None
+    tmp_path.chmod(0o750)
+    found = exposure(tmp_path)
+    assert found is not None
+    assert (found.message, found.hint) == (
+        f"{tmp_path} is open to other users (mode 0750)",
+        f"chmod 700 {tmp_path}",
+    )
+    assert exposure(tmp_path, to_write=True) is None
+    tmp_path.chmod(0o770)
+    assert "chmod go-w" in str(exposure(tmp_path, to_write=True))
+    assert exposure(tmp_path / "nothing") is None

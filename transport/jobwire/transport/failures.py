@@ -152,13 +152,14 @@ def _unverified(error: ssl.SSLCertVerificationError, settings: BrokerSettings) -
     code = error.verify_code
     if code == _EXPIRED:
         cause, what = "certificate_expired", "has expired"
-        hint = "renew it on the broker's host (`jobwire certs renew`), then reload the broker"
+        hint = "`jobwire certs renew server`, then reload the broker; or the clock of this host is wrong"
     elif code == _NOT_YET_VALID:
         cause, what = "certificate_not_yet_valid", "is not valid yet"
-        hint = "compare the clocks of both hosts"
+        hint = "the clock of this host or of the one that signed is wrong (timedatectl status)"
     elif code in _WRONG_NAME:
         cause, what = "wrong_host_name", f"is not for the name {settings.host}"
-        hint = "set MQTT_BROKER to a name in the certificate, or issue one that has this name"
+        hint = "set MQTT_BROKER to a name in the certificate, or renew it for this name:"
+        hint += " `jobwire certs renew server --server-name NAME`"
     elif code == _REVOKED:
         cause, what = "certificate_revoked", "is revoked"
         hint = "ask who runs the broker"

@@ -14,7 +14,7 @@ SETTINGS_FILE = "jobwire.toml"
 _PATHS = ("ca_certs", "certfile", "keyfile", "password_file")
 _ROLE_KEYS = frozenset({"username", "password_file", "certfile", "keyfile"})
 _PASSWORDS = ("password", "password_file")
-MAX_SETTINGS = 1024 * 1024
+_MAX_SETTINGS = 1024 * 1024
 # MQTT 5, 3.1.3.6: two bytes of length.
 _MAX_PASSWORD = 64 * 1024
 _PATH_HINT = "check the path in jobwire.toml or the environment; it names a file of mode 0600"
@@ -54,13 +54,24 @@ def load_settings(
     return settings
 
 
+def mtls_port(home: "Path") -> int | None:
+    """Return the port that accepts client certificates, where the home's `[mtls]` names one."""
+    table = read_settings(home / SETTINGS_FILE).get("mtls")
+    port = table.get("port") if isinstance(table, dict) else None
+    return port if type(port) is int else None
+
+
+def read_settings(path: "Path") -> dict[str, object]:
+    """Return all tables of a home's settings file, none if there is no file. Raises ConfigError."""
+    try:
+        return _parse(path, read_given(path, "settings file", limit=_MAX_SETTINGS))
+    except FileNotFoundError:
+        return {}
+
+
 def _read_file(path: "Path", role: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the tables `[broker]` and `[roles.ROLE]`, paths made absolute; empty if there is no file."""
-    try:
-        raw = read_given(path, "settings file", limit=MAX_SETTINGS)
-    except FileNotFoundError:
-        return {}, {}
-    document = _parse(path, raw)
+    document = read_settings(path)
     broker = _table(path, document, "broker", KEYS)
     if "password" in broker:
         check_given(path, "settings file with a password in it", private=True)

@@ -17,17 +17,17 @@ from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
 from jobwire.broker.acl import AccessList
-from jobwire.broker.hardened.admission import (
+from jobwire.broker.hardened.delivery import Outgoing
+from jobwire.broker.hardened.handler import HardenedHandler
+from jobwire.broker.hardened.handshake import (
     CONNECTION_ACCEPTED,
     IDENTIFIER_REJECTED,
     SERVER_UNAVAILABLE,
-    Admission,
+    Handshake,
     refuse,
 )
-from jobwire.broker.hardened.delivery import Outgoing
-from jobwire.broker.hardened.handler import HardenedHandler
 from jobwire.broker.hardened.identity import Authenticator
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.routing import Member, Router
 from jobwire.broker.hardened.streams import PacketReader, Writer
 from jobwire.broker.passwd import PasswordFile, PasswordHash
@@ -50,14 +50,14 @@ class HardenedBroker(Broker):
         tls: ssl.SSLContext,
         users: PasswordFile,
         acl: AccessList,
-        limits: Limits,
+        limits: BrokerLimits,
     ) -> None:
         super().__init__(_configuration(host, port, limits))
         self._tls = tls
         self._limits = limits
         self._authenticator = Authenticator(users)
         self._router = Router(acl, limits)
-        self._admission = Admission(
+        self._handshake = Handshake(
             authenticator=self._authenticator,
             router=self._router,
             limits=limits,
@@ -160,7 +160,7 @@ class HardenedBroker(Broker):
         assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
         assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
         try:
-            return await self._admission.admit(reader, writer)
+            return await self._handshake.admit(reader, writer)
         except Exception as error:
             await writer.close()
             log.warning("%s:%s refused: %s", remote_address, remote_port, _said(error))
@@ -179,7 +179,7 @@ class HardenedBroker(Broker):
     ) -> None:
         assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
         assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
-        assert isinstance(handler, HardenedHandler)  # noqa: S101 - made by Admission
+        assert isinstance(handler, HardenedHandler)  # noqa: S101 - made by Handshake
         async with self._installing:
             session = await self._install(client_session, handler, reader, writer)
         graceful = False
@@ -242,7 +242,7 @@ class HardenedBroker(Broker):
         member = self._router.member(client_id)
         if member is None:
             return None
-        # Asked again under the lock: the owner may have come between admission and now.
+        # Asked again under the lock: the owner may have come between handshake and now.
         if member.user != session.username:
             refuse(writer, IDENTIFIER_REJECTED)
             await writer.close()
@@ -291,7 +291,7 @@ def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _configuration(host: str, port: int, limits: Limits) -> dict[str, Any]:
+def _configuration(host: str, port: int, limits: BrokerLimits) -> dict[str, Any]:
     address = f"[{host}]" if ":" in host else host
     return {
         "listeners": {

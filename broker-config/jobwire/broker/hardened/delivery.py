@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 
 _MAX_PACKET_ID = 65_535
 
@@ -37,7 +37,7 @@ class DeliveryQueue:
     (MQTT 3.1.1, 4.4.0-1), in the same order and with the DUP flag.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BrokerLimits) -> None:
         self._limits = limits
         self._waiting: deque[Outgoing] = deque()
         self._inflight: OrderedDict[int, Outgoing] = OrderedDict()

@@ -28,8 +28,8 @@ from amqtt.mqtt.unsuback import UnsubackPacket
 from amqtt.mqtt.unsubscribe import UnsubscribePacket
 
 from jobwire.broker.hardened.delivery import Outgoing, Sending
-from jobwire.broker.hardened.limits import Limits
-from jobwire.broker.hardened.routing import SUBSCRIPTION_REFUSED, Member, Router, Verdict
+from jobwire.broker.hardened.limits import BrokerLimits
+from jobwire.broker.hardened.routing import SUBSCRIPTION_REFUSED, Member, PublishResult, Router
 from jobwire.broker.hardened.streams import PacketReader, RawPacket, Writer
 from jobwire.core.override import override
 
@@ -64,7 +64,7 @@ class HardenedHandler(BrokerProtocolHandler):
     member: Member
     _router: Router
     _stalls: Stalls
-    _limits: Limits
+    _limits: BrokerLimits
     _packets: PacketReader
     _out: Writer
 
@@ -74,7 +74,7 @@ class HardenedHandler(BrokerProtocolHandler):
         member: Member,
         router: Router,
         stalls: Stalls,
-        limits: Limits,
+        limits: BrokerLimits,
         packets: PacketReader,
         writer: Writer,
     ) -> None:
@@ -200,11 +200,11 @@ class HardenedHandler(BrokerProtocolHandler):
         deadline = loop.time() + self._limits.stall_seconds
         while True:
             verdict = self._router.publish(self.member, message, qos=qos, retain=retain)
-            if verdict is Verdict.REFUSED:
+            if verdict is PublishResult.REFUSED:
                 # MQTT 3.1.1 knows no refusal of a PUBLISH but the end of the connection; Mosquitto
                 # acknowledges and discards, and so do we (3.3.5-2).
                 self._warn_once(f"{self.member.user} may not publish to {message.topic}")
-            if verdict is not Verdict.FULL:
+            if verdict is not PublishResult.FULL:
                 return True
             if self.closing or loop.time() >= deadline:
                 return False

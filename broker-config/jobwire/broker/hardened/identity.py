@@ -12,7 +12,7 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_identity
 
 
-class Identity(NamedTuple):
+class Principal(NamedTuple):
     """An authenticated name; a certificate also fixes the client id, as `use_username_as_clientid` does."""
 
     name: str
@@ -33,27 +33,27 @@ class Authenticator:
 
     def knows(self, name: str, since: PasswordHash | None) -> bool:
         """Tell whether the password of `name` is still the one with the hash `since`."""
-        return since is not None and self._users.entry(name) == since
+        return since is not None and self.entry(name) == since
 
     def entry(self, name: str) -> PasswordHash | None:
         """Return the present hash of `name`."""
-        return self._users.entry(name)
+        return self._users.entries.get(name)
 
     async def identify(
         self, *, tls: ssl.SSLObject | None, username: str | None, password: str | None
-    ) -> Identity | None:
+    ) -> Principal | None:
         """Return who the client is, or None if it must be refused."""
         certificate = tls.getpeercert() if tls is not None else None
         if certificate:
             name = certificate_name(certificate)
-            return Identity(name, by_certificate=True) if name is not None else None
+            return Principal(name, by_certificate=True) if name is not None else None
         if not username or not password:
             return None
-        return Identity(username, by_certificate=False) if await self._passes(username, password) else None
+        return Principal(username, by_certificate=False) if await self._passes(username, password) else None
 
     async def _passes(self, name: str, password: str) -> bool:
         raw = password.encode(errors="surrogatepass")
-        entry = self._users.entry(name)
+        entry = self.entry(name)
         known = self._verified.get(name)
         # A keyed digest in memory stands for a password that passed: the stretching protects the file,
         # and would cost every cold publish 0.1 s again.

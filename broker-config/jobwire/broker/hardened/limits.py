@@ -7,7 +7,7 @@ acknowledged, and after `stall_seconds` its publisher is disconnected, so that i
 from typing import NamedTuple
 
 
-class Limits(NamedTuple):
+class BrokerLimits(NamedTuple):
     """Bounds of one broker. Times are in seconds."""
 
     max_packet_bytes: int = 262_144  # an event has at most 64 KiB

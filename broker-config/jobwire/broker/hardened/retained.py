@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.core.topics import filter_matches
 
 
@@ -17,7 +17,7 @@ class Retained(NamedTuple):
 class RetainedStore:
     """Retained messages by topic. In memory: what must survive the broker is published again by its owner."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BrokerLimits) -> None:
         self._limits = limits
         self._messages: dict[str, Retained] = {}
         self._bytes = 0

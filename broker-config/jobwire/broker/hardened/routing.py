@@ -4,9 +4,9 @@ import enum
 import logging
 from typing import Protocol
 
-from jobwire.broker.acl import AccessList, Action, is_topic_filter
+from jobwire.broker.acl import AccessList, Right, is_topic_filter
 from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.retained import RetainedStore
 from jobwire.core.topics import filter_matches
 
@@ -17,7 +17,7 @@ MAX_GRANTED_QOS = 1
 log = logging.getLogger("jobwire.broker")
 
 
-class Connection(Protocol):
+class ConnectedClient(Protocol):
     """What the router needs of a connected client."""
 
     def deliver(self) -> None:
@@ -36,7 +36,7 @@ class Connection(Protocol):
 class Member:
     """One session as the router sees it, connected or not."""
 
-    def __init__(self, *, user: str, client_id: str, persistent: bool, limits: Limits) -> None:
+    def __init__(self, *, user: str, client_id: str, persistent: bool, limits: BrokerLimits) -> None:
         self.user = user
         self.client_id = client_id
         self.persistent = persistent
@@ -44,7 +44,7 @@ class Member:
         self.filters: dict[str, int] = {}
         # QoS 2 packet ids that the client has not released yet.
         self.received: set[int] = set()
-        self.connection: Connection | None = None
+        self.connection: ConnectedClient | None = None
 
     def wanted_qos(self, topic: str) -> int | None:
         """Return the highest QoS of the matching subscriptions, None if none matches."""
@@ -52,7 +52,7 @@ class Member:
         return max(grants, default=None)
 
 
-class Verdict(enum.Enum):
+class PublishResult(enum.Enum):
     """What became of a published message."""
 
     ACCEPTED = "accepted"
@@ -63,7 +63,7 @@ class Verdict(enum.Enum):
 class Router:
     """Applies the access list to every publish, subscription and delivery."""
 
-    def __init__(self, acl: AccessList, limits: Limits) -> None:
+    def __init__(self, acl: AccessList, limits: BrokerLimits) -> None:
         self.acl = acl
         self._limits = limits
         self._members: dict[str, Member] = {}
@@ -92,28 +92,28 @@ class Router:
 
     def may_publish(self, user: str, client_id: str, topic: str) -> bool:
         """Tell whether a publish or a Will to `topic` is allowed; `$` topics never are."""
-        return not topic.startswith("$") and self.acl.allowed(user, client_id, Action.PUBLISH, topic)
+        return not topic.startswith("$") and self.acl.allowed(user, client_id, Right.PUBLISH, topic)
 
     def publish(
         self, sender: Member, message: Outgoing, *, qos: int, retain: bool, force: bool = False
-    ) -> Verdict:
+    ) -> PublishResult:
         """Give `message` to everybody who wants and may have it, or to nobody (FULL).
 
         `force` goes beyond the bounds, for a Will, which nobody could repeat.
         """
         if not self.may_publish(sender.user, sender.client_id, message.topic):
-            return Verdict.REFUSED
+            return PublishResult.REFUSED
         targets = self._targets(message.topic, qos)
         if qos and not force:
             if retain and not self._retained.has_room(message.topic, message.payload):
-                return Verdict.FULL
+                return PublishResult.FULL
             if not all(self._can_take(member, message) for member, granted in targets if granted):
-                return Verdict.FULL
+                return PublishResult.FULL
         if retain:
             self._retained.put(message.topic, message.payload, qos)
         for member, granted in targets:
             self._give(member, message, granted)
-        return Verdict.ACCEPTED
+        return PublishResult.ACCEPTED
 
     def subscribe(self, member: Member, topic_filter: str, qos: int) -> int:
         """Return the SUBACK code: the granted QoS, or 0x80 for what may not be read."""
@@ -122,7 +122,7 @@ class Router:
             new and len(member.filters) >= self._limits.max_subscriptions
         ):
             return SUBSCRIPTION_REFUSED
-        if not self.acl.allowed(member.user, member.client_id, Action.SUBSCRIBE, topic_filter):
+        if not self.acl.allowed(member.user, member.client_id, Right.SUBSCRIBE, topic_filter):
             return SUBSCRIPTION_REFUSED
         member.filters[topic_filter] = min(qos, MAX_GRANTED_QOS)
         return member.filters[topic_filter]
@@ -143,7 +143,7 @@ class Router:
         return found
 
     def _may_receive(self, member: Member, topic: str) -> bool:
-        return self.acl.allowed(member.user, member.client_id, Action.RECEIVE, topic)
+        return self.acl.allowed(member.user, member.client_id, Right.RECEIVE, topic)
 
     def _can_take(self, member: Member, message: Outgoing) -> bool:
         if member.queue.has_room(message.size):

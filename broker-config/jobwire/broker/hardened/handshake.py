@@ -18,7 +18,7 @@ from amqtt.session import Session
 
 from jobwire.broker.hardened.handler import HardenedHandler
 from jobwire.broker.hardened.identity import Authenticator
-from jobwire.broker.hardened.limits import Limits
+from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.routing import Router
 from jobwire.broker.hardened.streams import PacketReader, RawPacket, Writer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from amqtt.broker import BrokerContext
     from amqtt.plugins.manager import PluginManager
 
-__all__ = ["CONNECTION_ACCEPTED", "IDENTIFIER_REJECTED", "SERVER_UNAVAILABLE", "Admission", "refuse"]
+__all__ = ["CONNECTION_ACCEPTED", "IDENTIFIER_REJECTED", "SERVER_UNAVAILABLE", "Handshake", "refuse"]
 
 _LEVEL_3_1_1 = 4
 _LEVEL_5 = 5
@@ -37,7 +37,7 @@ _MAX_CLIENT_ID = 128
 log = logging.getLogger("jobwire.broker")
 
 
-class Admission:
+class Handshake:
     """Turns a fresh connection into an authenticated session, or refuses it."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Admission:
         *,
         authenticator: Authenticator,
         router: Router,
-        limits: Limits,
+        limits: BrokerLimits,
         plugins: "PluginManager[BrokerContext]",
     ) -> None:
         self._authenticator = authenticator
