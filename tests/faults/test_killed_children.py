@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.topics import Topics
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.signing import Draft
+from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
@@ -20,10 +23,7 @@ from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.verify import verify
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.record_desk import RecordDesk
-from jobwire.publisher.saying import Saying
-from jobwire.publisher.ticket_desk import TicketDesk
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.folding import Folder
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
@@ -114,32 +114,32 @@ def _job(home: Path) -> JobRecord:
     return store.get(next(store.job_ids()))
 
 
-def _record_desk(home: Path, files: FileSystem) -> Desk:
-    return RecordDesk(RecordStore(home, clock=CLOCK, files=files), _job(home).job_id, attempt=1)
+def _home_log(home: Path, files: FileSystem) -> EventLog:
+    return HomeEventLog(RecordStore(home, clock=CLOCK, files=files), _job(home).job_id, attempt=1)
 
 
-def _ticket_desk(home: Path, files: FileSystem) -> Desk:
-    return TicketDesk(home / "job.ticket", clock=CLOCK, files=files)
+def _ticket_log(home: Path, files: FileSystem) -> EventLog:
+    return TicketEventLog(home / "job.ticket", clock=CLOCK, files=files)
 
 
-@pytest.mark.parametrize("desk", [_record_desk, _ticket_desk])
-def test_outbox(desk: Callable[[Path, FileSystem], Desk]) -> None:
+@pytest.mark.parametrize("events", [_home_log, _ticket_log])
+def test_outbox(events: Callable[[Path, FileSystem], EventLog]) -> None:
     """An event is kept whole or not at all, its number is used once, and trimming takes no other."""
 
     def work(home: Path, files: FileSystem) -> None:
-        worker = desk(home, files)
-        for saying in (Saying("started"), Saying("progress", "x" * 800), Saying("progress", "y" * 800)):
-            worker.take(saying)
+        worker = events(home, files)
+        for draft in (Draft("started"), Draft("progress", "x" * 800), Draft("progress", "y" * 800)):
+            worker.append(draft)
         worker.trim(2)
         worker.outbox.rewrite(worker.outbox.entries(after=2))
 
     for home in _deaths(_home, work):
-        worker = desk(home, SystemFiles())
+        worker = events(home, SystemFiles())
         last = worker.recover().last_seq
         kept = [entry.seq for entry in worker.outbox.entries()]
         assert kept in ([], list(range(1, last + 1)), [last])
-        saying = Saying("progress", "on") if last else Saying("started")
-        assert worker.take(saying).seq == last + 1
+        draft = Draft("progress", "on") if last else Draft("started")
+        assert worker.append(draft).seq == last + 1
 
 
 def _journaled(home: Path) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.signing import Draft
+from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.record_desk import RecordDesk
-from jobwire.publisher.saying import Saying
-from jobwire.publisher.ticket_desk import TicketDesk
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
@@ -149,13 +149,13 @@ def test_a_repeated_change_is_kept(tmp_path: Path, change: Callable[[JobQueue], 
         assert _said(_power_cut(home, disk)) == promised
 
 
-def _record_desk(home: Path, files: FileSystem) -> Desk:
+def _home_log(home: Path, files: FileSystem) -> EventLog:
     store = RecordStore(home, clock=CLOCK, files=files)
-    return RecordDesk(store, next(iter(store.job_ids())), attempt=1)
+    return HomeEventLog(store, next(iter(store.job_ids())), attempt=1)
 
 
-def _ticket_desk(home: Path, files: FileSystem) -> Desk:
-    return TicketDesk(home / "job.ticket", clock=CLOCK, files=files)
+def _ticket_log(home: Path, files: FileSystem) -> EventLog:
+    return TicketEventLog(home / "job.ticket", clock=CLOCK, files=files)
 
 
 def _open_home(home: Path, disk: FileSystem) -> None:
@@ -170,21 +170,23 @@ def _open_home(home: Path, disk: FileSystem) -> None:
     disk.sync_directory(home)
 
 
-@pytest.mark.parametrize("desk", [_record_desk, _ticket_desk])
-def test_what_the_next_worker_says_is_kept(tmp_path: Path, desk: Callable[[Path, FileSystem], Desk]) -> None:
+@pytest.mark.parametrize("events", [_home_log, _ticket_log])
+def test_what_the_next_worker_says_is_kept(
+    tmp_path: Path, events: Callable[[Path, FileSystem], EventLog]
+) -> None:
     """An event that is kept after a kill is in the outbox after a power cut, with those before it."""
 
     def first(home: Path, files: FileSystem) -> None:
-        desk(home, files).take(Saying("started"))
+        events(home, files).append(Draft("started"))
 
     for home, disk in _lives(tmp_path, _open_home, first):
-        worker = desk(home, disk)
+        worker = events(home, disk)
         with contextlib.suppress(ConflictError):
             worker.recover()
-        saying = Saying("progress", "on") if worker.standing().last_seq else Saying("started")
-        entry = worker.take(saying)
+        draft = Draft("progress", "on") if worker.position().last_seq else Draft("started")
+        entry = worker.append(draft)
         after = _power_cut(home, disk)
         (after / "locks").mkdir(exist_ok=True)
         (after / "job.ticket").chmod(0o600)
-        left = desk(after, PowerCutFiles())
+        left = events(after, PowerCutFiles())
         assert [one.seq for one in left.outbox.entries()] == list(range(1, entry.seq + 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.cli.main import COMMANDS
-from jobwire.registry.outbox import RESEND_SECONDS
+from jobwire.delivery.outbox import RESEND_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -32,10 +32,10 @@ def test_a_document_names_only_what_exists(document: Path) -> None:
     ] == []
 
 
-def test_the_publishers_readme_has_the_codes_figures() -> None:
+def test_the_readme_of_delivery_has_the_codes_figures() -> None:
     """When unconfirmed events are sent again is the same in README and code."""
     times = ", ".join(f"{RESEND_SECONDS * 2**repeats:g} s" for repeats in range(3))
-    assert f"sent again after {times} ..." in (ROOT / "publisher" / "README.md").read_text()
+    assert f"sent again after {times} ..." in (ROOT / "delivery" / "README.md").read_text()
 
 
 def test_every_command_is_explained() -> None:

@@ -12,8 +12,8 @@ import logging
 from collections import Counter
 
 from jobwire.core.clock import Clock
+from jobwire.core.token_bucket import TokenBucket
 from jobwire.journal.admission import Judged
-from jobwire.journal.bucket import TokenBucket
 from jobwire.journal.entry import Entry
 
 SUPPRESSED = "suppressed"

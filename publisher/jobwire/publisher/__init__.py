@@ -1,6 +1,6 @@
 """Workers say what happens to their job: `publish_event`, and `Publisher` for Python workers."""
 
+from jobwire.delivery.publishing import Published
 from jobwire.publisher.publisher import Publisher
-from jobwire.publisher.publishing import Published
 
 __all__ = ["Published", "Publisher"]

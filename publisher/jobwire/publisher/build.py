@@ -1,4 +1,4 @@
-"""Wiring: which desk, which route. The only place that picks the real adapters."""
+"""Wiring: which log, which route. The only place that picks the real adapters."""
 
 import os
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from pathlib import Path
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
-from jobwire.publisher.courier import EXPIRY_SECONDS, Route
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.record_desk import RecordDesk
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox_sender import EXPIRY_SECONDS, Route
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
 from jobwire.transport import PahoTransport
@@ -22,7 +22,7 @@ ENV_EXPIRY = "JOBWIRE_EXPIRY_SECONDS"
 MAX_EXPIRY = 2**32 - 1
 
 
-def open_desk(
+def open_event_log(
     *,
     job_id: str | None,
     ticket: str | None,
@@ -30,44 +30,44 @@ def open_desk(
     attempt: int | None,
     clock: Clock,
     environ: Mapping[str, str],
-) -> Desk:
-    """Return the desk of a job: by its ticket where one is given, else in the registry at `home`.
+) -> EventLog:
+    """Return the log of a job: by its ticket where one is given, else in the registry at `home`.
 
     Without `home` it is found as commands find theirs. Without `attempt` the environment pins it. Raises
     InvalidInputError where neither job nor ticket is named or the ticket is another job's, and as
-    `find_home` and the desks do.
+    `find_home` and the logs do.
     """
     if ticket is not None:
-        from jobwire.publisher.ticket_desk import TicketDesk  # noqa: PLC0415 - only where there is a ticket
+        from jobwire.delivery.ticket_log import TicketEventLog  # noqa: PLC0415 - only where there is a ticket
 
-        desk = TicketDesk(Path(ticket), clock=clock, attempt=attempt)
-        if job_id is not None and job_id != desk.job_id:
-            raise InvalidInputError(f"the ticket {ticket} is of job {desk.job_id}, not of {job_id}")
-        return desk
+        events = TicketEventLog(Path(ticket), clock=clock, attempt=attempt)
+        if job_id is not None and job_id != events.job_id:
+            raise InvalidInputError(f"the ticket {ticket} is of job {events.job_id}, not of {job_id}")
+        return events
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
     pinned = attempt if attempt is not None else _attempt_in(environ, job_id)
-    return RecordDesk(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned)
+    return HomeEventLog(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned)
 
 
 def open_route(
-    desk: Desk,
+    events: EventLog,
     *,
     command_line: Mapping[str, object],
     environ: Mapping[str, str],
     clock: Clock,
     expiry_seconds: int | None = None,
 ) -> Route:
-    """Return the way to the broker by the settings of `desk`. Does not connect.
+    """Return the way to the broker by the settings of `events`. Does not connect.
 
     Raises ConfigError for the settings, InvalidInputError for the environment's expiry.
     """
-    settings = desk.settings(command_line, environ)
+    settings = events.settings(command_line, environ)
 
     def new_transport() -> PahoTransport:
         # At most 23 characters, which every 3.1.1 broker must take (MQTT-3.1.3-5); unlike any other's,
         # because a broker disconnects the older of two equal ones.
-        client_id = f"pub-{desk.job_id}-{os.urandom(4).hex()}"
+        client_id = f"pub-{events.job_id}-{os.urandom(4).hex()}"
         return PahoTransport(settings, client_id=client_id, clean_session=True, clock=clock)
 
     expiry = expiry_seconds if expiry_seconds is not None else _number_in(environ, ENV_EXPIRY, MAX_EXPIRY)

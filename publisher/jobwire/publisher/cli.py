@@ -13,14 +13,15 @@ from jobwire.core.commands import CommandParser, run_command
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.redaction import Redactor
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_desk, open_route
-from jobwire.publisher.courier import Courier
-from jobwire.publisher.desk import Desk
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox import job_outboxes
+from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.publishing import Published, kept, publish
+from jobwire.delivery.signing import Draft
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_route
+from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
-from jobwire.publisher.publishing import Published, kept, publish
-from jobwire.publisher.saying import Saying, clean, refuse_unclean
-from jobwire.registry.outbox import job_outboxes
 from jobwire.storage.home import HELP, Need, settled
 
 PROG = "publish_event"
@@ -53,42 +54,42 @@ def run(args: argparse.Namespace) -> int:
         if not args.flush:
             raise InvalidInputError("nothing to say", hint="give --event, or --flush to send what is waiting")
         return _flush(args, environ, clock)
-    saying = saying_in(args, environ)
-    desk = _desk(args, _job_id(args, environ), environ, clock)
-    courier = _courier(args, desk, environ, clock)
+    draft = draft_in(args, environ)
+    events = _open_events(args, _job_id(args, environ), environ, clock)
+    sender = _sender(args, events, environ, clock)
     try:
         published = publish(
-            desk,
-            courier,
-            saying,
+            events,
+            sender,
+            draft,
             attempts=args.attempts,
             repeat=args.flush,
             confirm_seconds=args.confirm,
         )
     finally:
-        courier.close()
+        sender.close()
     _print(published.to_json())
     if published.failure is not None:
         raise published.failure
     if published.confirmed is False:
-        _warn_unconfirmed(published, attended=desk.is_attended())
+        _warn_unconfirmed(published, attended=events.is_attended())
     return int(ExitCode.OK)
 
 
-def saying_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Saying:
+def draft_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Draft:
     """Return what the options say, cleaned, with a warning for what was replaced.
 
     Raises InvalidInputError for what no event can carry, with `--strict` for what was replaced, too.
     """
     if args.detail == STDIN and args.data_json == STDIN:
         raise InvalidInputError("--detail and --data-json cannot both read stdin")
-    saying = Saying(args.event, read_detail(args.detail), read_data(args.data, args.data_json))
-    cleaned = clean(saying, Redactor(environ))
+    draft = Draft(args.event, read_detail(args.detail), read_data(args.data, args.data_json))
+    cleaned = clean(draft, Redactor(environ))
     if args.strict:
         refuse_unclean(cleaned)
     for sentence in cleaned.warnings():
         print(f"{PROG}: warning: {sentence}", file=sys.stderr)
-    return cleaned.saying
+    return cleaned.draft
 
 
 def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
@@ -105,9 +106,11 @@ def _home_need(args: argparse.Namespace) -> Need:
     return Need.NOTHING if _ticket(args, os.environ) else Need.HOME
 
 
-def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock) -> Desk:
+def _open_events(
+    args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock
+) -> EventLog:
     ticket = _ticket(args, environ)
-    return open_desk(
+    return open_event_log(
         job_id=args.job if ticket else job_id,
         ticket=ticket,
         home=args.home,
@@ -117,11 +120,17 @@ def _desk(args: argparse.Namespace, job_id: str | None, environ: Mapping[str, st
     )
 
 
-def _courier(args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock) -> Courier:
+def _sender(
+    args: argparse.Namespace, events: EventLog, environ: Mapping[str, str], clock: Clock
+) -> OutboxSender:
     route = open_route(
-        desk, command_line=command_line_layer(args), environ=environ, clock=clock, expiry_seconds=args.expiry
+        events,
+        command_line=command_line_layer(args),
+        environ=environ,
+        clock=clock,
+        expiry_seconds=args.expiry,
     )
-    return Courier(desk, route, clock=clock)
+    return OutboxSender(events, route, clock=clock)
 
 
 def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
@@ -131,9 +140,9 @@ def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -
     """
     failure: JobwireError | None = None
     quiet = True
-    named = _named_desk(args, environ, clock)
-    for desk in [named] if named else _waiting_desks(args, clock):
-        line, problem = _flush_one(args, desk, environ, clock)
+    named = _named_log(args, environ, clock)
+    for events in [named] if named else _waiting_logs(args, clock):
+        line, problem = _flush_one(args, events, environ, clock)
         if line is not None and (named or line["sent"] or line["waiting"]):
             _print(line)
             quiet = False
@@ -145,40 +154,42 @@ def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -
     return int(ExitCode.OK)
 
 
-def _named_desk(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> Desk | None:
+def _named_log(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> EventLog | None:
     job_id = _job_id(args, environ)
     named = job_id or args.ticket or environ.get(ENV_TICKET)
-    return _desk(args, job_id, environ, clock) if named else None
+    return _open_events(args, job_id, environ, clock) if named else None
 
 
-def _waiting_desks(args: argparse.Namespace, clock: Clock) -> Iterator[Desk]:
+def _waiting_logs(args: argparse.Namespace, clock: Clock) -> Iterator[EventLog]:
     for waiting in job_outboxes(Path(args.home, "outbox")):
-        yield open_desk(job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={})
+        yield open_event_log(
+            job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={}
+        )
 
 
 def _flush_one(
-    args: argparse.Namespace, desk: Desk, environ: Mapping[str, str], clock: Clock
+    args: argparse.Namespace, events: EventLog, environ: Mapping[str, str], clock: Clock
 ) -> tuple[dict[str, object] | None, JobwireError | None]:
     """Return the line about the job, None where nothing could be tried, and what failed."""
     try:
-        seq = desk.recover().last_seq
-        last = desk.outbox.last()
-        courier = _courier(args, desk, environ, clock)
+        seq = events.recover().last_seq
+        last = events.outbox.last()
+        sender = _sender(args, events, environ, clock)
     except JobwireError as error:
         return None, error
     try:
-        delivery = courier.flush(attempts=args.attempts, confirm_seconds=args.confirm or 0.0)
+        delivery = sender.flush(attempts=args.attempts, confirm_seconds=args.confirm or 0.0)
     finally:
-        courier.close()
+        sender.close()
     line: dict[str, object] = {
-        "job_id": desk.job_id,
+        "job_id": events.job_id,
         "seq": seq,
         "event": last.event if last else None,
         "delivered": delivery.delivered,
         "sent": delivery.sent,
         "waiting": delivery.waiting,
     }
-    return line, kept(delivery.failure, desk)
+    return line, kept(delivery.failure, events)
 
 
 def _print(body: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""From a command's words to a saying: details and data, with limits that hold before all is read."""
+"""From a command's words to a draft: details and data, with limits that hold before all is read."""
 
 import json
 import sys

@@ -4,10 +4,10 @@ import argparse
 
 from jobwire.core.argument_types import number, whole
 from jobwire.core.broker_options import add_broker_options
+from jobwire.delivery.outbox_sender import EXPIRY_SECONDS
+from jobwire.delivery.publishing import DEFAULT_ATTEMPTS
 from jobwire.jobs.event import EventType
 from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
-from jobwire.publisher.courier import EXPIRY_SECONDS
-from jobwire.publisher.publishing import DEFAULT_ATTEMPTS
 
 DESCRIPTION = """\
 Say what happens to a job: sign one event, keep it in the job's outbox, publish it with QoS 1.

@@ -11,11 +11,12 @@ from typing import Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
 from jobwire.core.redaction import Redactor
+from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
+from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import TERMINAL_EVENTS, EventType
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_desk, open_route
-from jobwire.publisher.courier import Courier
-from jobwire.publisher.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
-from jobwire.publisher.saying import Saying, clean, refuse_unclean
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_route
+from jobwire.publisher.cleaning import clean, refuse_unclean
 
 _log = logging.getLogger("jobwire.publisher")
 # After a failed delivery events only go into the outbox for this long: a worker must not wait for an
@@ -66,7 +67,7 @@ class Publisher:
         self._clock = clock or SystemClock()
         if ticket is None and job_id is None:
             ticket = self._environ.get(ENV_TICKET) or None
-        self._desk = open_desk(
+        self._events = open_event_log(
             job_id=job_id or (None if ticket else self._environ.get(ENV_JOB)),
             ticket=None if ticket is None else str(ticket),
             home=None if home is None else str(home),
@@ -75,21 +76,21 @@ class Publisher:
             environ=self._environ,
         )
         # A command speaks once, this object for long: the attempt it began in is the one it speaks for.
-        self._desk.pin()
+        self._events.pin()
         self._broker = dict(broker or {})
         self._redactor = Redactor(self._environ)
         self._strict = strict
         self._attempts = attempts
         self._confirm_seconds = confirm_seconds
         self._guard = threading.Lock()
-        self._courier: Courier | None = None
+        self._sender: OutboxSender | None = None
         self._quiet_until = 0.0
         self._ended = False
 
     @property
     def job_id(self) -> str:
         """Return the job's id."""
-        return self._desk.job_id
+        return self._events.job_id
 
     def started(self, detail: str = "", **data: object) -> Published:
         """Say that work on this attempt begins; the first event of an attempt."""
@@ -113,9 +114,9 @@ class Publisher:
 
     def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
         """Publish any event; what the named methods do, with data whose keys need not be names."""
-        saying = self._cleaned(Saying(str(event), detail, data or {}))
+        draft = self._cleaned(Draft(str(event), detail, data or {}))
         with self._guard:
-            published = self._publish(saying)
+            published = self._publish(draft)
             if published.failure is not None:
                 self._reported(published.failure)
             elif published.delivered:
@@ -127,10 +128,10 @@ class Publisher:
 
         Waits for the disk and never for a broker. Raises as `say`, but nothing about a broker.
         """
-        saying = self._cleaned(Saying(str(event), detail, data or {}))
-        entry = self._desk.take(saying)
-        self._ended = self._ended or saying.event in TERMINAL_EVENTS
-        return Published(self._desk.job_id, entry.seq, entry.event, delivered=False)
+        draft = self._cleaned(Draft(str(event), detail, data or {}))
+        entry = self._events.append(draft)
+        self._ended = self._ended or draft.event in TERMINAL_EVENTS
+        return Published(self._events.job_id, entry.seq, entry.event, delivered=False)
 
     def send(self) -> None:
         """Send what was kept, in one try, and wait for the registry process after a terminal event.
@@ -138,15 +139,15 @@ class Publisher:
         Raises UnreachableError, RefusedError or ConfigError: what was not sent stays in the outbox.
         """
         with self._guard:
-            ended, seq = self._ended, self._desk.outbox.last_seq
+            ended, seq = self._ended, self._events.outbox.last_seq
             if not seq:
                 return
-            courier = self._connected()
-            delivery = courier.deliver(seq, attempts=1)
+            sender = self._connected()
+            delivery = sender.deliver(seq, attempts=1)
             if delivery.failure is not None:
                 raise delivery.failure
             if ended:
-                confirm(self._desk, courier, seq, self._confirm_seconds, terminal=True)
+                confirm(self._events, sender, seq, self._confirm_seconds, terminal=True)
 
     def flush(self) -> bool:
         """Send what is waiting, now; tell whether all of it was delivered. Raises as the events do."""
@@ -159,9 +160,9 @@ class Publisher:
     def close(self) -> None:
         """Disconnect; what is not delivered stays in the outbox. Idempotent."""
         with self._guard:
-            if self._courier is not None:
-                self._courier.close()
-                self._courier = None
+            if self._sender is not None:
+                self._sender.close()
+                self._sender = None
 
     def __enter__(self) -> Self:
         return self
@@ -182,23 +183,23 @@ class Publisher:
         finally:
             self.close()
 
-    def _cleaned(self, saying: Saying) -> Saying:
-        cleaned = clean(saying, self._redactor)
+    def _cleaned(self, draft: Draft) -> Draft:
+        cleaned = clean(draft, self._redactor)
         if self._strict:
             refuse_unclean(cleaned)
         for sentence in cleaned.warnings():
             _log.warning("%s", sentence)
-        return cleaned.saying
+        return cleaned.draft
 
-    def _publish(self, saying: Saying) -> Published:
-        terminal = saying.event in TERMINAL_EVENTS
+    def _publish(self, draft: Draft) -> Published:
+        terminal = draft.event in TERMINAL_EVENTS
         if self._clock.monotonic() < self._quiet_until and not terminal:
-            entry = self._desk.take(saying)
-            return Published(self._desk.job_id, entry.seq, entry.event, delivered=False)
+            entry = self._events.append(draft)
+            return Published(self._events.job_id, entry.seq, entry.event, delivered=False)
         published = publish(
-            self._desk,
+            self._events,
             self._connected(),
-            saying,
+            draft,
             attempts=self._attempts,
             confirm_seconds=self._confirm_seconds,
         )
@@ -212,10 +213,10 @@ class Publisher:
         self._quiet_until = self._clock.monotonic() + _RETRY_AFTER_SECONDS
         _log.warning("%s", failure)
 
-    def _connected(self) -> Courier:
-        if self._courier is None:
+    def _connected(self) -> OutboxSender:
+        if self._sender is None:
             route = open_route(
-                self._desk, command_line=self._broker, environ=self._environ, clock=self._clock
+                self._events, command_line=self._broker, environ=self._environ, clock=self._clock
             )
-            self._courier = Courier(self._desk, route, clock=self._clock)
-        return self._courier
+            self._sender = OutboxSender(self._events, route, clock=self._clock)
+        return self._sender

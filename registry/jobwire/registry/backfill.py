@@ -7,8 +7,8 @@ and nobody will send it again: its outbox was emptied by the PUBACK.
 import logging
 
 from jobwire.core.errors import JobwireError
+from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views

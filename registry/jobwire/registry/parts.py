@@ -11,16 +11,17 @@ from jobwire.core.clock import Clock
 from jobwire.core.ports import SessionLost, SessionStarted, Transport
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
+from jobwire.delivery.connection import BrokerConnection
+from jobwire.delivery.relay import Relay
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.retention import Retention
 from jobwire.registry.duties import Duties
-from jobwire.registry.flush import OutboxFlush
+from jobwire.registry.event_log import HomeOutboxes
 from jobwire.registry.folding import Folder
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.sender import Sender
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Announcements, Periodic, Reaper
@@ -78,7 +79,7 @@ class Parts:
         topics = Topics(connections.topic_root)
         self.transport = connections.recording()
         sending = (lambda: self.transport) if connections.shared else connections.sending
-        self.sender = Sender(connect=sending, clock=clock, owned=not connections.shared)
+        self.sender = BrokerConnection(connect=sending, clock=clock, owned=not connections.shared)
         self.queue = JobQueue(store, warn=_seldom(warn, clock))
         self.views = Views(store)
         self.reader = JournalReader(writer.directory, clock=clock)
@@ -124,8 +125,12 @@ class Parts:
             clock=clock,
             grace_seconds=_GRACE_SECONDS,
         )
-        self.flush = OutboxFlush(
-            store=store, topics=topics, sender=self.sender, expiry_seconds=RETAINED_SECONDS
+        self.relay = Relay(
+            outboxes=HomeOutboxes(store),
+            topics=topics,
+            connection=self.sender,
+            clock=clock,
+            expiry_seconds=RETAINED_SECONDS,
         )
         self.purge = Purge(
             queue=self.queue,
@@ -150,7 +155,7 @@ class Parts:
                 "committer", "committing the fold's place", lambda _: self.folder.commit(), _COMMIT_SECONDS
             ),
             self._periodic("reaper", "reaping", lambda _: self.reaper.run(), _REAP_SECONDS),
-            self._periodic("flusher", "sending from outboxes", self.flush.run, _FLUSH_SECONDS),
+            self._periodic("flusher", "sending from outboxes", self.relay.run, _FLUSH_SECONDS),
             self._periodic("purger", "purging", self.purge.run, _HOUR),
             self._periodic("pruner", "pruning the journal", lambda _: self.retention.prune(), _HOUR),
             self._periodic("counter", "counting jobs", lambda _: self._count_jobs(), _COUNT_SECONDS),
@@ -190,8 +195,8 @@ class Parts:
             "folded": self.folder.folded,
             "states": {"published": self.states.published, "waiting": self.states.waiting()},
             "reaped": self.reaper.reaped,
-            "flushed": self.flush.sent,
-            "outboxes": self.flush.facts(),
+            "flushed": self.relay.sent,
+            "outboxes": self.relay.facts(),
             "known_jobs": len(self.views),
             "duties": {
                 name: {**report._asdict(), "seconds": round(report.seconds, 1), "stuck": report.stuck}

@@ -19,13 +19,13 @@ from jobwire.core.ports import Transport
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
+from jobwire.delivery.connection import BrokerConnection
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
 from jobwire.registry.parts import Connections
 from jobwire.registry.purge import Purge, Purged
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
-from jobwire.registry.sender import Sender
 from jobwire.registry.serve import RegistryProcess
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import delivered
@@ -84,7 +84,7 @@ def purge(args: argparse.Namespace) -> int:
     settings = _settings(args)
     clock = SystemClock()
     queue = JobQueue(RecordStore(home), warn=warn)
-    sender = Sender(connect=lambda: _transport(settings, _random_id()), clock=clock)
+    sender = BrokerConnection(connect=lambda: _transport(settings, _random_id()), clock=clock)
     rules = load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records)
     work = Purge(
         queue=queue,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
+from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.record import JobRecord
 from jobwire.journal.retention import RetentionPolicy
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
 from jobwire.storage.failures import storage_failure

@@ -16,10 +16,10 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, TransportError
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
+from jobwire.delivery.connection import BrokerConnection
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
-from jobwire.registry.sender import Sender
 from jobwire.registry.store import RecordStore
 
 _CALM_SECONDS = 5.0
@@ -53,7 +53,7 @@ class StateQueue:
         *,
         store: RecordStore,
         topics: Topics,
-        sender: Sender,
+        sender: BrokerConnection,
         clock: Clock,
         expiry_seconds: int,
         redactor: Redactor,

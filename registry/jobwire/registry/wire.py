@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import StorageError
 from jobwire.core.ports import Message
+from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
 from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.admission import UNDECIDED, Judged
-from jobwire.journal.bucket import TokenBucket
 from jobwire.registry.journaled import Journaled
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Known, Views

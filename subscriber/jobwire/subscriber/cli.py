@@ -16,9 +16,9 @@ from jobwire.core.errors import NoWorkError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.ticket import Ticket
 from jobwire.registry.store import RecordStore
-from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.home import HELP, Need, settled
 from jobwire.storage.signals import delivered

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.lifecycle import Status
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, EmbeddedServer, new_home, wait_for
 from jobwire.testing.run_command import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.lifecycle import Status
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 from jobwire.testing import EmbeddedServer, free_port, new_home, wait_for

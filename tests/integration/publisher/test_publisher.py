@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, InvalidInputError, RefusedError, StoppedError
+from jobwire.delivery.outbox import Outbox
 from jobwire.jobs import fold
 from jobwire.jobs.record import JobRecord
 from jobwire.publisher import Publisher
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader

@@ -12,9 +12,9 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Transport
 from jobwire.core.topics import Topics
+from jobwire.delivery.outbox import Outbox, SignedEvent
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.outbox import Entry, Outbox
 from jobwire.registry.parts import Connections
 from jobwire.registry.purge import Rules
 from jobwire.registry.queue import JobQueue
@@ -116,7 +116,7 @@ class Site:
         """Do what a publisher on this disk does before it sends: outbox, then record. Long ago."""
         event, payload = said
         path = self.store.outbox_path(job.job_id)
-        Outbox(path).append(Entry(event.seq, job.attempt, event.event, event.terminal, payload))
+        Outbox(path).append(SignedEvent(event.seq, job.attempt, event.event, event.terminal, payload))
         self.store.apply(job.job_id, event, payload, source="publisher")
         os.utime(path, (0, 0))
 

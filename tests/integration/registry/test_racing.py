@@ -152,7 +152,7 @@ def test_lock_of_a_killed_process_is_free(store: RecordStore) -> None:
 def test_store_imports_little(tmp_path: Path) -> None:
     """What every publish_event loads of the registry brings none of the slow libraries."""
     script = (
-        "import json, sys, jobwire.registry.store, jobwire.registry.outbox\n"
+        "import json, sys, jobwire.registry.store, jobwire.delivery.outbox\n"
         "heavy = {'pydantic', 'dataclasses', 'asyncio', 'rich', 'pathlib', 'sqlite3', 'paho'}\n"
         "print(json.dumps(sorted(heavy & set(sys.modules))))"
     )

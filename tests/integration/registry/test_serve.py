@@ -10,6 +10,8 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError, StorageError
+from jobwire.delivery.outbox import Outbox
+from jobwire.delivery.relay import Relay
 from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
@@ -18,8 +20,6 @@ from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.registry import health
-from jobwire.registry.flush import OutboxFlush
-from jobwire.registry.outbox import Outbox
 from jobwire.registry.purge import Purge, Rules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
@@ -295,7 +295,7 @@ def test_health_file(site: "Site") -> None:
 
 
 _DUTIES: list[tuple[type[object], str]] = [
-    (OutboxFlush, "run"),
+    (Relay, "run"),
     (Purge, "run"),
     (Retention, "prune"),
     (Announcements, "repeat"),

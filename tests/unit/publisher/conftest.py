@@ -1,4 +1,4 @@
-"""A job in a home in memory, a broker without a network, and a clock that is moved by hand."""
+"""A job in a home in memory, and a clock that is moved by hand."""
 
 from pathlib import Path
 
@@ -6,67 +6,29 @@ import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.jobs.record import JobRecord
-from jobwire.publisher.courier import Courier, Route
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.record_desk import RecordDesk
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
-from jobwire.testing import InMemoryBroker, InMemoryTransport, ManualClock
+from jobwire.testing import ManualClock
 
 JOB = "0a1b2c3d"
-ROOT = "python/mqtt/jobs"
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give the clock of desk and courier."""
+    """Give the clock of the home."""
     return ManualClock()
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Give a place for a home."""
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def store(home: Path, clock: ManualClock) -> RecordStore:
+def store(tmp_path: Path, clock: ManualClock) -> RecordStore:
     """Give a home with one pending job."""
-    store = RecordStore(home, clock=clock)
+    store = RecordStore(tmp_path / "home", clock=clock)
     now = utc_timestamp(clock.now())
     store.create(JobRecord(JOB, "t" * 43, now, now))
     return store
 
 
 @pytest.fixture
-def desk(store: RecordStore) -> RecordDesk:
-    """Give the desk of the job, pinned to its first attempt."""
-    return RecordDesk(store, JOB, attempt=1)
-
-
-@pytest.fixture
-def broker() -> InMemoryBroker:
-    """Give a broker without a network."""
-    return InMemoryBroker()
-
-
-class Office:
-    """Makes couriers to one broker, and counts the connections they open."""
-
-    def __init__(self, broker: InMemoryBroker, clock: ManualClock) -> None:
-        self._broker = broker
-        self._clock = clock
-        self.connections = 0
-
-    def courier(self, desk: Desk) -> Courier:
-        """Return a new courier."""
-        return Courier(desk, Route("bus:1", ROOT, self._transport, 60), clock=self._clock, jitter=lambda: 0.0)
-
-    def _transport(self) -> InMemoryTransport:
-        self.connections += 1
-        return self._broker.transport(f"pub-{self.connections}", user="claude-worker")
-
-
-@pytest.fixture
-def office(broker: InMemoryBroker, clock: ManualClock) -> Office:
-    """Give couriers to that broker."""
-    return Office(broker, clock)
+def events(store: RecordStore) -> HomeEventLog:
+    """Give the log of the job, pinned to its first attempt."""
+    return HomeEventLog(store, JOB, attempt=1)

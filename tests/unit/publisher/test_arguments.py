@@ -15,12 +15,13 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
+from jobwire.delivery.signing import Draft
 from jobwire.jobs.admission import Accepted, JobView, admit
 from jobwire.jobs.record import JobRecord
-from jobwire.publisher.cli import saying_in
+from jobwire.publisher.cleaning import clean
+from jobwire.publisher.cli import draft_in
 from jobwire.publisher.options import add_options
-from jobwire.publisher.record_desk import RecordDesk
-from jobwire.publisher.saying import Saying, clean
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 
@@ -41,21 +42,21 @@ VALUES = st.recursive(
 )
 
 
-def _desk(folder: Path) -> RecordDesk:
+def _open_events(folder: Path) -> HomeEventLog:
     clock = ManualClock()
     store = RecordStore(folder / "home", clock=clock)
     now = utc_timestamp(clock.now())
     store.create(JobRecord(JOB, TOKEN, now, now))
-    return RecordDesk(store, JOB, attempt=1)
+    return HomeEventLog(store, JOB, attempt=1)
 
 
-def _is_admitted(desk: RecordDesk, say: Callable[[], Saying]) -> bool:
-    """Say it; return whether it was accepted, by the desk and so by admission."""
+def _is_admitted(events: HomeEventLog, say: Callable[[], Draft]) -> bool:
+    """Say it; return whether it was accepted, by the events and so by admission."""
     try:
-        entry = desk.take(say())
+        entry = events.append(say())
     except InvalidInputError:
-        assert desk.standing().last_seq == 0
-        assert desk.outbox.length() == 0
+        assert events.position().last_seq == 0
+        assert events.outbox.length() == 0
         return False
     topics = Topics()
     verdict = admit(topics, topics.events(JOB), entry.payload, retained=False, job=JobView(token=TOKEN))
@@ -63,8 +64,8 @@ def _is_admitted(desk: RecordDesk, say: Callable[[], Saying]) -> bool:
     return True
 
 
-def _cleaned(detail: str, data: Mapping[str, object]) -> Saying:
-    return clean(Saying("started", detail, data), Redactor({"A_TOKEN": "password"})).saying
+def _cleaned(detail: str, data: Mapping[str, object]) -> Draft:
+    return clean(Draft("started", detail, data), Redactor({"A_TOKEN": "password"})).draft
 
 
 @given(
@@ -85,7 +86,7 @@ def test_what_the_command_accepts_is_admitted(
         source.write_text(json.dumps({"file": file}, default=str))
         words.append(f"--data-json={source}")
     args = parser.parse_args(words)
-    _is_admitted(_desk(folder), lambda: saying_in(args, {"A_TOKEN": "password"}))
+    _is_admitted(_open_events(folder), lambda: draft_in(args, {"A_TOKEN": "password"}))
 
 
 @given(detail=TEXTS, data=st.dictionaries(TEXTS, VALUES))
@@ -93,7 +94,7 @@ def test_what_the_object_accepts_is_admitted(
     make_folder: Callable[[], Path], detail: str, data: dict[str, Any]
 ) -> None:
     """The same for `Publisher`, whose data may be anything that Python has."""
-    _is_admitted(_desk(make_folder()), lambda: _cleaned(detail, data))
+    _is_admitted(_open_events(make_folder()), lambda: _cleaned(detail, data))
 
 
 @pytest.mark.parametrize("depth", [29, 30, 31, 5000])
@@ -102,13 +103,13 @@ def test_the_limit_of_depth_is_admissions(make_folder: Callable[[], Path], depth
     value: object = 1
     for _ in range(depth):
         value = [value]
-    assert _is_admitted(_desk(make_folder()), lambda: _cleaned("", {"a": value})) == (depth <= 30)
+    assert _is_admitted(_open_events(make_folder()), lambda: _cleaned("", {"a": value})) == (depth <= 30)
 
 
 @pytest.mark.parametrize("number", [2**53 - 1, 2**53, 1 - 2**53, -(2**53)])
 def test_the_limit_of_integers_is_admissions(make_folder: Callable[[], Path], number: int) -> None:
     """What a double cannot hold exactly is refused."""
-    said = _is_admitted(_desk(make_folder()), lambda: _cleaned("", {"a": [number]}))
+    said = _is_admitted(_open_events(make_folder()), lambda: _cleaned("", {"a": [number]}))
     assert said == (abs(number) < 2**53)
 
 
@@ -117,4 +118,4 @@ def test_many_pairs_are_an_event_or_a_refusal(make_folder: Callable[[], Path], c
     """The number of pairs is bounded by the payload's 64 KiB alone."""
     pairs = [f"k{number}={number}" for number in range(count)]
     args = argparse.Namespace(event="started", detail="", data=pairs, data_json=None, strict=False)
-    assert _is_admitted(_desk(make_folder()), lambda: saying_in(args, {})) == (count == 3_000)
+    assert _is_admitted(_open_events(make_folder()), lambda: draft_in(args, {})) == (count == 3_000)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import InvalidInputError, StoppedError
-from jobwire.publisher.build import open_desk, open_route
-from jobwire.publisher.courier import EXPIRY_SECONDS
-from jobwire.publisher.record_desk import RecordDesk
-from jobwire.publisher.saying import Saying
+from jobwire.delivery.outbox_sender import EXPIRY_SECONDS
+from jobwire.delivery.signing import Draft
+from jobwire.publisher.build import open_event_log, open_route
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 
@@ -31,19 +31,21 @@ def test_the_attempt_is_pinned(
     store: RecordStore, clock: ManualClock, environ: dict[str, str], attempt: int | None, *, stopped: bool
 ) -> None:
     """The environment pins the attempt of its own job only; the caller's word outranks it."""
-    desk = open_desk(job_id=JOB, ticket=None, home=store.home, attempt=attempt, clock=clock, environ=environ)
+    events = open_event_log(
+        job_id=JOB, ticket=None, home=store.home, attempt=attempt, clock=clock, environ=environ
+    )
     if stopped:
         with pytest.raises(StoppedError):
-            desk.take(Saying("started"))
+            events.append(Draft("started"))
     else:
-        assert desk.take(Saying("started")).seq == 1
+        assert events.append(Draft("started")).seq == 1
 
 
 @pytest.mark.parametrize("text", ["one", "-1", "1.0", "²", "9" * 30])
 def test_an_attempt_that_is_no_number_is_refused(store: RecordStore, clock: ManualClock, text: str) -> None:
     """A damaged environment is named, not ignored."""
     with pytest.raises(InvalidInputError) as refused:
-        open_desk(
+        open_event_log(
             job_id=JOB,
             ticket=None,
             home=store.home,
@@ -65,14 +67,14 @@ def test_an_attempt_that_is_no_number_is_refused(store: RecordStore, clock: Manu
     ],
 )
 def test_the_expiry_is_a_setting(
-    desk: RecordDesk, clock: ManualClock, environ: dict[str, str], option: int | None, expiry: int | None
+    events: HomeEventLog, clock: ManualClock, environ: dict[str, str], option: int | None, expiry: int | None
 ) -> None:
     """Command line, then environment, then a week; zero keeps retained events for ever."""
-    route = open_route(desk, command_line={}, environ=environ, clock=clock, expiry_seconds=option)
+    route = open_route(events, command_line={}, environ=environ, clock=clock, expiry_seconds=option)
     assert route.expiry_seconds == expiry
 
 
-def test_settings_follow_the_hierarchy(store: RecordStore, desk: RecordDesk, clock: ManualClock) -> None:
+def test_settings_follow_the_hierarchy(store: RecordStore, events: HomeEventLog, clock: ManualClock) -> None:
     """Command line, record, environment, file: the highest that names a setting wins."""
     Path(store.home, "jobwire.toml").write_text(
         '[broker]\nbroker = "file.example"\nport = 1\ntopic_root = "file"\ntls = "on"\n'
@@ -80,7 +82,7 @@ def test_settings_follow_the_hierarchy(store: RecordStore, desk: RecordDesk, clo
     with store.locked(JOB) as locked:
         locked.replace(locked.record._replace(broker={"port": 2}), cause="the test")
     environ = {"MQTT_BROKER": "environment.example", "MQTT_PORT": "3"}
-    route = open_route(desk, command_line={}, environ=environ, clock=clock)
+    route = open_route(events, command_line={}, environ=environ, clock=clock)
     assert (route.address, route.topic_root) == ("environment.example:2", "file")
-    route = open_route(desk, command_line={"broker": "line.example"}, environ=environ, clock=clock)
+    route = open_route(events, command_line={"broker": "line.example"}, environ=environ, clock=clock)
     assert route.address == "line.example:2"

@@ -7,10 +7,10 @@ import pytest
 from jobwire.core.errors import RefusedError
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
+from jobwire.delivery.connection import BrokerConnection
 from jobwire.jobs.fold import cancel
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import decode_snapshot
-from jobwire.registry.sender import Sender
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
 from jobwire.testing import InMemoryBroker, ManualClock
@@ -25,7 +25,7 @@ def mqtt() -> InMemoryBroker:
 @pytest.fixture
 def states(store: RecordStore, clock: ManualClock, mqtt: InMemoryBroker) -> StateQueue:
     """Give the queue, sending to that broker."""
-    sender = Sender(connect=lambda: mqtt.transport("sender"), clock=clock)
+    sender = BrokerConnection(connect=lambda: mqtt.transport("sender"), clock=clock)
     return StateQueue(
         store=store,
         topics=Topics(),
@@ -140,7 +140,7 @@ def test_purged_job_is_passed(states: StateQueue, mqtt: InMemoryBroker) -> None:
 def test_refused_connection(clock: ManualClock, mqtt: InMemoryBroker) -> None:
     """A refused connect pauses before the next try."""
     mqtt.refuse_connections(RefusedError("wrong password"))
-    sender = Sender(connect=lambda: mqtt.transport("sender"), clock=clock)
+    sender = BrokerConnection(connect=lambda: mqtt.transport("sender"), clock=clock)
     with pytest.raises(RefusedError):
         sender.publish("t", b"x", retain=False)
     mqtt.refuse_connections(None)

@@ -1,4 +1,4 @@
-"""The desk beside the registry: gapless numbers, the lifecycle, and no crash that loses or doubles."""
+"""The events beside the registry: gapless numbers, the lifecycle, and no crash that loses or doubles."""
 
 import errno
 import json
@@ -17,10 +17,10 @@ from jobwire.core.errors import (
 )
 from jobwire.core.override import override
 from jobwire.core.signature import signed_event_message, verify_bytes
+from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
 from jobwire.jobs.record import JobRecord
-from jobwire.publisher.record_desk import RecordDesk
-from jobwire.publisher.saying import Saying
+from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.layout import SERVE_FILE
 from jobwire.registry.store import RecordStore
 from jobwire.storage.files import StrPath, SystemFiles
@@ -28,7 +28,7 @@ from jobwire.testing import ManualClock
 from jobwire.testing.broken_disks import Crash, PowerCutFiles
 
 JOB = "0a1b2c3d"
-STARTED, PROGRESS, COMPLETED = Saying("started"), Saying("progress", "x"), Saying("completed", "done")
+STARTED, PROGRESS, COMPLETED = Draft("started"), Draft("progress", "x"), Draft("completed", "done")
 
 
 def _change(store: RecordStore, new: JobRecord) -> None:
@@ -36,12 +36,12 @@ def _change(store: RecordStore, new: JobRecord) -> None:
         locked.replace(new, cause="the test")
 
 
-def test_events_are_numbered_signed_kept_and_applied(desk: RecordDesk, store: RecordStore) -> None:
+def test_events_are_numbered_signed_kept_and_applied(events: HomeEventLog, store: RecordStore) -> None:
     """Each event gets the next seq and a signature, stands in the outbox and moves the record."""
-    entries = [desk.take(saying) for saying in (STARTED, PROGRESS, COMPLETED)]
+    entries = [events.append(draft) for draft in (STARTED, PROGRESS, COMPLETED)]
     assert [entry.seq for entry in entries] == [1, 2, 3]
     assert [entry.retain for entry in entries] == [False, False, True]
-    assert desk.outbox.entries() == entries
+    assert events.outbox.entries() == entries
     record = store.get(JOB)
     assert (record.status, record.last_seq) == ("completed", 3)
     for entry in entries:
@@ -51,69 +51,73 @@ def test_events_are_numbered_signed_kept_and_applied(desk: RecordDesk, store: Re
     assert history == [1, 2, 3]
 
 
-def test_what_does_not_fit_keeps_nothing(desk: RecordDesk, store: RecordStore) -> None:
+def test_what_does_not_fit_keeps_nothing(events: HomeEventLog, store: RecordStore) -> None:
     """An event that the lifecycle forbids, or that is no event, leaves no trace."""
     with pytest.raises(TransitionError):
-        desk.take(PROGRESS)
-    desk.take(STARTED)
-    for saying, error in (
+        events.append(PROGRESS)
+    events.append(STARTED)
+    for draft, error in (
         (STARTED, TransitionError),
-        (Saying("shout"), InvalidInputError),
-        (Saying("progress", "x" * 1025), InvalidInputError),
-        (Saying("progress", "", {"hmac_sig": "0"}), InvalidInputError),
-        (Saying("progress", "", {"bulk": "x" * 65536}), InvalidInputError),
-        (Saying("progress", "\ud800"), InvalidInputError),
+        (Draft("shout"), InvalidInputError),
+        (Draft("progress", "x" * 1025), InvalidInputError),
+        (Draft("progress", "", {"hmac_sig": "0"}), InvalidInputError),
+        (Draft("progress", "", {"bulk": "x" * 65536}), InvalidInputError),
+        (Draft("progress", "\ud800"), InvalidInputError),
     ):
         with pytest.raises(error):
-            desk.take(saying)
-    assert store.get(JOB).last_seq == desk.outbox.last_seq == 1
+            events.append(draft)
+    assert store.get(JOB).last_seq == events.outbox.last_seq == 1
 
 
-def test_a_finished_job_is_a_conflict(desk: RecordDesk) -> None:
+def test_a_finished_job_is_a_conflict(events: HomeEventLog) -> None:
     """A second terminal event, or any after it, is refused as a conflict."""
-    desk.take(STARTED)
-    desk.take(COMPLETED)
-    for saying in (COMPLETED, PROGRESS, Saying("error")):
+    events.append(STARTED)
+    events.append(COMPLETED)
+    for draft in (COMPLETED, PROGRESS, Draft("error")):
         with pytest.raises(ConflictError):
-            desk.take(saying)
+            events.append(draft)
 
 
-def test_a_cancelled_job_stops_its_worker(desk: RecordDesk, store: RecordStore, clock: ManualClock) -> None:
+def test_a_cancelled_job_stops_its_worker(
+    events: HomeEventLog, store: RecordStore, clock: ManualClock
+) -> None:
     """The worker of a cancelled job learns of it when it speaks."""
-    desk.take(STARTED)
+    events.append(STARTED)
     _change(store, fold.cancel(store.get(JOB), clock.now(), "not needed"))
     with pytest.raises(StoppedError):
-        desk.take(PROGRESS)
+        events.append(PROGRESS)
 
 
 def test_another_attempt_stops_the_earlier_one(
-    desk: RecordDesk, store: RecordStore, clock: ManualClock
+    events: HomeEventLog, store: RecordStore, clock: ManualClock
 ) -> None:
     """A worker that is pinned to an attempt stops when the job is claimed again; the next one goes on."""
-    desk.take(STARTED)
+    events.append(STARTED)
     _change(store, fold.next_attempt(store.get(JOB), "n" * 43, clock.now(), "lease ran out"))
-    for saying in (PROGRESS, COMPLETED):
+    for draft in (PROGRESS, COMPLETED):
         with pytest.raises(StoppedError) as stopped:
-            desk.take(saying)
+            events.append(draft)
     assert stopped.value.facts["attempt"] == 2
-    assert RecordDesk(store, JOB, attempt=2).take(STARTED).seq == 2
+    assert HomeEventLog(store, JOB, attempt=2).append(STARTED).seq == 2
     with pytest.raises(StoppedError):
-        desk.recover()
+        events.recover()
 
 
 def test_an_unknown_job_is_not_found(store: RecordStore) -> None:
     """A job without a record is not found, and what is no id is refused."""
     with pytest.raises(NotFoundError):
-        RecordDesk(store, "ffffffff", attempt=None).take(STARTED)
+        HomeEventLog(store, "ffffffff", attempt=None).append(STARTED)
     with pytest.raises(InvalidInputError):
-        RecordDesk(store, "../../x", attempt=None)
+        HomeEventLog(store, "../../x", attempt=None)
 
 
-def test_confirmation_counts_only_where_a_registry_process_is(desk: RecordDesk, store: RecordStore) -> None:
+def test_confirmation_counts_only_where_a_registry_process_is(
+    events: HomeEventLog, store: RecordStore
+) -> None:
     """Without serve.json nobody confirms; with it the record says how far."""
-    assert desk.standing().confirmed_seq is None
+    assert events.position().confirmed_seq is None
     Path(store.home, SERVE_FILE).write_text("{}")
-    assert desk.standing().confirmed_seq == 0
+    assert events.position().confirmed_seq == 0
 
 
 def test_a_power_cut_keeps_what_was_taken(clock: ManualClock, home: Path) -> None:
@@ -123,22 +127,22 @@ def test_a_power_cut_keeps_what_was_taken(clock: ManualClock, home: Path) -> Non
     now = utc_timestamp(clock.now())
     store.create(JobRecord(JOB, "t" * 43, now, now))
     files.sync_directory(str(home.parent))
-    desk = RecordDesk(store, JOB, attempt=1)
-    for seq, saying in enumerate((STARTED, PROGRESS, COMPLETED), 1):
-        desk.take(saying)
+    events = HomeEventLog(store, JOB, attempt=1)
+    for seq, draft in enumerate((STARTED, PROGRESS, COMPLETED), 1):
+        events.append(draft)
         after = home.with_name(f"after-{seq}")
         files.materialise(home, after)
         (after / "locks").mkdir(exist_ok=True)
-        left = RecordDesk(RecordStore(after, clock=clock), JOB, attempt=1)
-        assert left.outbox.last_seq == left.standing().last_seq == seq
+        left = HomeEventLog(RecordStore(after, clock=clock), JOB, attempt=1)
+        assert left.outbox.last_seq == left.position().last_seq == seq
 
 
 def test_a_refused_event_is_taken_back_also_behind_a_torn_line(
-    desk: RecordDesk, store: RecordStore, clock: ManualClock
+    events: HomeEventLog, store: RecordStore, clock: ManualClock
 ) -> None:
     """An event that was refused is not said later, whatever a crash had left at the outbox's end."""
-    desk.take(STARTED)
-    with Path(desk.outbox.path).open("ab") as file:
+    events.append(STARTED)
+    with Path(events.outbox.path).open("ab") as file:
         file.write(b'{"seq":2,"attempt":1' + b" " * 2000)
 
     class Full(SystemFiles):
@@ -148,33 +152,33 @@ def test_a_refused_event_is_taken_back_also_behind_a_torn_line(
                 raise OSError(errno.ENOSPC, "refused")
             return super().open_append(path, mode)
 
-    full = RecordDesk(RecordStore(store.home, clock=clock, files=Full()), JOB, attempt=1)
+    full = HomeEventLog(RecordStore(store.home, clock=clock, files=Full()), JOB, attempt=1)
     with pytest.raises(StorageError):
-        full.take(COMPLETED)
-    assert desk.recover().last_seq == desk.outbox.last_seq == 1
+        full.append(COMPLETED)
+    assert events.recover().last_seq == events.outbox.last_seq == 1
 
 
 def test_a_half_done_event_of_a_cancelled_job_is_dropped(
-    desk: RecordDesk, store: RecordStore, clock: ManualClock
+    events: HomeEventLog, store: RecordStore, clock: ManualClock
 ) -> None:
     """An event that a crash kept from the record goes when the job was cancelled before it came back."""
-    desk.take(STARTED)
+    events.append(STARTED)
     _crash_after_outbox(store, clock)
-    assert desk.outbox.last_seq == 2
+    assert events.outbox.last_seq == 2
     _change(store, fold.cancel(store.get(JOB), clock.now(), "not needed"))
     with pytest.raises(StoppedError):
-        desk.take(PROGRESS)
-    assert desk.outbox.last_seq == 1
+        events.append(PROGRESS)
+    assert events.outbox.last_seq == 1
 
 
 def test_a_half_done_event_of_an_earlier_attempt_is_dropped(
-    desk: RecordDesk, store: RecordStore, clock: ManualClock
+    events: HomeEventLog, store: RecordStore, clock: ManualClock
 ) -> None:
     """Its number, which nobody has seen, goes to the next attempt's first event."""
-    desk.take(STARTED)
+    events.append(STARTED)
     _crash_after_outbox(store, clock)
     _change(store, fold.next_attempt(store.get(JOB), "n" * 43, clock.now(), "lease ran out"))
-    assert RecordDesk(store, JOB, attempt=2).take(STARTED).seq == 2
+    assert HomeEventLog(store, JOB, attempt=2).append(STARTED).seq == 2
 
 
 def _crash_after_outbox(store: RecordStore, clock: ManualClock) -> None:
@@ -187,6 +191,6 @@ def _crash_after_outbox(store: RecordStore, clock: ManualClock) -> None:
                 raise Crash
             return super().open_append(path, mode)
 
-    desk = RecordDesk(RecordStore(store.home, clock=clock, files=Dying()), JOB, attempt=1)
+    events = HomeEventLog(RecordStore(store.home, clock=clock, files=Dying()), JOB, attempt=1)
     with pytest.raises(Crash):
-        desk.take(PROGRESS)
+        events.append(PROGRESS)

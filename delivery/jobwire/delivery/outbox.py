@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from jobwire.core.clock import Clock
 from jobwire.core.topics import JOB_ID_PATTERN
 from jobwire.jobs.event import EVENT_TYPES
 from jobwire.storage.durable import append_durably, replace_durably
@@ -34,7 +35,7 @@ _JOB_ID = re.compile(JOB_ID_PATTERN)
 _log = logging.getLogger("jobwire.outbox")
 
 
-class Entry(NamedTuple):
+class SignedEvent(NamedTuple):
     """One signed event as it goes on the wire; `retain` for terminal events."""
 
     seq: int
@@ -61,7 +62,7 @@ class SentMark(NamedTuple):
     waiting_at: float = 0.0
 
 
-class Standing(NamedTuple):
+class Position(NamedTuple):
     """What the record says: `confirmed_seq` is None where no registry process confirms anything."""
 
     attempt: int
@@ -84,20 +85,20 @@ class Outbox:
         # Set by reading: a line cannot be read.
         self.damaged = False
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: SignedEvent) -> None:
         """Add `entry` and return when it is on the disk; a torn last line is cut first.
 
         Raises StorageError, with nothing of the entry left behind.
         """
         append_durably(self.path, encode_entry(entry), files=self._files)
 
-    def entries(self, *, after: int = 0) -> list[Entry]:
+    def entries(self, *, after: int = 0) -> list[SignedEvent]:
         """Return the whole entries with a seq above `after`, in seq order, each seq once.
 
         A line that cannot be read is reported to the log, once, and left out: its event is in the record and
         in the audit log, and the others must not wait for it. `set_aside` takes it away.
         """
-        found: dict[int, Entry] = {}
+        found: dict[int, SignedEvent] = {}
         for number, line in enumerate(_whole_lines(self._read(0)), 1):
             entry = decode_entry(line)
             if entry is None:
@@ -126,7 +127,7 @@ class Outbox:
         self.damaged = False
         return len(damaged)
 
-    def last(self) -> Entry | None:
+    def last(self) -> SignedEvent | None:
         """Return the newest whole entry; reads the end of the file only."""
         for line in reversed(_whole_lines(self._read(_TAIL_BYTES))):
             entry = decode_entry(line)
@@ -157,7 +158,7 @@ class Outbox:
         elif sum(len(entry.payload) for entry in gone) >= REWRITE_BYTES:
             self.rewrite(entries[len(gone) :])
 
-    def rewrite(self, entries: Iterable[Entry]) -> None:
+    def rewrite(self, entries: Iterable[SignedEvent]) -> None:
         """Put exactly `entries` into the outbox, durably and in one step."""
         replace_durably(self.path, b"".join(map(encode_entry, entries)), files=self._files)
 
@@ -168,7 +169,7 @@ class Outbox:
         except OSError:
             return 0
 
-    def take_back(self, entry: Entry) -> None:
+    def take_back(self, entry: SignedEvent) -> None:
         """Cut `entry` off again where it is the last one. Raises StorageError."""
         line = encode_entry(entry)
         # Found by its bytes, not by an earlier length: the append may have cut a torn line first.
@@ -243,7 +244,7 @@ class Outbox:
             raise storage_failure("read", self.path, error) from error
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: SignedEvent) -> bytes:
     """Return the entry as one line."""
     body = entry._asdict()
     # Canonical JSON is UTF-8: text in the line keeps the outbox readable for people.
@@ -251,11 +252,13 @@ def encode_entry(entry: Entry) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def decode_entry(line: bytes) -> Entry | None:
+def decode_entry(line: bytes) -> SignedEvent | None:
     """Return the entry in `line`, or None where the line is none."""
     try:
         body = json.loads(line)
-        entry = Entry(body["seq"], body["attempt"], body["event"], body["retain"], body["payload"].encode())
+        entry = SignedEvent(
+            body["seq"], body["attempt"], body["event"], body["retain"], body["payload"].encode()
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if tuple(map(type, entry)) != _TYPES or entry.seq < 1 or entry.event not in EVENT_TYPES:
@@ -267,26 +270,26 @@ _TYPES = (int, int, str, bool, bytes)
 
 
 def due_entries(
-    entries: Iterable[Entry], mark: SentMark, standing: Standing, *, now: float, repeat: bool = False
-) -> list[Entry]:
+    entries: Iterable[SignedEvent], mark: SentMark, position: Position, *, now: float, repeat: bool = False
+) -> list[SignedEvent]:
     """Return what must be sent, in order. Whoever sends holds the send lock and notes the mark after it.
 
     Everything that no PUBACK came for; with `repeat`, or when RESEND_SECONDS have passed (`now` is epoch
     seconds), also what the registry did not confirm. Never an earlier attempt's (signed with a key that
     nobody accepts any more) nor what the record does not hold yet (its writer may have died just now).
     """
-    confirmed = standing.confirmed_seq
+    confirmed = position.confirmed_seq
     again = repeat or (confirmed is not None and _waited_enough(mark, confirmed, now))
     after = (confirmed or 0) if again else max(confirmed or 0, mark.acked_seq)
     return [
         entry
         for entry in entries
-        if after < entry.seq <= standing.last_seq and entry.attempt == standing.attempt
+        if after < entry.seq <= position.last_seq and entry.attempt == position.attempt
     ]
 
 
 def mark_after(
-    mark: SentMark, standing: Standing, due: Sequence[Entry], *, acked_seq: int, now: float
+    mark: SentMark, position: Position, due: Sequence[SignedEvent], *, acked_seq: int, now: float
 ) -> SentMark:
     """Return the mark after `due` was sent and acknowledged up to `acked_seq`; `now` is epoch seconds.
 
@@ -295,11 +298,30 @@ def mark_after(
     """
     if due and due[0].seq <= mark.acked_seq:
         return SentMark(acked_seq, now, mark.repeats + 1, waiting_seq=acked_seq, waiting_at=now)
-    if mark.waiting_seq > (standing.confirmed_seq or 0):
+    if mark.waiting_seq > (position.confirmed_seq or 0):
         return SentMark(
             acked_seq, now, mark.repeats, waiting_seq=mark.waiting_seq, waiting_at=mark.waiting_at
         )
     return SentMark(acked_seq, now, waiting_seq=acked_seq, waiting_at=now)
+
+
+def note_sent(
+    sent: Iterable[SignedEvent],
+    due: Sequence[SignedEvent],
+    mark: SentMark,
+    position: Position,
+    *,
+    note: Callable[[SentMark], None],
+    clock: Clock,
+) -> None:
+    """Go through `sent`, which yields what the broker has of `due`; `note` how far it came."""
+    acked = mark.acked_seq
+    try:
+        for event in sent:
+            acked = max(acked, event.seq)
+    finally:
+        if due:
+            note(mark_after(mark, position, due, acked_seq=acked, now=clock.now()))
 
 
 def _waited_enough(mark: SentMark, confirmed_seq: int, now: float) -> bool:

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError, RefusedError, TransportError
-from jobwire.publisher.courier import Courier
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.saying import Saying
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.signing import Draft
 
 DEFAULT_ATTEMPTS = 3
 # How long a terminal event waits for the registry process, where there is one.
@@ -38,50 +38,54 @@ class Published(NamedTuple):
 
 
 def publish(
-    desk: Desk,
-    courier: Courier,
-    saying: Saying,
+    events: EventLog,
+    sender: OutboxSender,
+    draft: Draft,
     *,
     attempts: int = DEFAULT_ATTEMPTS,
     repeat: bool = False,
     confirm_seconds: float | None = None,
 ) -> Published:
-    """Keep `saying` as the job's next event and send what is due.
+    """Keep `draft` as the job's next event and send what is due.
 
     `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
-    terminal event where such a process runs, else not at all. Raises what `Desk.take` raises: then
+    terminal event where such a process runs, else not at all. Raises what `EventLog.take` raises: then
     nothing was kept. What fails later is in the answer.
     """
-    entry = desk.take(saying)
-    delivery = courier.deliver(entry.seq, attempts=attempts, repeat=repeat)
+    entry = events.append(draft)
+    delivery = sender.deliver(entry.seq, attempts=attempts, repeat=repeat)
     confirmed: bool | None = None
     failure = delivery.failure
     if delivery.delivered and failure is None:
         try:
-            confirmed = confirm(desk, courier, entry.seq, confirm_seconds, terminal=entry.retain)
+            confirmed = confirm(events, sender, entry.seq, confirm_seconds, terminal=entry.retain)
         except JobwireError as error:
             failure = error
-    return Published(desk.job_id, entry.seq, entry.event, delivery.delivered, confirmed, kept(failure, desk))
+    return Published(
+        events.job_id, entry.seq, entry.event, delivery.delivered, confirmed, kept(failure, events)
+    )
 
 
-def confirm(desk: Desk, courier: Courier, seq: int, seconds: float | None, *, terminal: bool) -> bool | None:
+def confirm(
+    events: EventLog, sender: OutboxSender, seq: int, seconds: float | None, *, terminal: bool
+) -> bool | None:
     """Wait as `publish` does until the registry process has `seq`; None where that is not waited for."""
     if seconds is None:
-        if not terminal or desk.standing().confirmed_seq is None:
+        if not terminal or events.position().confirmed_seq is None:
             return None
-        if not desk.is_attended():
+        if not events.is_attended():
             return False
         seconds = CONFIRM_SECONDS
-    return courier.confirm(seq, seconds) if seconds > 0 else None
+    return sender.confirm(seq, seconds) if seconds > 0 else None
 
 
-def kept(failure: JobwireError | None, desk: Desk) -> JobwireError | None:
+def kept(failure: JobwireError | None, events: EventLog) -> JobwireError | None:
     """Return `failure` with what happens next to the events that are still in the outbox."""
     if isinstance(failure, TransportError):
         # A refusal has its own remedy, which comes first.
         first = f"{failure.hint}; " if failure.hint and isinstance(failure, RefusedError) else ""
         failure.hint = (
-            f"{first}the event is kept in {desk.outbox.path}: the job's next publish_event sends it first,"
+            f"{first}the event is kept in {events.outbox.path}: the job's next publish_event sends it first,"
             " `publish_event --flush` sends it now"
         )
     return failure

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.redaction import ENVIRONMENT, MASK, PATH, SECRET, Redactor, names_secret
+from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL, MAX_PAYLOAD, check_detail
 
 _NOT_UTF8 = "encoding"
@@ -17,18 +18,10 @@ _WORDS = {
 }
 
 
-class Saying(NamedTuple):
-    """An event without its place in the job's history."""
-
-    event: str
-    detail: str = ""
-    data: Mapping[str, object] = {}  # never changed in place
-
-
 class Cleaned(NamedTuple):
-    """A saying that may leave the host, and the kinds of what was replaced in it, for its author."""
+    """A draft that may leave the host, and the kinds of what was replaced in it, for its author."""
 
-    saying: Saying
+    draft: Draft
     in_detail: tuple[str, ...] = ()
     in_data: tuple[str, ...] = ()
 
@@ -36,26 +29,26 @@ class Cleaned(NamedTuple):
         """Return what to tell the author: a sentence each for detail and data, without what was found."""
         said = []
         if self.in_detail:
-            said.append(f"the detail held {_words(self.in_detail)}: it is sent as {self.saying.detail!r}")
+            said.append(f"the detail held {_words(self.in_detail)}: it is sent as {self.draft.detail!r}")
         if self.in_data:
             said.append(f"the data held {_words(self.in_data)}: {MASK} is sent instead")
         return said
 
 
-def clean(saying: Saying, redactor: Redactor) -> Cleaned:
-    """Return `saying` without paths and secrets in its detail, and without secrets in its data.
+def clean(draft: Draft, redactor: Redactor) -> Cleaned:
+    """Return `draft` without paths and secrets in its detail, and without secrets in its data.
 
     A path in the detail is cut to its last part, a secret is replaced by MASK. Texts in the data, at any
     depth, may hold paths (a result's place is a figure like any other); one with a secret in it is
     replaced whole, since programs read it, and so is a text under a name such as `password`. Keys count
     as texts. Raises InvalidInputError for what no event can carry.
     """
-    check_detail(saying.detail)
-    _check_data(saying.data)
-    detail, in_detail = _clean_detail(saying.detail, redactor)
+    check_detail(draft.detail)
+    _check_data(draft.data)
+    detail, in_detail = _clean_detail(draft.detail, redactor)
     found: set[str] = set()
-    data = _clean_object(saying.data, redactor, found)
-    return Cleaned(Saying(saying.event, detail, data), in_detail, tuple(sorted(found)))
+    data = _clean_object(draft.data, redactor, found)
+    return Cleaned(Draft(draft.event, detail, data), in_detail, tuple(sorted(found)))
 
 
 def refuse_unclean(cleaned: Cleaned) -> None:

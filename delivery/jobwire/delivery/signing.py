@@ -1,18 +1,27 @@
-"""The rules of speaking: who may, and in which form the words are kept."""
+"""What makes a worker's draft the job's next event: who may, its number, its signature."""
 
 import json
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
 from jobwire.core.signature import SIGNATURE_FIELD
+from jobwire.delivery.outbox import SignedEvent
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
-from jobwire.publisher.saying import Saying
-from jobwire.registry.outbox import Entry
 
 STOP_HINT = "stop working on it; nothing it says is accepted any more"
+
+
+class Draft(NamedTuple):
+    """An event without its place in the job's history."""
+
+    event: str
+    detail: str = ""
+    data: Mapping[str, object] = {}  # never changed in place
 
 
 def check_attempt(record: JobRecord, attempt: int | None) -> None:
@@ -39,7 +48,7 @@ def check_open(record: JobRecord) -> None:
         )
 
 
-def speak(record: JobRecord, saying: Saying, *, seq: int, now: float) -> tuple[Event, Entry]:
+def sign_next(record: JobRecord, draft: Draft, *, seq: int, now: float) -> tuple[Event, SignedEvent]:
     """Return the signed event that follows `record`; `now` is epoch seconds. Pure.
 
     Raises TransitionError where it does not fit the record, InvalidInputError where it is no event.
@@ -47,17 +56,17 @@ def speak(record: JobRecord, saying: Saying, *, seq: int, now: float) -> tuple[E
     event = compose(
         seq=seq,
         job_id=record.job_id,
-        event=saying.event,
+        event=draft.event,
         timestamp=utc_timestamp(now),
-        detail=saying.detail,
-        data=saying.data,
+        detail=draft.detail,
+        data=draft.data,
     )
     payload = encode_signed(event, record.auth_token)
     apply_event(record, event, now)
-    return event, Entry(seq, record.attempt, event.event, event.terminal, payload)
+    return event, SignedEvent(seq, record.attempt, event.event, event.terminal, payload)
 
 
-def event_in(entry: Entry) -> Event:
+def event_in(entry: SignedEvent) -> Event:
     """Return the event that an outbox entry carries; raises InvalidInputError for a damaged one."""
     try:
         body = json.loads(entry.payload)

@@ -6,38 +6,39 @@ import pytest
 
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.redaction import MASK, Redactor
-from jobwire.publisher.saying import Cleaned, Saying, clean, refuse_unclean
+from jobwire.delivery.signing import Draft
+from jobwire.publisher.cleaning import Cleaned, clean, refuse_unclean
 from jobwire.testing.growth import grows_faster_than_its_input
 
 REDACTOR = Redactor({"DEPLOY_TOKEN": "zq81-very-hidden", "LANG": "C.UTF-8"})
 
 
 @pytest.mark.parametrize(
-    ("saying", "sent"),
+    ("draft", "sent"),
     [
-        (Saying("progress", "see /home/someone/notes.txt"), Saying("progress", "see …/notes.txt")),
-        (Saying("progress", "used zq81-very-hidden"), Saying("progress", f"used {MASK}")),
-        (Saying("progress", "password=hunter2hunter2"), Saying("progress", MASK)),
+        (Draft("progress", "see /home/someone/notes.txt"), Draft("progress", "see …/notes.txt")),
+        (Draft("progress", "used zq81-very-hidden"), Draft("progress", f"used {MASK}")),
+        (Draft("progress", "password=hunter2hunter2"), Draft("progress", MASK)),
         (
-            Saying("progress", "", {"a": {"b": ["x", "its zq81-very-hidden"]}}),
-            Saying("progress", "", {"a": {"b": ["x", MASK]}}),
+            Draft("progress", "", {"a": {"b": ["x", "its zq81-very-hidden"]}}),
+            Draft("progress", "", {"a": {"b": ["x", MASK]}}),
         ),
         (
-            Saying("progress", "", {"header": "Bearer abcdefghijklmnop"}),
-            Saying("progress", "", {"header": MASK}),
+            Draft("progress", "", {"header": "Bearer abcdefghijklmnop"}),
+            Draft("progress", "", {"header": MASK}),
         ),
-        (Saying("progress", "", {"db_password": "hunter2"}), Saying("progress", "", {"db_password": MASK})),
+        (Draft("progress", "", {"db_password": "hunter2"}), Draft("progress", "", {"db_password": MASK})),
         (
-            Saying("progress", "", {"zq81-very-hidden": 1, "x": {"zq81-very-hidden!": 2}}),
-            Saying("progress", "", {MASK: 1, "x": {MASK: 2}}),
+            Draft("progress", "", {"zq81-very-hidden": 1, "x": {"zq81-very-hidden!": 2}}),
+            Draft("progress", "", {MASK: 1, "x": {MASK: 2}}),
         ),
-        (Saying("progress", "caf\udce9 \ud83d\ude00"), Saying("progress", "caf\ufffd \U0001f600")),
+        (Draft("progress", "caf\udce9 \ud83d\ude00"), Draft("progress", "caf\ufffd \U0001f600")),
     ],
 )
-def test_a_leak_is_replaced_or_refused_and_never_echoed(saying: Saying, sent: Saying) -> None:
+def test_a_leak_is_replaced_or_refused_and_never_echoed(draft: Draft, sent: Draft) -> None:
     """What must not leave the host is replaced with a warning; strictly it is refused; neither repeats it."""
-    cleaned = clean(saying, REDACTOR)
-    assert cleaned.saying == sent
+    cleaned = clean(draft, REDACTOR)
+    assert cleaned.draft == sent
     with pytest.raises(InvalidInputError) as refused:
         refuse_unclean(cleaned)
     warnings = cleaned.warnings()
@@ -50,7 +51,7 @@ def test_a_leak_is_replaced_or_refused_and_never_echoed(saying: Saying, sent: Sa
 def test_two_keys_that_are_secrets_stay_two() -> None:
     """Masked keys of one object do not take each other's place."""
     data = {"a zq81-very-hidden": 1, "b zq81-very-hidden": 2}
-    assert list(clean(Saying("progress", "", data), REDACTOR).saying.data.values()) == [1, 2]
+    assert list(clean(Draft("progress", "", data), REDACTOR).draft.data.values()) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ def test_two_keys_that_are_secrets_stay_two() -> None:
 )
 def test_figures_and_places_may_be_said(data: Mapping[str, object]) -> None:
     """A place in the data is a figure like any other, and so is a number under a name like a secret's."""
-    cleaned = clean(Saying("completed", "done", data), REDACTOR)
-    assert cleaned == Cleaned(Saying("completed", "done", data))
+    cleaned = clean(Draft("completed", "done", data), REDACTOR)
+    assert cleaned == Cleaned(Draft("completed", "done", data))
     refuse_unclean(cleaned)
     assert cleaned.warnings() == []
 
@@ -93,21 +94,21 @@ def test_what_no_event_can_carry_is_refused_before_it_is_looked_through(
 ) -> None:
     """Length, depth, size and kind are checked first: a recursion or a long search is not started."""
     with pytest.raises(InvalidInputError):
-        clean(Saying("progress", detail, data), REDACTOR)
+        clean(Draft("progress", detail, data), REDACTOR)
 
 
 def test_a_mask_never_makes_a_detail_too_long() -> None:
     """A detail that fits goes out, also where what replaces its parts is longer than they were."""
     detail = "/aa " * 256
-    sent = clean(Saying("progress", detail), REDACTOR).saying.detail
+    sent = clean(Draft("progress", detail), REDACTOR).draft.detail
     assert (len(detail), len(sent)) == (1024, 1024)
 
 
 def test_many_small_texts_are_cleaned_in_linear_time() -> None:
     """The data's texts and the secret-looking variables do not multiply."""
 
-    def growing(size: int) -> tuple[Saying, Redactor]:
+    def growing(size: int) -> tuple[Draft, Redactor]:
         environ = {f"TOKEN_{number}": f"secret-value-{number}" for number in range(size)}
-        return Saying("progress", "", {"rows": [f"secret-{n}" for n in range(size)]}), Redactor(environ)
+        return Draft("progress", "", {"rows": [f"secret-{n}" for n in range(size)]}), Redactor(environ)
 
     assert not grows_faster_than_its_input(growing, lambda given: clean(*given))

@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 0.2
 _log = logging.getLogger("jobwire.registry")
 
 
-class Sender:
+class BrokerConnection:
     """Publishes with QoS 1 from any number of threads; connects when needed, with growing pauses.
 
     `owned` False: `connect` gives somebody else's transport, which is neither connected nor closed here.

@@ -3,10 +3,10 @@
 Flat combining: whoever holds the send lock sends every entry that is due, also of other processes; one
 that waited finds its own already sent, or learns that the broker was away just now.
 
-    take (desk) ── send lock ──► connect ► publish each, QoS 1 ► PUBACK ► sent mark ► trim
+    append ── send lock ──► connect ► publish each, QoS 1 ► PUBACK ► sent mark ► trim
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from jobwire.core.backoff import retry_delay
@@ -14,9 +14,9 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, RefusedError, StoppedError, TransportError, UnreachableError
 from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.speaking import STOP_HINT
-from jobwire.registry.outbox import Entry, SentMark, Standing, due_entries, mark_after
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox import Position, SentMark, SignedEvent, due_entries, note_sent
+from jobwire.delivery.signing import STOP_HINT
 from jobwire.storage.file_lock import LockTimeoutError
 
 CONNACK_SECONDS = 10.0
@@ -62,21 +62,21 @@ class Delivery(NamedTuple):
     waiting: int = 0
 
 
-class Courier:
+class OutboxSender:
     """Sends one job's outbox over one connection, which it keeps until `close`.
 
-    Not thread-safe; processes and other couriers are kept apart by the send lock.
+    Not thread-safe; processes and other senders are kept apart by the send lock.
     """
 
     def __init__(
-        self, desk: Desk, route: Route, *, clock: Clock, jitter: Callable[[], float] = _random
+        self, events: EventLog, route: Route, *, clock: Clock, jitter: Callable[[], float] = _random
     ) -> None:
-        self._desk = desk
+        self._events = events
         self._route = route
         self._clock = clock
         self._jitter = jitter
-        self._topic = Topics(route.topic_root).events(desk.job_id)
-        self._filters = desk.filters(route.topic_root)
+        self._topic = Topics(route.topic_root).events(events.job_id)
+        self._filters = events.filters(route.topic_root)
         self._transport: Transport | None = None
         self._sent = 0
         self._mark = SentMark()
@@ -92,10 +92,10 @@ class Courier:
         # Long enough for another process to go through all of its own tries.
         patience = attempts * (CONNACK_SECONDS + PUBACK_SECONDS + 8.0)
         try:
-            with self._desk.sending(deadline_seconds=patience):
+            with self._events.sending(deadline_seconds=patience):
                 if not self._sent_meanwhile(seq, started, repeat=repeat):
                     self._try(seq, attempts=attempts, repeat=repeat)
-            self._desk.check_stopped()
+            self._events.check_stopped()
         except LockTimeoutError as error:
             failure: JobwireError = UnreachableError(error.message, hint=error.hint, **error.facts)
             return Delivery(delivered=False, failure=failure)
@@ -104,7 +104,7 @@ class Courier:
         if self._delivered(seq):
             return Delivery(delivered=True, sent=self._sent)
         # Nothing is due and yet it was not sent: its key is not the job's any more.
-        failure = StoppedError(f"job {self._desk.job_id} was claimed again meanwhile", hint=STOP_HINT)
+        failure = StoppedError(f"job {self._events.job_id} was claimed again meanwhile", hint=STOP_HINT)
         return Delivery(delivered=False, failure=failure, sent=self._sent)
 
     def flush(self, *, attempts: int, confirm_seconds: float = 0.0) -> Delivery:
@@ -119,7 +119,7 @@ class Courier:
                 return Delivery(delivered=True)
             delivery = self.deliver(due[-1].seq, attempts=attempts, repeat=True)
             delivered = delivery.delivered and delivery.failure is None
-            if delivered and confirm_seconds and self._desk.standing().confirmed_seq is not None:
+            if delivered and confirm_seconds and self._events.position().confirmed_seq is not None:
                 self.confirm(due[-1].seq, confirm_seconds)
             return delivery._replace(delivered=delivered, waiting=len(self._unconfirmed()))
         except JobwireError as error:
@@ -132,19 +132,19 @@ class Courier:
         """
         give_up = self._clock.monotonic() + seconds
         try:
-            while (self._desk.standing().confirmed_seq or 0) < seq:
+            while (self._events.position().confirmed_seq or 0) < seq:
                 left = give_up - self._clock.monotonic()
                 if left <= 0:
                     return False
                 if self._filters:
                     self._connected()
                 self._listen(min(left, _POLL_SECONDS))
-                self._desk.check_stopped()
+                self._events.check_stopped()
         except TransportError:
             # The event is delivered and kept; that its confirmation cannot be heard changes neither.
             self.close()
             return False
-        self._desk.trim(seq)
+        self._events.trim(seq)
         return True
 
     def close(self) -> None:
@@ -156,16 +156,16 @@ class Courier:
     def _delivered(self, seq: int) -> bool:
         if self._read_mark().acked_seq >= seq:
             return True
-        return (self._desk.standing().confirmed_seq or 0) >= seq
+        return (self._events.position().confirmed_seq or 0) >= seq
 
     def _read_mark(self) -> SentMark:
         """Return the mark on the disk, which tells of other processes, or what is known here beyond it."""
-        mark = self._desk.outbox.sent_mark()
+        mark = self._events.outbox.sent_mark()
         return mark if mark.acked_seq >= self._mark.acked_seq else self._mark
 
     def _write_mark(self, mark: SentMark) -> None:
         self._mark = mark
-        self._desk.outbox.mark_sent(mark)
+        self._events.outbox.mark_sent(mark)
 
     def _sent_meanwhile(self, seq: int, started: float, *, repeat: bool) -> bool:
         """Tell whether another process did the work while this one waited for the lock."""
@@ -200,12 +200,12 @@ class Courier:
         transport = self._connected()
         done_by: float | None = None
         while True:
-            standing = self._desk.standing()
+            position = self._events.position()
             mark = self._read_mark()
-            due = self._due(standing, mark, repeat=repeat)
+            due = self._due(position, mark, repeat=repeat)
             if not due:
                 break
-            self._publish(transport, due, mark, standing)
+            self._publish(transport, due, mark, position)
             repeat = False
             now = self._clock.monotonic()
             done_by = done_by if done_by is not None else now + _COURTESY_SECONDS
@@ -213,40 +213,41 @@ class Courier:
                 break
         self._trim()
 
-    def _unconfirmed(self) -> list[Entry]:
-        return self._due(self._desk.standing(), SentMark(), repeat=True)
+    def _unconfirmed(self) -> list[SignedEvent]:
+        return self._due(self._events.position(), SentMark(), repeat=True)
 
-    def _due(self, standing: Standing, mark: SentMark, *, repeat: bool) -> list[Entry]:
-        after = standing.confirmed_seq or 0
-        entries = self._desk.outbox.entries(after=after)
-        return due_entries(entries, mark, standing, now=self._clock.now(), repeat=repeat)
+    def _due(self, position: Position, mark: SentMark, *, repeat: bool) -> list[SignedEvent]:
+        after = position.confirmed_seq or 0
+        entries = self._events.outbox.entries(after=after)
+        return due_entries(entries, mark, position, now=self._clock.now(), repeat=repeat)
 
-    def _publish(self, transport: Transport, due: list[Entry], mark: SentMark, standing: Standing) -> None:
-        """Send `due` one after the other; the mark tells how far it came, also after a failure."""
-        acked = mark.acked_seq
-        try:
-            for entry in due:
-                self._desk.check_stopped()
-                transport.publish(
-                    self._topic,
-                    entry.payload,
-                    retain=entry.retain,
-                    deadline_seconds=PUBACK_SECONDS,
-                    expiry_seconds=self._route.expiry_seconds if entry.retain else None,
-                )
-                acked = max(acked, entry.seq)
-                self._sent += 1
-                self._listen(0.0)
-                self._check_open()
-        finally:
-            self._write_mark(mark_after(mark, standing, due, acked_seq=acked, now=self._clock.now()))
+    def _publish(
+        self, transport: Transport, due: list[SignedEvent], mark: SentMark, position: Position
+    ) -> None:
+        sent = self._published(transport, due)
+        note_sent(sent, due, mark, position, note=self._write_mark, clock=self._clock)
+
+    def _published(self, transport: Transport, due: list[SignedEvent]) -> Iterator[SignedEvent]:
+        for event in due:
+            self._events.check_stopped()
+            transport.publish(
+                self._topic,
+                event.payload,
+                retain=event.retain,
+                deadline_seconds=PUBACK_SECONDS,
+                expiry_seconds=self._route.expiry_seconds if event.retain else None,
+            )
+            self._sent += 1
+            yield event
+            self._listen(0.0)
+            self._check_open()
 
     def _trim(self) -> None:
-        standing = self._desk.standing()
+        position = self._events.position()
         acked = self._read_mark().acked_seq
-        through = acked if standing.confirmed_seq is None else standing.confirmed_seq
-        if through > 0 and self._desk.outbox.length() > 0:
-            self._desk.trim(through)
+        through = acked if position.confirmed_seq is None else position.confirmed_seq
+        if through > 0 and self._events.outbox.length() > 0:
+            self._events.trim(through)
 
     def _connected(self) -> Transport:
         try:
@@ -284,7 +285,7 @@ class Courier:
             transport.connect(CONNACK_SECONDS)
 
     def _listen(self, seconds: float) -> None:
-        """Let the desk hear what the registry says; without its topics, let `seconds` pass."""
+        """Let the log hear what the registry says; without its topics, let `seconds` pass."""
         if self._filters and self._transport is not None:
             self._take_in(seconds)
         elif seconds:
@@ -300,7 +301,7 @@ class Courier:
         lost = False
         for item in self._transport.receive_many(_HEARD_AT_ONCE, seconds):
             if isinstance(item, Message):
-                self._desk.hear(item)
+                self._events.hear(item)
                 self._transport.acknowledge(item)
             else:
                 lost = isinstance(item, SessionLost)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import StorageError
 from jobwire.core.override import override
-from jobwire.registry.outbox import (
+from jobwire.delivery.outbox import (
     RESEND_SECONDS,
     REWRITE_BYTES,
-    Entry,
     Outbox,
+    Position,
     SentMark,
-    Standing,
+    SignedEvent,
     damaged_outboxes,
     decode_entry,
     due_entries,
@@ -28,8 +28,8 @@ from jobwire.registry.outbox import (
 from jobwire.storage.files import SystemFiles
 
 
-def _entry(seq: int, *, attempt: int = 1, detail: str = "x") -> Entry:
-    return Entry(seq, attempt, "progress", False, canonical_json({"seq": seq, "detail": detail}))
+def _entry(seq: int, *, attempt: int = 1, detail: str = "x") -> SignedEvent:
+    return SignedEvent(seq, attempt, "progress", False, canonical_json({"seq": seq, "detail": detail}))
 
 
 def _filled(folder: Path, count: int) -> Outbox:
@@ -48,7 +48,7 @@ def _filled(folder: Path, count: int) -> Outbox:
 )
 def test_entry_round_trip(seq: int, attempt: int, event: str, retain: bool, data: dict[str, str]) -> None:
     """An entry is one line, and its payload comes back byte for byte."""
-    entry = Entry(seq, attempt, event, retain, canonical_json(data))
+    entry = SignedEvent(seq, attempt, event, retain, canonical_json(data))
     line = encode_entry(entry)
     assert line.count(b"\n") == 1
     assert decode_entry(line) == entry
@@ -243,29 +243,29 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
 
 
 @pytest.mark.parametrize(
-    ("mark", "standing", "now", "repeat", "seqs"),
+    ("mark", "position", "now", "repeat", "seqs"),
     [
-        pytest.param(SentMark(), Standing(2, 5, None), 0.0, False, [3, 4, 5], id="own attempt only"),
-        pytest.param(SentMark(), Standing(1, 2, None), 0.0, False, [1, 2], id="nothing beyond the record"),
-        pytest.param(SentMark(4, 100.0), Standing(2, 5, None), 9e9, False, [5], id="puback is enough alone"),
-        pytest.param(SentMark(4, 100.0), Standing(2, 5, 3), 101.0, False, [5], id="confirmation may come"),
+        pytest.param(SentMark(), Position(2, 5, None), 0.0, False, [3, 4, 5], id="own attempt only"),
+        pytest.param(SentMark(), Position(1, 2, None), 0.0, False, [1, 2], id="nothing beyond the record"),
+        pytest.param(SentMark(4, 100.0), Position(2, 5, None), 9e9, False, [5], id="puback is enough alone"),
+        pytest.param(SentMark(4, 100.0), Position(2, 5, 3), 101.0, False, [5], id="confirmation may come"),
         pytest.param(
-            SentMark(4, 100.0), Standing(2, 5, 3), 100.0 + RESEND_SECONDS, False, [4, 5], id="it did not"
+            SentMark(4, 100.0), Position(2, 5, 3), 100.0 + RESEND_SECONDS, False, [4, 5], id="it did not"
         ),
         pytest.param(
             SentMark(4, 100.0, 3, waiting_seq=4, waiting_at=100.0),
-            Standing(2, 5, 3),
+            Position(2, 5, 3),
             100.0 + RESEND_SECONDS * 4,
             False,
             [5],
             id="doubled",
         ),
-        pytest.param(SentMark(4, 100.0), Standing(2, 5, 3), 99.0, False, [4, 5], id="clock set back"),
-        pytest.param(SentMark(5, 100.0), Standing(2, 5, 3), 101.0, True, [4, 5], id="asked for"),
-        pytest.param(SentMark(5, 100.0), Standing(2, 5, 5), 101.0, True, [], id="all confirmed"),
+        pytest.param(SentMark(4, 100.0), Position(2, 5, 3), 99.0, False, [4, 5], id="clock set back"),
+        pytest.param(SentMark(5, 100.0), Position(2, 5, 3), 101.0, True, [4, 5], id="asked for"),
+        pytest.param(SentMark(5, 100.0), Position(2, 5, 5), 101.0, True, [], id="all confirmed"),
         pytest.param(
             SentMark(5, 200.0, waiting_seq=4, waiting_at=200.0 - RESEND_SECONDS),
-            Standing(2, 5, 3),
+            Position(2, 5, 3),
             200.0,
             False,
             [4, 5],
@@ -273,7 +273,7 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
         ),
         pytest.param(
             SentMark(5, 200.0, 3, waiting_seq=3, waiting_at=1.0),
-            Standing(2, 5, 3),
+            Position(2, 5, 3),
             200.0 + RESEND_SECONDS,
             False,
             [4, 5],
@@ -281,7 +281,7 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
         ),
         pytest.param(
             SentMark(5, 1.0, 10**9, waiting_seq=5, waiting_at=1.0),
-            Standing(2, 5, 3),
+            Position(2, 5, 3),
             2.0,
             False,
             [],
@@ -289,9 +289,9 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
         ),
     ],
 )
-def test_what_is_due(mark: SentMark, standing: Standing, now: float, repeat: bool, seqs: list[int]) -> None:
+def test_what_is_due(mark: SentMark, position: Position, now: float, repeat: bool, seqs: list[int]) -> None:
     """Due is what no PUBACK came for, and what the registry does not confirm in time."""
-    assert [entry.seq for entry in due_entries(_ENTRIES, mark, standing, now=now, repeat=repeat)] == seqs
+    assert [entry.seq for entry in due_entries(_ENTRIES, mark, position, now=now, repeat=repeat)] == seqs
 
 
 def test_only_job_files_are_outboxes(tmp_path: Path) -> None:

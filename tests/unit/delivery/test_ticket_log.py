@@ -1,4 +1,4 @@
-"""The desk beside a ticket: no record, no shared disk, and the registry's word from the state topic."""
+"""The events beside a ticket: no record, no shared disk, and the registry's word from the state topic."""
 
 import logging
 from collections.abc import Callable
@@ -16,29 +16,29 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.publishing import publish
+from jobwire.delivery.signing import Draft
+from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.jobs.ticket import Ticket, encode_ticket, ticket_for
-from jobwire.publisher.build import open_desk
-from jobwire.publisher.courier import Courier
-from jobwire.publisher.desk import Desk
-from jobwire.publisher.publishing import publish
-from jobwire.publisher.saying import Saying
-from jobwire.publisher.ticket_desk import TicketDesk
+from jobwire.publisher.build import open_event_log
 from jobwire.testing import InMemoryBroker, ManualClock
 
 JOB = "0a1b2c3d"
 STATE = f"python/mqtt/jobs/{JOB}/state"
-STARTED, PROGRESS, COMPLETED = Saying("started"), Saying("progress", "x"), Saying("completed", "done")
+STARTED, PROGRESS, COMPLETED = Draft("started"), Draft("progress", "x"), Draft("completed", "done")
 
 
-class Office(Protocol):
+class Senders(Protocol):
     """The fixture of the same name."""
 
     connections: int
-    courier: Callable[[Desk], Courier]
+    sender: Callable[[EventLog], OutboxSender]
 
 
 class Registry:
@@ -83,207 +83,207 @@ def path(tmp_path: Path, registry: Registry) -> Path:
 
 
 @pytest.fixture
-def ticket_desk(path: Path, clock: ManualClock) -> TicketDesk:
-    """Give the worker's desk."""
-    return TicketDesk(path, clock=clock)
+def ticket_log(path: Path, clock: ManualClock) -> TicketEventLog:
+    """Give the worker's events."""
+    return TicketEventLog(path, clock=clock)
 
 
-def _again(path: Path, clock: ManualClock) -> TicketDesk:
+def _again(path: Path, clock: ManualClock) -> TicketEventLog:
     """Return what another process of the worker would have."""
-    return TicketDesk(path, clock=clock)
+    return TicketEventLog(path, clock=clock)
 
 
-def test_seq_and_state_live_beside_the_ticket(path: Path, clock: ManualClock, office: Office) -> None:
+def test_seq_and_state_live_beside_the_ticket(path: Path, clock: ManualClock, senders: Senders) -> None:
     """Each process counts on from the last; the lifecycle holds without a record."""
     with pytest.raises(TransitionError):
-        _again(path, clock).take(PROGRESS)
-    for seq, saying in enumerate((STARTED, PROGRESS, COMPLETED), 1):
-        desk = _again(path, clock)
-        assert publish(desk, office.courier(desk), saying).to_json() == {
+        _again(path, clock).append(PROGRESS)
+    for seq, draft in enumerate((STARTED, PROGRESS, COMPLETED), 1):
+        events = _again(path, clock)
+        assert publish(events, senders.sender(events), draft).to_json() == {
             "job_id": JOB,
             "seq": seq,
-            "event": saying.event,
+            "event": draft.event,
             "delivered": True,
         }
     with pytest.raises(ConflictError):
-        _again(path, clock).take(COMPLETED)
+        _again(path, clock).append(COMPLETED)
 
 
 def test_a_ticket_counts_on_from_its_record(tmp_path: Path, registry: Registry, clock: ManualClock) -> None:
     """A ticket written in the middle of an attempt goes on where the record was."""
     registry.move(registry.record._replace(status=Status.RUNNING, last_seq=7, attempt_seq=4))
     registry.write_ticket(tmp_path / "late.ticket")
-    desk = TicketDesk(tmp_path / "late.ticket", clock=clock)
+    events = TicketEventLog(tmp_path / "late.ticket", clock=clock)
     with pytest.raises(TransitionError):
-        desk.take(STARTED)
-    assert desk.take(PROGRESS).seq == 8
+        events.append(STARTED)
+    assert events.append(PROGRESS).seq == 8
 
 
 def test_the_outbox_is_trimmed_by_the_states_word(
-    tmp_path: Path, registry: Registry, clock: ManualClock, office: Office, broker: InMemoryBroker
+    tmp_path: Path, registry: Registry, clock: ManualClock, senders: Senders, broker: InMemoryBroker
 ) -> None:
     """With a certificate, only what the state confirms is done with; a new connection reads it in passing."""
     path = tmp_path / "mtls.ticket"
     registry.write_ticket(path, certfile="c.pem", keyfile="k.pem")
-    desk = TicketDesk(path, clock=clock)
-    publish(desk, office.courier(desk), STARTED)
-    assert desk.standing().confirmed_seq == 0
+    events = TicketEventLog(path, clock=clock)
+    publish(events, senders.sender(events), STARTED)
+    assert events.position().confirmed_seq == 0
     registry.say(confirmed=1)
-    desk = TicketDesk(path, clock=clock)
-    publish(desk, office.courier(desk), PROGRESS)
-    assert desk.standing().confirmed_seq == 1
-    events = [message for message in broker.published if message.topic != STATE]
-    assert len(events) == 2
+    events = TicketEventLog(path, clock=clock)
+    publish(events, senders.sender(events), PROGRESS)
+    assert events.position().confirmed_seq == 1
+    sent = [message for message in broker.published if message.topic != STATE]
+    assert len(sent) == 2
 
 
 def test_a_terminal_event_waits_for_the_state(
-    ticket_desk: TicketDesk, registry: Registry, office: Office
+    ticket_log: TicketEventLog, registry: Registry, senders: Senders
 ) -> None:
     """Where states are heard, the terminal event waits for its own."""
     registry.say(confirmed=0)
-    courier = office.courier(ticket_desk)
-    publish(ticket_desk, courier, STARTED)
-    entry = ticket_desk.take(COMPLETED)
-    assert courier.deliver(entry.seq, attempts=1).delivered
-    assert not courier.confirm(entry.seq, 0.0)
+    sender = senders.sender(ticket_log)
+    publish(ticket_log, sender, STARTED)
+    entry = ticket_log.append(COMPLETED)
+    assert sender.deliver(entry.seq, attempts=1).delivered
+    assert not sender.confirm(entry.seq, 0.0)
     registry.move(registry.record._replace(status=Status.COMPLETED, last_seq=2))
     registry.say(confirmed=2)
-    assert courier.confirm(entry.seq, 5.0)
+    assert sender.confirm(entry.seq, 5.0)
 
 
 def test_cancellation_and_a_new_attempt_are_noticed(
-    path: Path, registry: Registry, clock: ManualClock, office: Office
+    path: Path, registry: Registry, clock: ManualClock, senders: Senders
 ) -> None:
     """A signed state that says cancelled, or that another attempt holds the job, stops the worker."""
-    desk = _again(path, clock)
-    publish(desk, office.courier(desk), STARTED)
+    events = _again(path, clock)
+    publish(events, senders.sender(events), STARTED)
     registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
     registry.move(fold.next_attempt(registry.record, "n" * 43, clock.now(), "lease ran out"))
     registry.say(confirmed=1)
-    desk = _again(path, clock)
-    published = publish(desk, office.courier(desk), PROGRESS)
+    events = _again(path, clock)
+    published = publish(events, senders.sender(events), PROGRESS)
     assert isinstance(published.failure, StoppedError)
     with pytest.raises(StoppedError):
-        desk.take(PROGRESS)
+        events.append(PROGRESS)
     registry.write_ticket(path)
-    desk = _again(path, clock)
-    assert publish(desk, office.courier(desk), STARTED).failure is None
+    events = _again(path, clock)
+    assert publish(events, senders.sender(events), STARTED).failure is None
     registry.move(fold.cancel(registry.record, clock.now(), "not needed"))
     registry.say(confirmed=1)
-    desk = _again(path, clock)
-    assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, StoppedError)
+    events = _again(path, clock)
+    assert isinstance(publish(events, senders.sender(events), PROGRESS).failure, StoppedError)
 
 
 def test_a_job_that_the_registry_ended_is_a_conflict(
-    path: Path, registry: Registry, clock: ManualClock, office: Office
+    path: Path, registry: Registry, clock: ManualClock, senders: Senders
 ) -> None:
     """When the registry itself ended the job, its worker's next event is a conflict."""
-    desk = _again(path, clock)
-    publish(desk, office.courier(desk), STARTED)
+    events = _again(path, clock)
+    publish(events, senders.sender(events), STARTED)
     registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
     registry.move(fold.fail(registry.record, clock.now(), "wall timeout"))
     registry.say(confirmed=1)
-    desk = _again(path, clock)
-    assert isinstance(publish(desk, office.courier(desk), PROGRESS).failure, ConflictError)
+    events = _again(path, clock)
+    assert isinstance(publish(events, senders.sender(events), PROGRESS).failure, ConflictError)
 
 
 def test_a_cancellation_counts_whatever_the_clock_says(
-    ticket_desk: TicketDesk, registry: Registry, clock: ManualClock, office: Office
+    ticket_log: TicketEventLog, registry: Registry, clock: ManualClock, senders: Senders
 ) -> None:
     """A worker that keeps its connection hears of a cancellation also after the clock was set back."""
-    courier = office.courier(ticket_desk)
+    sender = senders.sender(ticket_log)
     registry.say(confirmed=0)
-    assert publish(ticket_desk, courier, STARTED).failure is None
+    assert publish(ticket_log, sender, STARTED).failure is None
     clock.set_wall(clock.now() - 3600)
     registry.move(fold.cancel(registry.record, clock.now(), "not needed"))
     registry.say(confirmed=0)
-    assert isinstance(publish(ticket_desk, courier, PROGRESS).failure, StoppedError)
+    assert isinstance(publish(ticket_log, sender, PROGRESS).failure, StoppedError)
 
 
 def test_a_ticket_in_use_elsewhere_is_noticed(
-    path: Path, tmp_path: Path, registry: Registry, clock: ManualClock, office: Office
+    path: Path, tmp_path: Path, registry: Registry, clock: ManualClock, senders: Senders
 ) -> None:
     """Whoever is behind what the registry holds of its attempt is told so; a new ticket counts on."""
     copy = tmp_path / "copy.ticket"
     registry.write_ticket(copy)
     first = _again(path, clock)
-    for saying in (STARTED, PROGRESS):
-        assert publish(first, office.courier(first), saying).failure is None
+    for draft in (STARTED, PROGRESS):
+        assert publish(first, senders.sender(first), draft).failure is None
     registry.move(registry.record._replace(status=Status.RUNNING, last_seq=2))
     registry.say(confirmed=2)
     second = _again(copy, clock)
-    failure = publish(second, office.courier(second), STARTED).failure
+    failure = publish(second, senders.sender(second), STARTED).failure
     assert isinstance(failure, ConflictError)
     assert "somebody else speaks" in failure.message
-    assert publish(first, office.courier(first), PROGRESS).failure is None
+    assert publish(first, senders.sender(first), PROGRESS).failure is None
     registry.move(registry.record._replace(last_seq=3))
     registry.say(confirmed=3)
     registry.write_ticket(copy)
     third = _again(copy, clock)
-    assert publish(third, office.courier(third), PROGRESS).seq == 4
+    assert publish(third, senders.sender(third), PROGRESS).seq == 4
 
 
 def test_what_is_missing_before_the_own_end_is_still_sent(
-    tmp_path: Path, registry: Registry, clock: ManualClock, office: Office
+    tmp_path: Path, registry: Registry, clock: ManualClock, senders: Senders
 ) -> None:
     """A broker lost an event, the end came through: the job is over, and the missing one is sent again."""
     path = tmp_path / "mtls.ticket"
     registry.write_ticket(path, certfile="c.pem", keyfile="k.pem")
-    desk = TicketDesk(path, clock=clock)
-    for saying in (STARTED, PROGRESS, COMPLETED):
-        desk.take(saying)
-    assert office.courier(desk).deliver(3, attempts=1).sent == 3
+    events = TicketEventLog(path, clock=clock)
+    for draft in (STARTED, PROGRESS, COMPLETED):
+        events.append(draft)
+    assert senders.sender(events).deliver(3, attempts=1).sent == 3
     registry.move(registry.record._replace(status=Status.COMPLETED, last_seq=3))
     registry.say(confirmed=1)
-    desk = _again(path, clock)
-    assert office.courier(desk).flush(attempts=1).failure is None
-    delivery = office.courier(desk).flush(attempts=1)
+    events = _again(path, clock)
+    assert senders.sender(events).flush(attempts=1).failure is None
+    delivery = senders.sender(events).flush(attempts=1)
     assert (delivery.failure, delivery.sent) == (None, 2)
 
 
 @pytest.mark.parametrize("forgery", [b"", b"{}", b"not json", b'{"status":"cancelled"}'])
 def test_a_forged_state_is_ignored(
-    ticket_desk: TicketDesk, office: Office, broker: InMemoryBroker, forgery: bytes
+    ticket_log: TicketEventLog, senders: Senders, broker: InMemoryBroker, forgery: bytes
 ) -> None:
     """What is not signed for this job's holder stops nobody and confirms nothing."""
     forger = broker.transport("forger")
     forger.connect(1)
     forger.publish(STATE, forgery, retain=True, deadline_seconds=1)
-    assert publish(ticket_desk, office.courier(ticket_desk), STARTED).failure is None
-    assert ticket_desk.standing().confirmed_seq is None
+    assert publish(ticket_log, senders.sender(ticket_log), STARTED).failure is None
+    assert ticket_log.position().confirmed_seq is None
 
 
 def test_a_state_signed_with_another_key_is_ignored(
-    ticket_desk: TicketDesk, registry: Registry, office: Office, clock: ManualClock
+    ticket_log: TicketEventLog, registry: Registry, senders: Senders, clock: ManualClock
 ) -> None:
     """A well-formed state under a stranger's key is a forgery."""
     registry.move(fold.cancel(registry.record, clock.now(), "x")._replace(auth_token="s" * 43))
     registry.say(confirmed=99)
-    assert publish(ticket_desk, office.courier(ticket_desk), STARTED).failure is None
+    assert publish(ticket_log, senders.sender(ticket_log), STARTED).failure is None
 
 
 def test_without_the_right_to_read_states_puback_is_all_there_is(
-    ticket_desk: TicketDesk, office: Office, broker: InMemoryBroker
+    ticket_log: TicketEventLog, senders: Senders, broker: InMemoryBroker
 ) -> None:
     """A refused subscription is no failure: the event goes out, and the PUBACK counts."""
     broker.access = lambda user, action, _topic: (user, action) != ("claude-worker", "subscribe")
-    published = publish(ticket_desk, office.courier(ticket_desk), STARTED)
+    published = publish(ticket_log, senders.sender(ticket_log), STARTED)
     assert (published.delivered, published.failure) == (True, None)
-    assert ticket_desk.standing().confirmed_seq is None
+    assert ticket_log.position().confirmed_seq is None
 
 
 def test_another_jobs_outbox_is_not_continued(
     path: Path, tmp_path: Path, registry: Registry, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A new ticket in the same place starts its own outbox, and says what it drops."""
-    _again(path, clock).take(STARTED)
+    _again(path, clock).append(STARTED)
     registry.record = registry.record._replace(job_id="ffffffff")
     registry.write_ticket(path)
     with caplog.at_level(logging.WARNING):
-        desk = _again(path, clock)
-        assert desk.take(STARTED).seq == 1
+        events = _again(path, clock)
+        assert events.append(STARTED).seq == 1
     assert "1 unsent" in caplog.text
-    assert [entry.seq for entry in desk.outbox.entries()] == [1]
+    assert [entry.seq for entry in events.outbox.entries()] == [1]
 
 
 def test_an_old_ticket_in_the_place_of_a_newer_one_is_stopped(
@@ -293,34 +293,34 @@ def test_an_old_ticket_in_the_place_of_a_newer_one_is_stopped(
     old = path.read_bytes()
     registry.move(registry.record._replace(attempt=2))
     registry.write_ticket(path)
-    _again(path, clock).take(STARTED)
+    _again(path, clock).append(STARTED)
     path.write_bytes(old)
     with pytest.raises(StoppedError):
-        _again(path, clock).take(STARTED)
+        _again(path, clock).append(STARTED)
 
 
 def test_a_ticket_is_a_secret(path: Path, clock: ManualClock) -> None:
     """A ticket that others may read is refused with its remedy; a missing one is not found."""
     path.chmod(0o640)
     with pytest.raises(ConfigError) as refused:
-        TicketDesk(path, clock=clock)
+        TicketEventLog(path, clock=clock)
     assert "chmod 600" in refused.value.hint
     with pytest.raises(NotFoundError):
-        TicketDesk(path.with_name("missing"), clock=clock)
+        TicketEventLog(path.with_name("missing"), clock=clock)
     path.chmod(0o600)
     path.write_bytes(b"x" * 300_000)
     with pytest.raises(ConfigError):
-        TicketDesk(path, clock=clock)
+        TicketEventLog(path, clock=clock)
 
 
 def test_job_and_attempt_must_be_the_tickets(path: Path, clock: ManualClock) -> None:
     """Naming another job than the ticket's is refused; another attempt stops the worker."""
     with pytest.raises(InvalidInputError):
-        open_desk(job_id="ffffffff", ticket=str(path), home="x", attempt=None, clock=clock, environ={})
+        open_event_log(job_id="ffffffff", ticket=str(path), home="x", attempt=None, clock=clock, environ={})
     with pytest.raises(StoppedError):
-        open_desk(job_id=None, ticket=str(path), home="x", attempt=2, clock=clock, environ={})
+        open_event_log(job_id=None, ticket=str(path), home="x", attempt=2, clock=clock, environ={})
     with pytest.raises(InvalidInputError):
-        open_desk(job_id=None, ticket=None, home="x", attempt=None, clock=clock, environ={})
+        open_event_log(job_id=None, ticket=None, home="x", attempt=None, clock=clock, environ={})
 
 
 def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> None:
@@ -342,7 +342,7 @@ def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> No
     path.touch(0o600)
     path.write_bytes(encode_ticket(ticket))
     for _ in range(2):
-        settings = TicketDesk(path, clock=clock).settings({"port": 9999}, {"MQTT_BROKER": "elsewhere"})
+        settings = TicketEventLog(path, clock=clock).settings({"port": 9999}, {"MQTT_BROKER": "elsewhere"})
     assert (settings.host, settings.port, settings.topic_root) == ("bus.example", 9999, "other/root")
     assert settings.certfile == str(tmp_path / "c.pem")
     ca_file = Path(str(settings.ca_certs))
@@ -352,17 +352,17 @@ def test_settings_come_from_the_ticket(tmp_path: Path, clock: ManualClock) -> No
 
 
 def test_a_state_of_a_newer_registry_is_no_obstacle(
-    ticket_desk: TicketDesk, registry: Registry, office: Office, caplog: pytest.LogCaptureFixture
+    ticket_log: TicketEventLog, registry: Registry, senders: Senders, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A state that is not understood is left aside, which is said once; events go out as before it."""
-    courier = office.courier(ticket_desk)
-    publish(ticket_desk, courier, STARTED)
+    sender = senders.sender(ticket_log)
+    publish(ticket_log, sender, STARTED)
     registry.say(confirmed=1)
-    publish(ticket_desk, courier, PROGRESS)
+    publish(ticket_log, sender, PROGRESS)
     for number in range(2):
         registry.move(registry.record._replace(status="paused", last_seq=number))  # type: ignore[arg-type]
         registry.say(confirmed=2)
-        assert publish(ticket_desk, courier, PROGRESS).delivered
-    assert ticket_desk.standing().confirmed_seq == 1
+        assert publish(ticket_log, sender, PROGRESS).delivered
+    assert ticket_log.position().confirmed_seq == 1
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "update jobwire" in caplog.text

@@ -1,7 +1,7 @@
-"""The port between a job's memory and its sender: who numbers, signs and keeps the events of one job.
+"""The port of a job's own log: where its events are numbered, signed and kept, and how far they are.
 
-Two desks exist: `RecordDesk`, where the registry's directory is on this disk, and `TicketDesk`,
-where all there is of the job is a ticket file.
+Two exist: `registry.event_log.HomeEventLog`, where the registry's directory is on this disk, and
+`TicketEventLog`, where all there is of the job is a ticket file.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Protocol
 
 from jobwire.core.ports import Message
 from jobwire.core.settings import BrokerSettings
-from jobwire.publisher.saying import Saying
-from jobwire.registry.outbox import Entry, Outbox, Standing
+from jobwire.delivery.outbox import Outbox, Position, SignedEvent
+from jobwire.delivery.signing import Draft
 
 
-class Desk(Protocol):
+class EventLog(Protocol):
     """One job as its worker sees it. Methods may be called from any thread and any process."""
 
     @property
@@ -35,7 +35,7 @@ class Desk(Protocol):
         """Return the broker settings for this job; raises ConfigError."""
         ...
 
-    def take(self, saying: Saying) -> Entry:
+    def append(self, draft: Draft) -> SignedEvent:
         """Give one event its number and signature and keep it durably: from then on it is the job's.
 
         Raises StoppedError (cancelled, or another attempt holds the job), ConflictError (finished),
@@ -44,14 +44,14 @@ class Desk(Protocol):
         """
         ...
 
-    def recover(self) -> Standing:
+    def recover(self) -> Position:
         """Finish what a crash left half-done, and set aside what is damaged in the outbox.
 
         Raises StoppedError where the job is another attempt's.
         """
         ...
 
-    def standing(self) -> Standing:
+    def position(self) -> Position:
         """Return how far the job is, read afresh."""
         ...
 

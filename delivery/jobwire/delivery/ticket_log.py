@@ -1,4 +1,4 @@
-"""The desk of a job on another host: a ticket file, and the outbox and locks beside it."""
+"""The events of a job on another host: a ticket file, and the outbox and locks beside it."""
 
 import contextlib
 import logging
@@ -11,13 +11,12 @@ from jobwire.core.ports import Message
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
+from jobwire.delivery.outbox import Outbox, Position, SignedEvent
+from jobwire.delivery.signing import STOP_HINT, Draft, check_attempt, check_open, event_in, sign_next
+from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import Snapshot, UnknownStateError, decode_snapshot
-from jobwire.publisher.saying import Saying
-from jobwire.publisher.speaking import STOP_HINT, check_attempt, check_open, event_in, speak
-from jobwire.registry.outbox import Entry, Outbox, Standing
-from jobwire.registry.ticket_files import broker_layer, read_ticket
 from jobwire.storage import file_lock
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.transport import load_settings
@@ -25,8 +24,8 @@ from jobwire.transport import load_settings
 _log = logging.getLogger("jobwire.publisher")
 
 
-class TicketDesk:
-    """See `Desk`. The registry's word comes from the signed, retained `state` topic.
+class TicketEventLog:
+    """See `EventLog`. The registry's word comes from the signed, retained `state` topic.
 
     Without a record, seq and state of the job are the last entry of the outbox beside the ticket: one
     ticket file is one worker's. A copy of it in use elsewhere takes the same numbers, and so does a
@@ -48,10 +47,10 @@ class TicketDesk:
             check_attempt(self._record(None), attempt)
 
     def pin(self) -> None:
-        """See `Desk.pin`: a ticket is one attempt's."""
+        """See `EventLog.pin`: a ticket is one attempt's."""
 
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
-        """See `Desk.settings`: a jobwire.toml beside the ticket fills in what the ticket leaves open."""
+        """See `EventLog.settings`: a jobwire.toml beside the ticket fills in what the ticket leaves open."""
         return load_settings(
             home=self._path.parent,
             role=Role.WORKER,
@@ -60,24 +59,24 @@ class TicketDesk:
             environ=environ,
         )
 
-    def take(self, saying: Saying) -> Entry:
-        """See `Desk.take`."""
+    def append(self, draft: Draft) -> SignedEvent:
+        """See `EventLog.take`."""
         self.check_stopped()
         with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             record = self._record(self._own_last())
             check_open(record)
-            _, entry = speak(record, saying, seq=record.last_seq + 1, now=self._clock.now())
+            _, entry = sign_next(record, draft, seq=record.last_seq + 1, now=self._clock.now())
             self.outbox.append(entry)
             return entry
 
-    def recover(self) -> Standing:
-        """See `Desk.recover`: there is no second place to bring up."""
+    def recover(self) -> Position:
+        """See `EventLog.recover`: there is no second place to bring up."""
         with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             self.outbox.set_aside()
-        return self.standing()
+        return self.position()
 
-    def standing(self) -> Standing:
-        """See `Desk.standing`: confirmed is what the registry's state says.
+    def position(self) -> Position:
+        """See `EventLog.position`: confirmed is what the registry's state says.
 
         A certificate may read the job's state, so without a state nothing is confirmed; a role account
         may not, so there PUBACK is all there is until a state was heard.
@@ -85,27 +84,27 @@ class TicketDesk:
         confirmed = 0 if {"certfile", "certfile_pem"} & set(self._ticket.broker) else None
         if self._snapshot is not None:
             confirmed = self._snapshot.last_seq
-        return Standing(self._ticket.attempt, self.outbox.last_seq, confirmed)
+        return Position(self._ticket.attempt, self.outbox.last_seq, confirmed)
 
     def is_attended(self) -> bool:
-        """See `Desk.is_attended`: another host's processes cannot be seen from here."""
+        """See `EventLog.is_attended`: another host's processes cannot be seen from here."""
         return True
 
     def trim(self, through_seq: int) -> None:
-        """See `Desk.trim`."""
+        """See `EventLog.trim`."""
         with self._lock("lock", file_lock.DEFAULT_DEADLINE_SECONDS):
             self.outbox.trim(through_seq)
 
     def sending(self, *, deadline_seconds: float) -> contextlib.AbstractContextManager[None]:
-        """See `Desk.sending`."""
+        """See `EventLog.sending`."""
         return self._lock("send.lock", deadline_seconds)
 
     def filters(self, topic_root: str) -> list[str]:
-        """See `Desk.filters`."""
+        """See `EventLog.filters`."""
         return [Topics(topic_root).state(self.job_id)]
 
     def hear(self, message: Message) -> None:
-        """See `Desk.hear`: what is not signed for this ticket's holder, or not understood, is ignored."""
+        """See `EventLog.hear`: what is not signed for this ticket's holder, or not understood, is ignored."""
         try:
             heard = decode_snapshot(message.payload, job_id=self.job_id, token=self._ticket.auth_token)
         except UnknownStateError as error:
@@ -120,7 +119,7 @@ class TicketDesk:
             self._snapshot = heard
 
     def check_stopped(self) -> None:
-        """See `Desk.check_stopped`."""
+        """See `EventLog.check_stopped`."""
         heard = self._snapshot
         if heard is None:
             return
@@ -147,7 +146,7 @@ class TicketDesk:
                 status=str(heard.status),
             )
 
-    def _check_sole(self, heard: Snapshot, last: Entry | None) -> None:
+    def _check_sole(self, heard: Snapshot, last: SignedEvent | None) -> None:
         """Raise ConflictError where the registry holds events of this attempt that were not said here."""
         if last is not None and last.attempt != self._ticket.attempt:
             return  # of an earlier ticket: `take` empties it
@@ -162,7 +161,7 @@ class TicketDesk:
                 own_seq=said,
             )
 
-    def _own_last(self) -> Entry | None:
+    def _own_last(self) -> SignedEvent | None:
         """Return the newest entry of this ticket; an earlier ticket's outbox is emptied."""
         last = self.outbox.last()
         if last is None:
@@ -181,7 +180,7 @@ class TicketDesk:
         self.outbox.remove()
         return None
 
-    def _record(self, last: Entry | None) -> JobRecord:
+    def _record(self, last: SignedEvent | None) -> JobRecord:
         """Return what is known of the job in the form that the lifecycle's rules take."""
         stamp = utc_timestamp(self._clock.now())
         return JobRecord(

@@ -1,0 +1,144 @@
+"""Sends what is left in the outboxes of the jobs on this disk, and removes what is confirmed.
+
+A worker sends its own events. What lies in an outbox for a while was left by one that died, or that
+found no broker, or was taken by a broker that lost it.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError, NotFoundError, TransportError
+from jobwire.core.token_bucket import TokenBucket
+from jobwire.core.topics import Topics
+from jobwire.delivery.connection import BrokerConnection
+from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.outbox import SignedEvent, due_entries, note_sent
+from jobwire.storage.file_lock import LockTimeoutError
+
+# Lines about outboxes that cannot be sent.
+_LOG_BURST = 5
+_LOG_PER_SECOND = 0.1
+_log = logging.getLogger("jobwire.registry")
+
+
+class Outboxes(Protocol):
+    """The outboxes of one home."""
+
+    def waiting(self) -> list[str]:
+        """Return the ids of the jobs whose outbox may hold something."""
+        ...
+
+    def is_settled(self, job_id: str) -> bool:
+        """Tell whether a worker that lives would have sent what is there by now."""
+        ...
+
+    def open(self, job_id: str) -> EventLog:
+        """Return the job's log, for any attempt; raises NotFoundError."""
+        ...
+
+    def damaged(self) -> list[str]:
+        """Return the ids of the jobs of whose outbox something was set aside."""
+        ...
+
+
+class Relayed(NamedTuple):
+    """What one round did: events sent, outboxes emptied."""
+
+    sent: int
+    trimmed: int
+
+
+class Relay:
+    """Looks at all outboxes; from one thread. `expiry_seconds` is for terminal events, on MQTT 5."""
+
+    def __init__(
+        self,
+        *,
+        outboxes: Outboxes,
+        topics: Topics,
+        connection: BrokerConnection,
+        clock: Clock,
+        expiry_seconds: int,
+    ) -> None:
+        self._outboxes = outboxes
+        self._topics = topics
+        self._connection = connection
+        self._clock = clock
+        self._expiry_seconds = expiry_seconds
+        self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
+        # What failed for each job, so that it is said once; job ids of whose outboxes lines were set aside.
+        self._failing: dict[str, str] = {}
+        self._damaged: list[str] = []
+        self.sent = 0
+
+    def facts(self) -> dict[str, object]:
+        """Return what the health file says: how many outboxes cannot be sent, or lost lines to `.damaged`."""
+        return {"failing": len(self._failing), "damaged": len(self._damaged)}
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Relayed:
+        """Send and trim what is due, until `stop`. Ends early, without an error, where no broker answers."""
+        sent = trimmed = 0
+        job_ids = self._outboxes.waiting()
+        self._failing = {job_id: self._failing[job_id] for job_id in job_ids if job_id in self._failing}
+        self._damaged = self._outboxes.damaged()
+        for job_id in job_ids:
+            if stop():
+                break
+            if not self._outboxes.is_settled(job_id):
+                continue
+            try:
+                events = self._outboxes.open(job_id)
+                confirmed = events.position().confirmed_seq or 0
+                if events.outbox.last_seq <= confirmed:
+                    events.trim(confirmed)
+                    trimmed += 1
+                else:
+                    sent += self._send(events, stop)
+                self._failing.pop(job_id, None)
+                if events.outbox.damaged:
+                    events.recover()
+            except NotFoundError:
+                continue
+            except JobwireError as error:
+                if isinstance(error, TransportError) and "topic" not in error.facts:
+                    break
+                # Refused, locked or unreadable: the others need not wait for it.
+                self._report(job_id, error)
+        return Relayed(sent, trimmed)
+
+    def _report(self, job_id: str, error: JobwireError) -> None:
+        known = self._failing.get(job_id) == error.message
+        self._failing[job_id] = error.message
+        if not known and self._lines.take(1, self._clock.monotonic()):
+            _log.warning("outbox of job %s: %s", job_id, error)
+
+    def _send(self, events: EventLog, stop: Callable[[], bool]) -> int:
+        """Send in order until `stop`; return how many the broker has taken, none where its worker sends."""
+        before = self.sent
+        try:
+            with events.sending(deadline_seconds=0.0):
+                position, mark = events.position(), events.outbox.sent_mark()
+                entries = events.outbox.entries(after=position.confirmed_seq or 0)
+                due = due_entries(entries, mark, position, now=self._clock.now())
+                done = self._published(events.job_id, due, stop)
+                note_sent(done, due, mark, position, note=events.outbox.mark_sent, clock=self._clock)
+        except LockTimeoutError:
+            return 0
+        return self.sent - before
+
+    def _published(
+        self, job_id: str, due: Sequence[SignedEvent], stop: Callable[[], bool]
+    ) -> Iterator[SignedEvent]:
+        for event in due:
+            if stop():
+                return
+            self._connection.publish(
+                self._topics.events(job_id),
+                event.payload,
+                retain=event.retain,
+                expiry_seconds=self._expiry_seconds if event.retain else None,
+            )
+            self.sent += 1
+            yield event
