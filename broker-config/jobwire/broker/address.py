@@ -43,6 +43,13 @@ def reaches(named: str, host: str) -> bool:
     return wanted == listening or (listening.is_unspecified and wanted.version == listening.version)
 
 
+def free_port() -> int:
+    """Return a TCP port of the loopback interface that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind((_LOOPBACK[0], 0))
+        return int(probe.getsockname()[1])
+
+
 def require_own_address(host: str) -> None:
     """Raise InvalidInputError for what no certificate can name, UnreachableError for no address of this host.
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jobwire.broker.address import free_port
 from jobwire.broker.configuration import Listening, current_user, render_configuration
 from jobwire.broker.difference import differences
 from jobwire.broker.files import read_text, require_writable
@@ -103,7 +104,7 @@ def _certificates(files: BrokerFiles, warn_seconds: float) -> list[Finding]:
 
 
 def _trial(files: BrokerFiles) -> Iterator[Finding]:
-    ports = _free_port(), _free_port()
+    ports = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="jobwire-check-") as name, tempfile.TemporaryFile() as log:
         configuration = Path(name) / "mosquitto.conf"
         configuration.write_text(_tried(files, Path(name), ports), encoding="utf-8")
@@ -133,12 +134,6 @@ def _tried(files: BrokerFiles, folder: Path, ports: tuple[int, int]) -> str:
         name = line.strip().partition(" ")[0]
         lines.append(next(listeners) if name == "listener" else places.get(name, line))
     return "\n".join(lines) + "\n"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _try_connections(port: int, ca: Path) -> Iterator[Finding]:

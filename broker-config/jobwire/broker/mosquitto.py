@@ -4,8 +4,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +11,11 @@ from jobwire.broker.configuration import Listening, current_user, render_configu
 from jobwire.broker.files import require_writable, write_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
+from jobwire.storage.process import ManagedProcess
 from jobwire.storage.signals import delivered
 
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
-_POLL_SECONDS = 0.02
 _SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin")
 
 
@@ -48,8 +46,7 @@ class Mosquitto:
         self._configuration = configuration
         self._host = host
         self._ports = ports
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ending = False
+        self._child = ManagedProcess([], grace_seconds=STOP_SECONDS)
         self._ready = False
         self._reload_wanted = False
 
@@ -64,77 +61,54 @@ class Mosquitto:
                 raise UnreachableError(
                     f"port {port} is already in use", hint="stop the other broker or choose another --port"
                 )
-        self._process = subprocess.Popen(
-            [find_mosquitto(), "-c", str(self._configuration)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        if self._ending:
-            self._terminate()  # asked while there was no process to tell
-        deadline = time.monotonic() + START_SECONDS
-        while not all(_accepts(self._host, port) for port in self._ports):
-            if self._process.poll() is not None:
-                if self._ending:
-                    return
-                raise ConfigError(
-                    f"mosquitto ended with code {self._process.returncode}",
-                    hint=f"its own message stands above; jobwire broker check {self._configuration.parent}",
-                    code=self._process.returncode,
-                )
-            if time.monotonic() >= deadline:
-                self.stop()
+        self._child.words = [find_mosquitto(), "-c", str(self._configuration)]
+        self._child.log = log
+        self._child.start()
+        if not self._child.wait_until(self._accepts_all, START_SECONDS) and not self.ending:
+            code = self._child.wait(0)
+            self.stop()
+            if code is None:
                 raise UnreachableError(f"mosquitto did not accept connections within {START_SECONDS:.0f} s")
-            time.sleep(_POLL_SECONDS)
+            raise ConfigError(
+                f"mosquitto ended with code {code}",
+                hint=f"its own message stands above; jobwire broker check {self._configuration.parent}",
+                code=code,
+            )
         self._ready = True
         if self._reload_wanted:
             self.reload()
 
+    def _accepts_all(self) -> bool:
+        return all(_accepts(self._host, port) for port in self._ports)
+
     @property
     def pid(self) -> int:
         """Return its process id."""
-        if self._process is None:
-            raise RuntimeError("mosquitto was not started")
-        return self._process.pid
+        return self._child.pid
 
     @property
     def ending(self) -> bool:
         """Tell whether it was asked to end."""
-        return self._ending
+        return self._child.ending
 
     def end(self) -> None:
-        """Ask it to end, saving its database; one that is not started yet ends as soon as it is."""
-        self._ending = True
-        self._terminate()
-
-    def _terminate(self) -> None:
-        process = self._process
-        if process is not None:
-            process.terminate()
+        """Ask it to end, saving its database; one that is not started yet never will be."""
+        self._child.end()
 
     def reload(self) -> None:
         """Let it read access list, passwords and certificates again, as soon as it is up."""
         self._reload_wanted = True
-        process = self._process
         # Before it is ready SIGHUP would end it: its own handler may not be there yet.
-        if self._ready and process is not None and process.poll() is None:
-            process.send_signal(signal.SIGHUP)
+        if self._ready:
+            self._child.tell(signal.SIGHUP)
 
     def wait(self) -> int:
         """Block until it ends and return its exit code."""
-        return self._process.wait() if self._process is not None else 0
+        return self._child.wait() or 0
 
     def stop(self) -> None:
         """End it, saving its database; idempotent."""
-        process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self._child.stop()
 
 
 def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
@@ -146,9 +120,9 @@ def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
             if not broker.ending:
                 on_ready()
             code = broker.wait()
+            return 0 if broker.ending else code
         finally:
             broker.stop()
-    return 0 if broker.ending else code
 
 
 def _accepts(host: str, port: int) -> bool:

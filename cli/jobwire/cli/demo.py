@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.cli.background import BackgroundProcess, free_port
+from jobwire.broker.address import free_port
 from jobwire.cli.demo_view import DemoView
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import INTERRUPTED
@@ -23,6 +23,7 @@ from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
 from jobwire.storage.home import Need
+from jobwire.storage.process import ManagedProcess
 from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings
 
@@ -135,7 +136,7 @@ class Demo:
             print(json.dumps({"good": good, "jobs": [row._asdict() for row in view.rows.values()]}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
 
-    def _spark(self, view: DemoView) -> BackgroundProcess | None:
+    def _spark(self, view: DemoView) -> ManagedProcess | None:
         """Start Spark beside the jobs, or say plainly why it cannot be."""
         missing = ""
         if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
@@ -147,7 +148,7 @@ class Demo:
             return None
         return self._background("metrics", "metrics", "run", "--json")
 
-    def _metrics(self, view: DemoView, spark: BackgroundProcess) -> None:
+    def _metrics(self, view: DemoView, spark: ManagedProcess) -> None:
         """Show what Spark made of the journal, as soon as it has every event that was watched."""
         from jobwire.metrics.summary import summary_of  # noqa: PLC0415  optional, like Spark
 
@@ -212,10 +213,10 @@ class Demo:
         timer.daemon = True
         timer.start()
 
-    def _background(self, name: str, *words: str) -> BackgroundProcess:
+    def _background(self, name: str, *words: str) -> ManagedProcess:
         log = self._home.parent / "log" / f"{name}.log"
-        command = ["--home", str(self._home), *words]
-        return self._stack.enter_context(BackgroundProcess(command, log=log, environ=self._environ))
+        command = [sys.executable, "-m", "jobwire.cli.main", "--home", str(self._home), *words]
+        return self._stack.enter_context(ManagedProcess(command, log=log, environ=self._environ))
 
     def _folder(self, name: str) -> Path:
         folder = self._work / name

@@ -9,11 +9,9 @@ import contextlib
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics.checkpoint import set_aside
 from jobwire.metrics.errors import QueryError
 from jobwire.metrics.settings import SINK_VARIABLE, MetricsSettings
+from jobwire.storage.process import Lifeline, ManagedProcess
 
 # A run of this many failures without a batch between them may be the checkpoint's fault, in a way
 # that `reconcile` does not know; without it the tables' offsets lead on.
@@ -104,7 +103,7 @@ class Supervisor:
         with self._process(mode) as process:
             watcher = threading.Thread(target=self._forward_stop, args=(process,), daemon=True)
             watcher.start()
-            for line in process.stdout or ():
+            for line in process.lines:
                 report = _decoded(line)
                 if report.get("kind") == "end":
                     last |= report | {"kind": last.get("kind", "end")}
@@ -114,47 +113,24 @@ class Supervisor:
                         last = report
                     self._on_report(report)
             code = process.wait()
-        return Ended(code, last)
+        return Ended(code or 0, last)
 
-    @contextlib.contextmanager
-    def _process(self, mode: str) -> Iterator[subprocess.Popen[bytes]]:
-        log = self._settings.driver_log
-        _make_room(log)
-        command = [sys.executable, "-m", "jobwire.metrics.job", mode, "--settings", self._settings.to_json()]
-        with log.open("ab") as output:
-            # A session of its own: Ctrl-C in the terminal reaches the supervisor only, which lets the
-            # batch in hand finish.
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,
-                env=os.environ | {SINK_VARIABLE: self._settings.sink},
-            )
-        try:
-            yield process
-        finally:
-            self._end(process)
+    def _process(self, mode: str) -> ManagedProcess:
+        _make_room(self._settings.driver_log)
+        return ManagedProcess(
+            [sys.executable, "-m", "jobwire.metrics.job", mode, "--settings", self._settings.to_json()],
+            log=self._settings.driver_log,
+            piped=True,
+            lifeline=Lifeline.INPUT,
+            environ=os.environ | {SINK_VARIABLE: self._settings.sink},
+            grace_seconds=_STOP_SECONDS,
+        )
 
-    def _forward_stop(self, process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None:
+    def _forward_stop(self, process: ManagedProcess) -> None:
+        while process.alive():
             if self._stop.wait(0.2):
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
-                return
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        if process.stdin is not None:
-            process.stdin.close()  # the driver stops when it is told so, or when we are gone
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+                return process.end()
+        return None
 
 
 def _make_room(log: Path) -> None:

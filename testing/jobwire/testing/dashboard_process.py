@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
+from jobwire.storage.process import ManagedProcess
 from jobwire.testing.ports import free_port
 
 _STOP_SECONDS = 10.0
@@ -28,8 +28,8 @@ class DashboardProcess:
         self.url = ""
         self.link = ""
         self._options = options
-        self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process: ManagedProcess | None = None
+        self._folder = tempfile.TemporaryDirectory()
 
     @property
     def pid(self) -> int:
@@ -51,39 +51,30 @@ class DashboardProcess:
     def start(self) -> None:
         """Start it and wait for the line that says it is ready. Raises AssertionError with its errors."""
         command = [sys.executable, "-m", "jobwire.cli.main", "--home", str(self.home), "dashboard"]
-        self._process = subprocess.Popen(
+        self._process = ManagedProcess(
             [*command, "--port", str(self.port), "--json", *self._options],
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-        line = self._process.stdout.readline() if self._process.stdout else ""
+            log=Path(self._folder.name, "log"),
+            piped=True,
+            grace_seconds=_STOP_SECONDS,
+        ).start()
+        line = self._process.lines.readline()
         if not line:
-            code = self._process.wait(_STOP_SECONDS)
-            raise AssertionError(f"the dashboard ended with {code}: {self.errors()}")
+            self._process.stop()
+            raise AssertionError(f"the dashboard {self._process.how_it_ended()}: {self.errors()}")
         self.link = str(json.loads(line)["url"])
         self.url = self.link.partition("?")[0]
 
     def errors(self) -> str:
         """Return what it wrote to stderr."""
-        self._errors.seek(0)
-        return self._errors.read()
+        return self._process.said() if self._process is not None else ""
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it with a signal and return its exit code."""
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return 0
-        process.send_signal(number)
-        try:
-            return process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"the dashboard ignored {number.name}: {self.errors()}") from None
-        finally:
-            if process.stdout:
-                process.stdout.close()
+        if not self._process.stop(number):
+            raise AssertionError(f"the dashboard ignored {number.name}: {self.errors()}")
+        return self._process.wait() or 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -95,4 +86,4 @@ class DashboardProcess:
         try:
             self.stop()
         finally:
-            self._errors.close()
+            self._folder.cleanup()

@@ -1,11 +1,9 @@
 """A real broker in a child process: started, awaited, restarted, killed and always cleaned up."""
 
-import os
 import re
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +12,7 @@ from typing import Self
 from jobwire.certs import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
+from jobwire.storage.process import ManagedProcess
 from jobwire.testing.ports import free_port
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import load_settings
@@ -42,7 +41,7 @@ class BrokerProcess:
         self.port = port or free_port()
         self.mtls_port = self.port
         self.topic_root = topic_root
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ManagedProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -92,10 +91,7 @@ class BrokerProcess:
         """Start the process and wait until it accepts connections."""
         if self._process is not None:
             raise RuntimeError(f"{self.program} is running already")
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        self._process = ManagedProcess(self.command(), log=self.log_file, grace_seconds=_STOP_SECONDS).start()
         try:
             wait_for(self._accepts, deadline_seconds=_START_SECONDS, what=f"{self.program} on {self.port}")
         except BaseException:
@@ -103,8 +99,8 @@ class BrokerProcess:
             raise
 
     def _accepts(self) -> bool:
-        if self._process is not None and self._process.poll() is not None:
-            raise RuntimeError(f"{self.program} ended with {self._process.returncode}: {self.log_tail()}")
+        if self._process is not None and not self._process.alive():
+            raise RuntimeError(f"{self.program} {self._process.how_it_ended()}: {self.log_tail()}")
         try:
             for port in {self.port, self.mtls_port}:
                 socket.create_connection((self.host, port), timeout=1).close()
@@ -143,21 +139,12 @@ class BrokerProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            os.kill(self._process.pid, number)
+            self._process.tell(number)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(number)
-            process.send_signal(signal.SIGCONT)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"{self.program} ignored {number.name}: {self.log_tail()}") from None
+        if process is not None and not process.stop(number):
+            raise AssertionError(f"{self.program} ignored {number.name}: {self.log_tail()}")
 
     def __enter__(self) -> Self:
         try:

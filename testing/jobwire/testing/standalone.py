@@ -6,12 +6,9 @@ and only what was started, when the context ends. The processes are in sessions 
 in a terminal reaches the program that started them, which ends them in order.
 """
 
-import contextlib
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +19,7 @@ from typing import Any, Self
 
 from jobwire.core.clock import Clock
 from jobwire.metrics.errors import QueryError
+from jobwire.storage.process import ManagedProcess
 
 HOST = "127.0.0.1"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -61,7 +59,7 @@ class StandaloneCluster:
         self._memory = worker_memory
         self._prefix = list(worker_prefix)
         self._port = self._web_port = 0
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ManagedProcess] = []
 
     @property
     def url(self) -> str:
@@ -121,13 +119,13 @@ class StandaloneCluster:
 
     def _wait(self, ready: Callable[[], bool], give_up: float) -> None:
         while not ready():
-            if self._clock.monotonic() >= give_up or any(one.poll() is not None for one in self._processes):
+            if self._clock.monotonic() >= give_up or not all(one.alive() for one in self._processes):
                 raise QueryError("the cluster does not start", hint=f"logs stand in {self._folder}")
             self._clock.sleep(_STEP_SECONDS)
 
     def _read_ports(self) -> bool:
         """Take the master's ports from its log; False while they do not stand there."""
-        text = (self._folder / "master.log").read_text(errors="replace")
+        text = self._processes[0].said()
         port, web = _MASTER_PORT.search(text), _WEB_PORT.search(text)
         if port is None or web is None:
             return False
@@ -149,32 +147,21 @@ class StandaloneCluster:
     def stop(self) -> None:
         """End workers and master; idempotent."""
         processes, self._processes = self._processes, []
-        try:
-            for process in reversed(processes):
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
-            for process in reversed(processes):
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_END_SECONDS)
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+        for process in reversed(processes):
+            process.end()
+        for process in reversed(processes):
+            process.stop()
 
     def _launch(self, name: str, main: str, words: list[str], *, prefix: Sequence[str] = ()) -> None:
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [*prefix, str(spark_home() / "bin" / "spark-class"), main, *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self._folder,
-                    env=self.environment(),
-                    start_new_session=True,
-                )
-            )
+        self._processes.append(
+            ManagedProcess(
+                [*prefix, spark_home() / "bin" / "spark-class", main, *words],
+                log=self._folder / f"{name}.log",
+                folder=self._folder,
+                environ=self.environment(),
+                grace_seconds=_END_SECONDS,
+            ).start()
+        )
 
     def __enter__(self) -> Self:
         try:

@@ -9,7 +9,6 @@ reads what the first records.
 
 import json
 import select
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from jobwire.core.errors import UnreachableError
 from jobwire.journal.errors import JournalNotFound
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.options import SourceOptions
+from jobwire.storage.process import Lifeline, ManagedProcess
 
 LOG_NAME = "recorder.log"
 _START_SECONDS = 30.0
@@ -32,7 +32,7 @@ class Ingest:
     def __init__(self, options: SourceOptions, *, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ManagedProcess | None = None
         self._started_at = 0.0
 
     def start(self) -> None:
@@ -46,9 +46,10 @@ class Ingest:
         give_up = self._clock.monotonic() + _START_SECONDS
         while fresh and not (self._is_there() and self._is_recording()):
             if self._clock.monotonic() >= give_up:
+                said = self._process.tail(1)[:300] if self._process is not None else ""
                 self.close()
                 raise UnreachableError(
-                    f"the embedded recorder records nothing after {_START_SECONDS:.0f} s: {self._log_tail()}",
+                    f"the embedded recorder records nothing after {_START_SECONDS:.0f} s: {said}",
                     hint=f"check the broker's address and this user's rights; its log: {self.log_file}",
                 )
             self._clock.sleep(_STEP_SECONDS)
@@ -61,51 +62,34 @@ class Ingest:
 
     def keep_alive(self) -> None:
         """Start the recorder (again) where it does not run; every two seconds at most."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.alive():
             return
         now = self._clock.monotonic()
         if self._process is not None and now < self._started_at + _AGAIN_SECONDS:
             return
         self._started_at = now
-        self._close_pipes()
-        log = self.log_file
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            # Its standard input is our end of a pipe: it ends when we do, however that happens.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "jobwire.metrics.source.recorder_main", self._words()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,
-            )
+        self.close()
+        self._process = ManagedProcess(
+            [sys.executable, "-m", "jobwire.metrics.source.recorder_main", self._words()],
+            log=self.log_file,
+            piped=True,
+            lifeline=Lifeline.INPUT,
+            grace_seconds=_END_SECONDS,
+        ).start()
 
     def close(self) -> None:
         """End the recorder and wait for it; what it holds is acknowledged or stays with the broker."""
-        if self._process is None:
-            return
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._close_pipes()
-        self._process = None
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
-            if pipe is not None:
-                pipe.close()
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
 
     def _is_recording(self) -> bool:
         """Tell whether a recorder said so: ours, or another one before us (then ours has ended well)."""
-        if self._process is None or self._process.stdout is None:
+        if self._process is None:
             return False
-        if self._process.poll() == 0:
+        if self._process.wait(0) == 0:
             return True
-        return bool(select.select([self._process.stdout], [], [], 0)[0]) and self._process.poll() is None
+        return bool(select.select([self._process.lines], [], [], 0)[0]) and self._process.alive()
 
     def _words(self) -> str:
         options = self._options
@@ -126,10 +110,3 @@ class Ingest:
         except JournalNotFound:
             return False
         return True
-
-    def _log_tail(self) -> str:
-        try:
-            lines = self.log_file.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            return "it left no log"
-        return lines[-1][:300] if lines else "it said nothing"
