@@ -8,7 +8,7 @@ import threading
 from typing import IO, NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
-from jobwire.runner.ending import ExitStatus
+from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.process_session import living_groups
 
 # Between SIGTERM and SIGKILL: long enough to write a checkpoint, short enough to wait for.

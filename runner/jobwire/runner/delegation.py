@@ -20,17 +20,17 @@ from jobwire.jobs.fold import LeaseGrant, cancel, claim, fail
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.registry.spec import JobSpec, check_spec
 from jobwire.registry.store import RecordStore
-from jobwire.runner.ending import ExitStatus
+from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.terminal import Terminal
 from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
 from jobwire.runner.worker import read_ending
 from jobwire.runner.worker_process import (
     ChildWorker,
-    Order,
     WorkerProcess,
+    WorkerSpec,
     worker_command,
     worker_environment,
-    write_order,
+    write_spec,
 )
 
 # After the worker's end, how long its last event may take to reach the record.
@@ -87,7 +87,7 @@ class Delegation:
         With `terminal` its command has that.
         """
         home = Path(self._store.home)
-        order = Order(
+        spec = WorkerSpec(
             job_id=self.job_id,
             attempt=self.record.attempt,
             home=str(home.resolve()),
@@ -99,7 +99,7 @@ class Delegation:
             owner=self._owner,
             title=self.record.title,
         )
-        path = write_order(self._store, order)
+        path = write_spec(self._store, spec)
         try:
             if tmux is None:
                 self._worker = ChildWorker(path, quiet=quiet, terminal=terminal)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from jobwire.registry.store import RecordStore
-from jobwire.runner.shown import ShownOutput
+from jobwire.runner.sanitizer import OutputSanitizer
 
 OUTPUT_FILE = "output.log"
 _CHUNK = 64 * 1024
@@ -105,7 +105,7 @@ class OutputSink:
     """Standard output: raw for programs, harmless on a terminal."""
 
     def __init__(self) -> None:
-        self._shown = ShownOutput() if sys.stdout.isatty() else None
+        self._shown = OutputSanitizer() if sys.stdout.isatty() else None
 
     def __call__(self, piece: bytes) -> None:
         """Write one piece."""

@@ -33,7 +33,7 @@ _PROGRESS_SECONDS = 1.0
 _TRIES = 3
 
 
-class Voice(Protocol):
+class EventPublisher(Protocol):
     """How the worker says things: the part of `jobwire.publisher.Publisher` that it needs."""
 
     def keep(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> object:
@@ -52,8 +52,8 @@ class Voice(Protocol):
 class SendingThread:
     """Sends what is kept, on a thread of its own; `complain` hears each kind of failure once."""
 
-    def __init__(self, voice: Voice, *, complain: Callable[[str], None]) -> None:
-        self._voice = voice
+    def __init__(self, publisher: EventPublisher, *, complain: Callable[[str], None]) -> None:
+        self._publisher = publisher
         self._complain = complain
         self._said: set[type[JobwireError]] = set()
         self._wake = threading.Condition()
@@ -100,7 +100,7 @@ class SendingThread:
     def _send(self) -> float | None:
         """Send; return after how many seconds to try again, None where that is not needed."""
         try:
-            self._voice.send()
+            self._publisher.send()
         except (StoppedError, ConflictError):
             return None  # the job is not ours any more: nothing is to be sent
         except JobwireError as error:
@@ -120,14 +120,14 @@ class Reporter:
 
     def __init__(
         self,
-        voice: Voice,
+        publisher: EventPublisher,
         *,
         clock: Clock,
         environ: Mapping[str, str],
         waiting: Callable[[], bool],
         idle_seconds: float | None = None,
     ) -> None:
-        self._voice = voice
+        self._publisher = publisher
         self._clock = clock
         self._redactor = Redactor(environ)
         self._waiting = waiting
@@ -139,7 +139,7 @@ class Reporter:
         self._over = False
         self._wake = threading.Condition()
         self._closing = False
-        self._sender = SendingThread(voice, complain=complain)
+        self._sender = SendingThread(publisher, complain=complain)
         self._thread = threading.Thread(target=self._loop, name="reporter", daemon=True)
 
     def start(self, detail: str) -> None:
@@ -173,7 +173,7 @@ class Reporter:
             # A report that the throttle held back gives the last word its figure.
             self._insist(event, detail, {**_figures(self._throttle.last_word()), **data})
         if self._sender.finish(LAST_SECONDS):
-            self._voice.close()
+            self._publisher.close()
         else:
             complain("the broker has not answered yet; the last events wait in the outbox")
 
@@ -194,9 +194,9 @@ class Reporter:
         # Cut last: half a secret would not be found.
         text = _shortened(self._redactor.redact(detail))
         try:
-            self._voice.keep(event, text, data)
+            self._publisher.keep(event, text, data)
         except (StoppedError, ConflictError):
-            # Cancelled, claimed again, or ended by its own word: the lifeline knows which.
+            # Cancelled, claimed again, or ended by its own word: the lease keeper knows which.
             self._over = True
         else:
             self._sender.wake()

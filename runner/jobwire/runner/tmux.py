@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.jobs.record import JobRecord
-from jobwire.runner.ending import ExitStatus
+from jobwire.runner.exit_status import ExitStatus
 
 # The record's own field with the job's pane.
 PANE = "tmux"

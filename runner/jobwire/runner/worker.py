@@ -16,8 +16,8 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock
 from jobwire.core.errors import StorageError
 from jobwire.runner.command import Command, Stream
-from jobwire.runner.ending import NOT_EXECUTABLE, NOT_FOUND, ExitStatus
-from jobwire.runner.lifeline import Lifeline
+from jobwire.runner.exit_status import NOT_EXECUTABLE, NOT_FOUND, ExitStatus
+from jobwire.runner.lease_keeper import LeaseKeeper
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.progress import ReportReader
 from jobwire.runner.pump import Pump, keep_recording
@@ -29,7 +29,7 @@ ENDING_FILE = "ending.json"
 _GUARD_SECONDS = 0.2
 
 
-class Outcome(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended, and a sentence about it."""
 
     ending: ExitStatus
@@ -40,40 +40,40 @@ class Worker:
     """One command as one attempt of a job. `folder` is where the job's output is kept."""
 
     def __init__(
-        self, *, command: Command, reporter: Reporter, lifeline: Lifeline, folder: Path, clock: Clock
+        self, *, command: Command, reporter: Reporter, lease: LeaseKeeper, folder: Path, clock: Clock
     ) -> None:
         self._command = command
         self._reporter = reporter
-        self._lifeline = lifeline
+        self._lease = lease
         self._folder = folder
         self._clock = clock
         self._readers: dict[Stream, ReportReader] = {}
 
-    def work(self, title: str, stop: threading.Event) -> Outcome:
+    def work(self, title: str, stop: threading.Event) -> CommandResult:
         """Run the command to its end, reporting; return how it ended. Raises StorageError.
 
         `stop` is set by whoever wants the command ended.
         """
         begun = self._clock.monotonic()
         self._reporter.start(title)
-        outcome = self._run(stop)
-        write_ending(self._folder, outcome.ending)
+        result = self._run(stop)
+        write_ending(self._folder, result.ending)
         seconds = round(self._clock.monotonic() - begun, 3)
-        event = "completed" if outcome.ending.good else "error"
-        self._reporter.finish(event, outcome.detail, {**outcome.ending.figures, "duration_seconds": seconds})
-        return outcome
+        event = "completed" if result.ending.good else "error"
+        self._reporter.finish(event, result.detail, {**result.ending.figures, "duration_seconds": seconds})
+        return result
 
-    def _run(self, stop: threading.Event) -> Outcome:
+    def _run(self, stop: threading.Event) -> CommandResult:
         if stop.is_set():
-            return Outcome(ExitStatus(signal=signal.SIGTERM), "stopped before it began")
+            return CommandResult(ExitStatus(signal=signal.SIGTERM), "stopped before it began")
         try:
             streams = self._command.start()
         except FileNotFoundError as error:
             name = Path(os.fsdecode(error.filename or "")).name
-            return Outcome(ExitStatus(exit_status=NOT_FOUND), f"command not found: {name}")
+            return CommandResult(ExitStatus(exit_status=NOT_FOUND), f"command not found: {name}")
         except OSError as error:
             words = f"the command cannot be executed: {error.strerror}"
-            return Outcome(ExitStatus(exit_status=NOT_EXECUTABLE), words)
+            return CommandResult(ExitStatus(exit_status=NOT_EXECUTABLE), words)
         done = threading.Event()
         guard = threading.Thread(target=self._guard, args=(stop, done), name="guard", daemon=True)
         guard.start()
@@ -82,10 +82,10 @@ class Worker:
         guard.join()
         stopped = self._command.stopping
         if not stopped and self._command.interrupted() and not self._command.ending().good:
-            self._lifeline.give_up("interrupted by Ctrl-C")
+            self._lease.give_up("interrupted by Ctrl-C")
             self._command.stop()
         ending = self._command.reap()
-        return Outcome(ending, "stopped on request" if stopped and not ending.good else ending.sentence)
+        return CommandResult(ending, "stopped on request" if stopped and not ending.good else ending.sentence)
 
     def _follow(self, streams: list[Stream], guard: threading.Thread) -> None:
         log = os.open(
@@ -108,7 +108,7 @@ class Worker:
 
     def _guard(self, stop: threading.Event, done: threading.Event) -> None:
         while not done.wait(timeout=_GUARD_SECONDS):
-            if stop.is_set() or not self._lifeline.holds():
+            if stop.is_set() or not self._lease.holds():
                 self._command.stop()
                 return
 

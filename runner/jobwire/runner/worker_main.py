@@ -1,4 +1,4 @@
-"""The entry point of a worker process: reads its order, wires the worker, and works."""
+"""The entry point of a worker process: reads its spec, wires the worker, and works."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from jobwire.jobs.fold import LeaseGrant
 from jobwire.publisher import Publisher
 from jobwire.registry.store import RecordStore
 from jobwire.runner.command import Command, Pipes
-from jobwire.runner.lifeline import Lifeline
+from jobwire.runner.lease_keeper import LeaseKeeper
 from jobwire.runner.pseudo_terminal import Keyboard, PseudoTerminal
 from jobwire.runner.reporter import Reporter
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import PANE_VARIABLES
 from jobwire.runner.worker import Worker
-from jobwire.runner.worker_process import APART, ChildWorker, Order, take_order
+from jobwire.runner.worker_process import APART, ChildWorker, WorkerSpec, take_spec
 from jobwire.storage.signals import delivered
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -29,26 +29,26 @@ _POLL_SECONDS = 3600.0
 
 
 def main() -> int:
-    """Work off the order named in argv; return the command's exit status as a shell gives it."""
+    """Work off the spec named in argv; return the command's exit status as a shell gives it."""
     path, *seat = sys.argv[1:]
     if not seat and attended():
         return _sit_before(Path(path))
-    order = take_order(Path(path))
+    spec = take_spec(Path(path))
     own = {name: value for name, value in os.environ.items() if name in PANE_VARIABLES}
     os.environ.clear()
-    os.environ.update({**own, **order.environment})
-    os.chdir(order.directory)
+    os.environ.update({**own, **spec.environment})
+    os.chdir(spec.directory)
     try:
-        return _work(order, seat)
+        return _work(spec, seat)
     except JobwireError as error:
         report(error, prog="jobwire", as_json=False)
         return int(error.exit_code)
 
 
-def _sit_before(order: Path) -> int:
+def _sit_before(spec: Path) -> int:
     """Be the person's side of a worker in this terminal: a tmux pane, which has nobody else for it."""
     with Terminal() as terminal:
-        worker = ChildWorker(order, terminal=terminal)
+        worker = ChildWorker(spec, terminal=terminal)
         with delivered(dict.fromkeys(_ENDING, worker.stop)), job_control(terminal, worker.tell):
             while not worker.wait(_POLL_SECONDS):
                 pass
@@ -56,17 +56,17 @@ def _sit_before(order: Path) -> int:
     return 0 if ending is None else ending.shell_status
 
 
-def _work(order: Order, seat: list[str]) -> int:
+def _work(spec: WorkerSpec, seat: list[str]) -> int:
     clock = SystemClock()
     terminal: PseudoTerminal | None = None
     if seat:
         terminal = PseudoTerminal(int(seat[0]), stderr_apart=seat[1] == APART, clock=clock)
         Keyboard(terminal, sys.stdin.fileno()).start()
-    command = Command(order.command, stage=terminal or Pipes(), clock=clock)
+    command = Command(spec.command, stage=terminal or Pipes(), clock=clock)
     stop = threading.Event()
     actions = dict.fromkeys(_ENDING, stop.set) | _job_control(command, terminal)
     with delivered(actions):
-        return _report_on(command, order, stop, clock)
+        return _report_on(command, spec, stop, clock)
 
 
 def _job_control(
@@ -97,28 +97,28 @@ def _nothing() -> None:
     """Leave it: nothing here has a size."""
 
 
-def _report_on(command: Command, order: Order, stop: threading.Event, clock: Clock) -> int:
-    store = RecordStore(order.home)
-    lifeline = Lifeline(
-        store, job_id=order.job_id, attempt=order.attempt, grant=LeaseGrant(order.owner), clock=clock
+def _report_on(command: Command, spec: WorkerSpec, stop: threading.Event, clock: Clock) -> int:
+    store = RecordStore(spec.home)
+    lease = LeaseKeeper(
+        store, job_id=spec.job_id, attempt=spec.attempt, grant=LeaseGrant(spec.owner), clock=clock
     )
     # Not a context manager: leaving it would wait for a broker.
-    voice = Publisher(order.job_id, home=order.home, attempt=order.attempt)
+    publisher = Publisher(spec.job_id, home=spec.home, attempt=spec.attempt)
     reporter = Reporter(
-        voice,
+        publisher,
         clock=clock,
         environ=os.environ,
-        waiting=lifeline.waiting,
-        idle_seconds=store.get(order.job_id).timeouts.idle_seconds,
+        waiting=lease.waiting,
+        idle_seconds=store.get(spec.job_id).timeouts.idle_seconds,
     )
     worker = Worker(
         command=command,
         reporter=reporter,
-        lifeline=lifeline,
-        folder=Path(store.log_dir(order.job_id)),
+        lease=lease,
+        folder=Path(store.log_dir(spec.job_id)),
         clock=clock,
     )
-    return worker.work(order.title, stop).ending.shell_status
+    return worker.work(spec.title, stop).ending.shell_status
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from jobwire.registry.store import RecordStore
-from jobwire.runner.ending import ExitStatus
+from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.terminal import Terminal
 from jobwire.storage.durable import replace_durably
 
-ORDER_FILE = "worker.json"
+SPEC_FILE = "worker.json"
 # Whether the command's error output has the terminal too (see `Terminal`).
 APART, TOGETHER = "apart", "together"
 _MODULE = "jobwire.runner.worker_main"
 
 
-class Order(NamedTuple):
+class WorkerSpec(NamedTuple):
     """What a worker process is told."""
 
     job_id: str
@@ -38,32 +38,30 @@ class Order(NamedTuple):
     title: str
 
 
-def order_path(store: RecordStore, job_id: str) -> Path:
-    """Return where the order of `job_id` lies."""
-    return Path(store.log_dir(job_id)) / ORDER_FILE
+def spec_path(store: RecordStore, job_id: str) -> Path:
+    """Return where the spec of `job_id` lies."""
+    return Path(store.log_dir(job_id)) / SPEC_FILE
 
 
-def write_order(store: RecordStore, order: Order) -> Path:
-    """Write the order, mode 0600; the worker deletes it when it has read it."""
-    path = order_path(store, order.job_id)
-    replace_durably(path, json.dumps(order._asdict()).encode(), files=store.files)
+def write_spec(store: RecordStore, spec: WorkerSpec) -> Path:
+    """Write the spec, mode 0600; the worker deletes it when it has read it."""
+    path = spec_path(store, spec.job_id)
+    replace_durably(path, json.dumps(spec._asdict()).encode(), files=store.files)
     return path
 
 
-def take_order(path: Path) -> Order:
-    """Read the order and delete it: it holds the environment."""
-    order = Order(**json.loads(path.read_bytes()))
+def take_spec(path: Path) -> WorkerSpec:
+    """Read the spec and delete it: it holds the environment."""
+    spec = WorkerSpec(**json.loads(path.read_bytes()))
     path.unlink()
-    return order
+    return spec
 
 
-def worker_environment(
-    order_home: Path, job_id: str, attempt: int, environ: Mapping[str, str]
-) -> dict[str, str]:
+def worker_environment(home: Path, job_id: str, attempt: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the command: a `publish_event` in it speaks for this job and attempt."""
     return {
         **environ,
-        "JOBWIRE_HOME": str(order_home.resolve()),
+        "JOBWIRE_HOME": str(home.resolve()),
         "JOBWIRE_JOB": job_id,
         "JOBWIRE_ATTEMPT": str(attempt),
     }
@@ -100,16 +98,16 @@ class ChildWorker:
     cancels the job in order.
     """
 
-    def __init__(self, order: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> None:
+    def __init__(self, spec: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> None:
         if terminal is not None:
-            self._process = _before_terminal(order, terminal)
+            self._process = _before_terminal(spec, terminal)
             return
         # Quiet output is still kept in the job's output.log.
         sink = subprocess.DEVNULL if quiet else None
         # In a session of its own the terminal is not the child's: reading from it would fail halfway.
         source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
         self._process = subprocess.Popen(
-            worker_command(order), stdin=source, stdout=sink, stderr=sink, start_new_session=True
+            worker_command(spec), stdin=source, stdout=sink, stderr=sink, start_new_session=True
         )
 
     def alive(self) -> bool:
@@ -142,12 +140,12 @@ class ChildWorker:
         """Let go of it: nothing is held."""
 
 
-def _before_terminal(order: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":
+def _before_terminal(spec: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":
     """Start a worker whose input and output are `terminal`'s; it knows the terminal's modes and size."""
     real = os.dup(sys.stdin.fileno())
     try:
         return subprocess.Popen(
-            [*worker_command(order), str(real), APART if terminal.stderr_apart else TOGETHER],
+            [*worker_command(spec), str(real), APART if terminal.stderr_apart else TOGETHER],
             stdin=terminal.worker_end.fileno(),
             stdout=terminal.worker_end.fileno(),
             stderr=None if terminal.stderr_apart else terminal.worker_errors,
@@ -159,6 +157,6 @@ def _before_terminal(order: Path, terminal: Terminal) -> "subprocess.Popen[bytes
         terminal.started()
 
 
-def worker_command(order: Path) -> list[str]:
-    """Return the command line of the worker that works off `order`."""
-    return [sys.executable, "-m", _MODULE, str(order)]
+def worker_command(spec: Path) -> list[str]:
+    """Return the command line of the worker that works off `spec`."""
+    return [sys.executable, "-m", _MODULE, str(spec)]

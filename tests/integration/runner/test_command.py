@@ -9,7 +9,7 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.runner.command import Command, Pipes, Stream
-from jobwire.runner.ending import ExitStatus
+from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.process_session import living_groups
 from jobwire.testing import wait_for
 from jobwire.testing.run_command import runs

@@ -15,7 +15,7 @@ from jobwire.testing import wait_for
 FIGURES = {"exit_status": 0}
 
 
-class FakeVoice:
+class FakePublisher:
     """Keeps in a list; `sending` is called for each send, `keeping` before each event is kept."""
 
     def __init__(
@@ -30,18 +30,18 @@ class FakeVoice:
         self._keeping = keeping
 
     def keep(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> object:
-        """See `Voice`."""
+        """See `EventPublisher`."""
         self._keeping(event)
         self.kept.append((event, detail, data or {}))
         return None
 
     def send(self) -> None:
-        """See `Voice`."""
+        """See `EventPublisher`."""
         self._sending()
         self.sent = len(self.kept)
 
     def close(self) -> None:
-        """See `Voice`."""
+        """See `EventPublisher`."""
         self.closed = True
 
     @property
@@ -58,9 +58,13 @@ class FastClock(SystemClock):
         """Go on at once."""
 
 
-def reporter_of(voice: FakeVoice, *, waiting: bool = False, idle_seconds: float | None = None) -> Reporter:
-    """Return a reporter that speaks through `voice`."""
-    return Reporter(voice, clock=FastClock(), environ={}, waiting=lambda: waiting, idle_seconds=idle_seconds)
+def reporter_of(
+    publisher: FakePublisher, *, waiting: bool = False, idle_seconds: float | None = None
+) -> Reporter:
+    """Return a reporter that speaks through `publisher`."""
+    return Reporter(
+        publisher, clock=FastClock(), environ={}, waiting=lambda: waiting, idle_seconds=idle_seconds
+    )
 
 
 def fails_with(error: Exception, times: int = 1_000_000) -> Callable[..., None]:
@@ -77,18 +81,18 @@ def fails_with(error: Exception, times: int = 1_000_000) -> Callable[..., None]:
 
 def test_everything_is_said_in_order_and_sent() -> None:
     """Started, progress and the last word are kept in this order and sent; the last one bears the figures."""
-    voice = FakeVoice()
-    reporter = reporter_of(voice)
+    publisher = FakePublisher()
+    reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.offer(Report("progress", "half", 50.0))
-    wait_for(lambda: len(voice.kept) == 2, what="the progress")
+    wait_for(lambda: len(publisher.kept) == 2, what="the progress")
     reporter.finish("completed", "finished", FIGURES)
-    assert voice.kept == [
+    assert publisher.kept == [
         ("started", "title", {}),
         ("progress", "half", {"percent": 50.0}),
         ("completed", "finished", FIGURES),
     ]
-    assert (voice.sent, voice.closed) == (3, True)
+    assert (publisher.sent, publisher.closed) == (3, True)
 
 
 def test_a_broker_that_hangs_delays_nothing(
@@ -97,11 +101,11 @@ def test_a_broker_that_hangs_delays_nothing(
     """While a send hangs, events are kept; at the end nobody waits for it longer than said."""
     monkeypatch.setattr("jobwire.runner.reporter.LAST_SECONDS", 0.05)
     answered = threading.Event()
-    voice = FakeVoice(sending=lambda: (answered.wait(30), None)[1])
-    reporter = reporter_of(voice)
+    publisher = FakePublisher(sending=lambda: (answered.wait(30), None)[1])
+    reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.finish("completed", "finished", FIGURES)
-    assert voice.events == ["started", "completed"]
+    assert publisher.events == ["started", "completed"]
     assert capsys.readouterr().err.count("has not answered") == 1
     answered.set()
 
@@ -111,11 +115,11 @@ def test_a_broker_that_hangs_delays_nothing(
 )
 def test_no_failure_to_send_costs_the_last_word(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever sending ends with: one warning, and the last word is kept."""
-    voice = FakeVoice(sending=fails_with(error))
-    reporter = reporter_of(voice)
+    publisher = FakePublisher(sending=fails_with(error))
+    reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.finish("error", "exit status 3", {"exit_status": 3})
-    assert voice.events == ["started", "error"]
+    assert publisher.events == ["started", "error"]
     assert capsys.readouterr().err.count("jobwire:") == 1
 
 
@@ -125,18 +129,18 @@ def test_a_disk_that_recovers_gets_the_first_and_the_last_word(
 ) -> None:
     """Either is tried again where the disk or a lock failed twice, and that is said."""
     failing = fails_with(StorageError("disk"), times=2)
-    voice = FakeVoice(keeping=lambda event: failing() if event == word else None)
-    reporter = reporter_of(voice)
+    publisher = FakePublisher(keeping=lambda event: failing() if event == word else None)
+    reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.finish("completed", "finished", FIGURES)
-    assert voice.events == ["started", "completed"]
+    assert publisher.events == ["started", "completed"]
     assert capsys.readouterr().err.count(f"{word} is not kept yet: disk; trying again") == 2
 
 
 def test_nothing_begins_that_cannot_be_kept() -> None:
     """Where `started` cannot be kept the command must not begin."""
     with pytest.raises(StorageError):
-        reporter_of(FakeVoice(keeping=fails_with(StorageError("disk")))).start("title")
+        reporter_of(FakePublisher(keeping=fails_with(StorageError("disk")))).start("title")
 
 
 def test_a_job_that_has_ended_is_left_alone() -> None:
@@ -146,26 +150,26 @@ def test_a_job_that_has_ended_is_left_alone() -> None:
         if event != "started":
             raise ConflictError("already completed")
 
-    voice = FakeVoice(keeping=keeping)
-    reporter = reporter_of(voice)
+    publisher = FakePublisher(keeping=keeping)
+    reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.finish("error", "exit status 3", {"exit_status": 3})
-    assert voice.events == ["started"]
+    assert publisher.events == ["started"]
 
 
 @pytest.mark.parametrize(("waiting", "events"), [(False, 2), (True, 1)])
 def test_output_is_told_now_and_then(waiting: bool, events: int) -> None:
     """Output becomes a sign of life before the idle limit; not while the job waits for a permission."""
     asked = threading.Event()
-    voice = FakeVoice()
+    publisher = FakePublisher()
 
     def is_waiting() -> bool:
         asked.set()
         return waiting
 
-    reporter = Reporter(voice, clock=SystemClock(), environ={}, waiting=is_waiting, idle_seconds=0.3)
+    reporter = Reporter(publisher, clock=SystemClock(), environ={}, waiting=is_waiting, idle_seconds=0.3)
     reporter.start("title")
     reporter.printed(100)
     assert asked.wait(20)
     reporter.finish("completed", "finished", FIGURES)
-    assert voice.events.count("progress") == events - 1
+    assert publisher.events.count("progress") == events - 1

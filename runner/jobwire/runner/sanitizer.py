@@ -13,7 +13,7 @@ _SPECIAL = re.compile(
 _PLAIN = "\x1b[0m"
 
 
-class ShownOutput:
+class OutputSanitizer:
     """Turns output, as it comes in pieces, into text that is harmless on a terminal.
 
     Colours stay; a carriage return, with which progress bars write over themselves, begins a new line; other

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from jobwire.runner.ending import ExitStatus, signal_name
+from jobwire.runner.exit_status import ExitStatus, signal_name
 
 
 @pytest.mark.parametrize("status", [1, 2, 126, 127, 128, 129, 130, 137, 193, 200, 255])

@@ -15,7 +15,7 @@ CHECK_SECONDS = 1.0
 _WALL_MARGIN_SECONDS = 2.0
 
 
-class Lifeline:
+class LeaseKeeper:
     """Looks at the record once a second and renews the lease at a third of its length."""
 
     def __init__(

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.runner.shown import ShownOutput
+from jobwire.runner.sanitizer import OutputSanitizer
 
 RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 
 def shown(*pieces: bytes) -> str:
     """Return what a terminal gets."""
-    output = ShownOutput()
+    output = OutputSanitizer()
     return "".join([*map(output.feed, pieces), output.finish()])
 
 
