@@ -15,7 +15,7 @@ from jobwire.broker.mosquitto import Mosquitto, find_mosquitto
 from jobwire.broker.rights_check import examine_access
 from jobwire.certs import CertificateAuthority, Finding, Level
 from jobwire.core.errors import JobwireError, NotFoundError
-from jobwire.storage.given import exposure
+from jobwire.storage.named_files import exposure
 
 _HOST = "127.0.0.1"
 _SECONDS = 5.0

@@ -20,7 +20,7 @@ from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
-from jobwire.storage.given import exposure
+from jobwire.storage.named_files import exposure
 from jobwire.transport import load_settings
 from jobwire.transport.settings_files import mtls_port
 

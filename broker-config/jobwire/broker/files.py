@@ -10,7 +10,7 @@ from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.file_lock import locked_folder
 from jobwire.storage.files import FILE_MODE, SystemFiles
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 _FILES = SystemFiles()
 # Access lists and password files of many thousand accounts.
@@ -63,7 +63,7 @@ def replace_private(path: Path, text: str, *, mode: int = FILE_MODE) -> None:
 def read_text(path: Path, what: str, *, hint: str = "", private: bool = False) -> str:
     """Return the text of `path`, or raise ConfigError naming what is wrong with it."""
     try:
-        return read_given(path, what, limit=_MAX_TEXT, private=private, hint=hint).decode()
+        return read_named_file(path, what, limit=_MAX_TEXT, private=private, hint=hint).decode()
     except FileNotFoundError as error:
         raise ConfigError(f"{what} {path} does not exist", hint=hint, path=str(path)) from error
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError
-from jobwire.storage.given import exposure
+from jobwire.storage.named_files import exposure
 
 _REMEDY = {
     Kind.AUTHORITY: "move to a new authority: jobwire certs rollover begin",

@@ -17,7 +17,7 @@ from jobwire.storage.durable import (
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.file_lock import locked_folder
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 _FILES = SystemFiles()
 _MAX_KEY = 1024 * 1024
@@ -83,7 +83,7 @@ def append_line(path: Path, line: bytes) -> None:
 def read_file(path: Path) -> bytes:
     """Return the bytes of `path`; NotFoundError if there is none, ConfigError if it is unreadable."""
     try:
-        return read_given(path, "file", limit=_MAX_FILE)
+        return read_named_file(path, "file", limit=_MAX_FILE)
     except FileNotFoundError as error:
         raise _missing(path) from error
 
@@ -97,7 +97,7 @@ def _missing(path: Path) -> NotFoundError:
 def read_private(path: Path) -> bytes:
     """Return the bytes of a key file; raises as `read_file`, and ConfigError if others may access it."""
     try:
-        return read_given(path, "key file", limit=_MAX_KEY, private=True)
+        return read_named_file(path, "key file", limit=_MAX_KEY, private=True)
     except FileNotFoundError as error:
         raise _missing(path) from error
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import Secret, is_loopback
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 SESSION_SECONDS = 7 * 86_400
 MIN_SECRET = 12
@@ -99,7 +99,9 @@ def page_token(bind: Bind) -> PageToken:
 def read_secret(path: Path) -> Secret:
     """Return the first line of a file that only its owner can read. Raises ConfigError."""
     try:
-        content = read_given(path, "token file", limit=_MAX_TOKEN_FILE, private=True, hint="see --token-file")
+        content = read_named_file(
+            path, "token file", limit=_MAX_TOKEN_FILE, private=True, hint="see --token-file"
+        )
         line = (content.decode().splitlines() or [""])[0].strip()
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", hint="see --token-file") from error

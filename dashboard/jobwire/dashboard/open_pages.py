@@ -13,7 +13,7 @@ from jobwire.dashboard.numbers import whole_number
 from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.given import rights_of_others
+from jobwire.storage.named_files import rights_of_others
 
 _FOLDER = "dashboard"
 _MAX_BYTES = 8192

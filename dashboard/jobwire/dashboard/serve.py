@@ -34,7 +34,7 @@ from jobwire.dashboard.tables import TablesAt
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
-from jobwire.storage.given import check_given
+from jobwire.storage.named_files import check_named_file
 
 _BACKLOG = 128
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -203,8 +203,8 @@ def run(settings: Settings, *, announce: Callable[[OpenPage], None]) -> None:
 def load_tls(config: uvicorn.Config) -> None:
     """Read certificate and key. Raises ConfigError."""
     if config.ssl_certfile is not None and config.ssl_keyfile is not None:
-        check_given(config.ssl_certfile, "certificate", hint="see --certfile")
-        check_given(config.ssl_keyfile, "private key", private=True, hint="see --keyfile")
+        check_named_file(config.ssl_certfile, "certificate", hint="see --certfile")
+        check_named_file(config.ssl_keyfile, "private key", private=True, hint="see --keyfile")
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:

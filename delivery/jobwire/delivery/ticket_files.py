@@ -7,7 +7,7 @@ from jobwire.jobs.ticket import INLINE_FILES, Ticket, decode_ticket
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 # Three PEM chains at most; anything larger is another file.
 MAX_TICKET = 256 * 1024
@@ -20,7 +20,7 @@ def read_ticket(path: Path) -> Ticket:
     Raises NotFoundError where there is none, ConfigError where it is open to others or no ticket.
     """
     try:
-        return decode_ticket(read_given(path, "ticket", limit=MAX_TICKET, private=True, hint=_HINT))
+        return decode_ticket(read_named_file(path, "ticket", limit=MAX_TICKET, private=True, hint=_HINT))
     except FileNotFoundError as error:
         raise NotFoundError(f"no ticket {path}", hint=_HINT) from error
 

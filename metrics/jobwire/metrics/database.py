@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.metrics.errors import SinkError
 from jobwire.metrics.settings import split_url
-from jobwire.storage.given import check_target
+from jobwire.storage.named_files import check_target
 
 POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 # SQLite's own limit of parameters was 999 in old builds.

@@ -6,7 +6,7 @@ from pathlib import Path
 from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.given import check_target
+from jobwire.storage.named_files import check_target
 
 
 def write_keys(home: Path, out: Path) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from jobwire.core.errors import ConfigError
 from jobwire.metrics.database import Row, open_tables
 from jobwire.metrics.statements import queries
-from jobwire.storage.given import check_target
+from jobwire.storage.named_files import check_target
 
 _SUFFIXES = frozenset({".png", ".svg", ".pdf"})
 _COLOURS = {

@@ -13,7 +13,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.file_lock import sole
-from jobwire.storage.given import rights_of_others
+from jobwire.storage.named_files import rights_of_others
 
 SETTINGS_FILE = "jobwire.toml"
 # A postgresql:// URL may hold a password, which must not stand in argv.

@@ -9,7 +9,7 @@ from jobwire.core.canonical import JsonShapeError, check_shape
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.strict_json import decode_object
 from jobwire.jobs.event import MAX_DETAIL, MAX_PAYLOAD
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 STDIN = "-"
 _FILE_HINT = "--data-json names a file, or - for stdin"
@@ -71,7 +71,7 @@ def _read_json(source: str) -> dict[str, object]:
         if source == STDIN:
             raw = _limited(sys.stdin.buffer, MAX_PAYLOAD, what)
         else:
-            raw = read_given(source, "data file", limit=MAX_PAYLOAD, hint=_FILE_HINT)
+            raw = read_named_file(source, "data file", limit=MAX_PAYLOAD, hint=_FILE_HINT)
     except FileNotFoundError as error:
         raise NotFoundError(f"no file {source}", hint=_FILE_HINT) from error
     except OSError as error:

@@ -18,7 +18,7 @@ from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 
 def build(args: argparse.Namespace) -> JobQueue:
@@ -227,7 +227,7 @@ def _instructions(args: argparse.Namespace) -> str:
         if args.instructions_file == "-":
             raw = sys.stdin.buffer.read(limit)
         else:
-            raw = read_given(args.instructions_file, "instructions file", limit=limit, hint=_PIPE_HINT)
+            raw = read_named_file(args.instructions_file, "instructions file", limit=limit, hint=_PIPE_HINT)
         return raw.decode()
     except FileNotFoundError as error:
         raise InvalidInputError(f"cannot read {args.instructions_file}: no such file") from error

@@ -33,13 +33,13 @@ def backfill(queue: JobQueue, views: Views, repair: GapRepair) -> int:
 
 def _backfill(job_id: str, store: RecordStore, views: Views, repair: GapRepair) -> bool:
     record = store.get(job_id)
-    known = views.known(job_id) if record.last_seq > record.confirmed_seq else None
-    if known is None:
+    state = views.get(job_id) if record.last_seq > record.confirmed_seq else None
+    if state is None:
         return False
     coming = _still_sent(store, record)
-    wanted = [seq for seq in known.unjournaled if seq not in coming]
+    wanted = [seq for seq in state.unjournaled if seq not in coming]
     if wanted:
-        repair.journal(job_id, known, wanted)
+        repair.journal(job_id, state, wanted)
     return bool(wanted)
 
 

@@ -13,27 +13,27 @@ from itertools import islice, takewhile
 from jobwire.registry.journaled import Journaled
 
 # Records a second that mere progress may write, and as many at once after a quiet second. A job that
-# waits longer than CALM_SECONDS, as long as a subscriber of its state does (states.py), is folded anyway.
-CALM_RECORDS_PER_SECOND = 200
-CALM_SECONDS = 5.0
+# waits longer than PROGRESS_SECONDS, as long as a subscriber of its state does (states.py), is folded anyway.
+PROGRESS_RECORDS_PER_SECOND = 200
+PROGRESS_SECONDS = 5.0
 # How many share a flush of the directory, where not all can go.
-_CALM_BATCH = 64
+_PROGRESS_BATCH = 64
 # What waits for its turn or for a record's lock before reading stops: entries, and bytes of their messages.
 MOST_WAITING = 50_000
 MOST_BYTES = 64 << 20
 # How long a progress event that is in its record already may wait for its confirmation: the next one of
 # the job is then confirmed by the same write.
-LAZY_SECONDS = 2.0
+CONFIRMATION_SECONDS = 2.0
 
 Share = tuple[str, Sequence[Journaled]]
 
 
 class Turn(IntEnum):
-    """When entries are folded: at once, with other progress, or when LAZY_SECONDS have passed."""
+    """When entries are folded: at once, with other progress, or when CONFIRMATION_SECONDS have passed."""
 
     NOW = 0
-    CALM = 1
-    LAZY = 2
+    PROGRESS = 1
+    CONFIRMATION = 2
 
 
 class _Waiting:
@@ -58,7 +58,7 @@ class Backlog:
         self._put_off: dict[str, float] = {}
         self._entries = 0
         self._bytes = 0
-        self._allowance = float(CALM_RECORDS_PER_SECOND)
+        self._allowance = float(PROGRESS_RECORDS_PER_SECOND)
         self._earned_at = now
 
     def __len__(self) -> int:
@@ -100,8 +100,8 @@ class Backlog:
             del self._put_off[job_id]
         turns = {
             Turn.NOW: len(self._queues[Turn.NOW]),
-            Turn.CALM: self._calm_turns(now),
-            Turn.LAZY: self._older(Turn.LAZY, now - LAZY_SECONDS),
+            Turn.PROGRESS: self._progress_turns(now),
+            Turn.CONFIRMATION: self._older(Turn.CONFIRMATION, now - CONFIRMATION_SECONDS),
         }
         for turn, queue in self._queues.items():
             count = len(queue) if everything else turns[turn]
@@ -119,16 +119,16 @@ class Backlog:
         """Take note that the job could not be folded, and is to be tried again at `until`."""
         self._put_off[job_id] = until
 
-    def _calm_turns(self, now: float) -> int:
-        """Return how many calm jobs may go, and count them as gone."""
-        earned = max(0.0, now - self._earned_at) * CALM_RECORDS_PER_SECOND
+    def _progress_turns(self, now: float) -> int:
+        """Return how many jobs with mere progress may go, and count them as gone."""
+        earned = max(0.0, now - self._earned_at) * PROGRESS_RECORDS_PER_SECOND
         self._earned_at = now
-        self._allowance = min(CALM_RECORDS_PER_SECOND, self._allowance + earned)
-        waiting = len(self._queues[Turn.CALM])
+        self._allowance = min(PROGRESS_RECORDS_PER_SECOND, self._allowance + earned)
+        waiting = len(self._queues[Turn.PROGRESS])
         allowed = min(int(self._allowance), waiting)
-        if allowed < min(waiting, _CALM_BATCH):
+        if allowed < min(waiting, _PROGRESS_BATCH):
             allowed = 0
-        count = max(allowed, self._older(Turn.CALM, now - CALM_SECONDS))
+        count = max(allowed, self._older(Turn.PROGRESS, now - PROGRESS_SECONDS))
         self._allowance = max(0.0, self._allowance - count)
         return count
 
@@ -137,6 +137,6 @@ class Backlog:
 
         Never more than go in a second: an end that comes meanwhile should not wait for them all.
         """
-        oldest = islice(self._queues[turn], CALM_RECORDS_PER_SECOND)
+        oldest = islice(self._queues[turn], PROGRESS_RECORDS_PER_SECOND)
         ages = (self._jobs[job_id].since for job_id in oldest)
         return sum(1 for _ in takewhile(lambda age: age <= since, ages))

@@ -20,12 +20,12 @@ from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
 from jobwire.journal.consumers import Consumers
-from jobwire.registry.aside import Aside, AsideJobs
 from jobwire.registry.audit import AuditLog, Line, identity_of
 from jobwire.registry.backlog import Backlog, Share, Turn
 from jobwire.registry.journaled import Journaled, fold_journaled
+from jobwire.registry.set_aside import SetAsideJob, SetAsideJobs
 from jobwire.registry.store import RecordStore, Revision
-from jobwire.registry.views import Views, load, standing_of
+from jobwire.registry.views import Views, admission_fields, load
 from jobwire.registry.wire import decide
 from jobwire.storage import file_lock
 
@@ -94,7 +94,7 @@ class Folder:
         self._on_folded = on_folded
         self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
-        self._aside = AsideJobs(consumers, clock=clock)
+        self._aside = SetAsideJobs(consumers, clock=clock)
         for job_id in self._aside:
             views.hold(job_id, held=True)
         self._read_until = float("-inf")
@@ -215,10 +215,10 @@ class Folder:
     def _turn(self, job_id: str, entry: Journaled) -> Turn:
         event = entry.parsed.event if entry.parsed is not None else None
         if event is None or entry.verdict != ACCEPTED:
-            return Turn.CALM
+            return Turn.PROGRESS
         if event.event not in TERMINAL_EVENTS and self._views.is_local(job_id, event.seq):
-            return Turn.LAZY
-        return Turn.CALM if event.event == "progress" else Turn.NOW
+            return Turn.CONFIRMATION
+        return Turn.PROGRESS if event.event == "progress" else Turn.NOW
 
     def _fold(self, chunk: _Chunk) -> _FoldResult:
         """Fold these jobs' entries under their locks; in any thread, each job in one."""
@@ -279,7 +279,7 @@ class Folder:
         record = self._store.read_locked(job_id)
         log = self._store.audit(job_id)
         if any(entry.verdict == UNDECIDED for entry in entries):
-            decided = decide(entries, load(log, standing_of(record), local=set()))
+            decided = decide(entries, load(log, admission_fields(record), local=set()))
             found += self._found(job_id, entries, decided)
             entries = decided
         folded = fold_journaled(record, entries, held=lambda: _held(log))
@@ -349,7 +349,7 @@ class Folder:
         else:
             self._backlog.put_off(job_id, self._clock.monotonic() + _ROOM_SECONDS)
 
-    def _try_again(self, job_id: str, aside: Aside) -> bool:
+    def _try_again(self, job_id: str, aside: SetAsideJob) -> bool:
         """Fold some of what waits for a job that was set aside; tell whether it went on."""
         try:
             with contextlib.suppress(NotFoundError):  # purged: there is nothing to fold it into

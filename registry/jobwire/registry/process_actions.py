@@ -22,7 +22,7 @@ from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
-from jobwire.registry.parts import Connections
+from jobwire.registry.assembly import Connections
 from jobwire.registry.purge import Purge, Purged
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules

@@ -15,10 +15,10 @@ from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
 from jobwire.journal import JournalWriter
 from jobwire.registry import health
+from jobwire.registry.assembly import Assembly, Connections, journal_path
 from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
-from jobwire.registry.parts import Connections, Parts, journal_path
 from jobwire.registry.purge import Rules
 from jobwire.registry.states import StateQueue
 from jobwire.registry.store import RecordStore
@@ -77,7 +77,7 @@ class RegistryProcess:
         with ExitStack() as closing:
             closing.callback(file_lock.release, lock)
             writer = closing.enter_context(JournalWriter(journal_path(self._store), clock=self._clock))
-            parts = Parts(
+            assembly = Assembly(
                 store=self._store,
                 connections=self._connections,
                 clock=self._clock,
@@ -85,64 +85,66 @@ class RegistryProcess:
                 writer=writer,
                 warn=_log.warning,
             )
-            closing.callback(parts.close)
+            closing.callback(assembly.close)
             try:
-                self._prepare(parts)
-                self._work(parts)
+                self._prepare(assembly)
+                self._work(assembly)
             except _StuckError:
                 # Its files stay open under the thread that uses them; the end of the process closes them.
                 closing.pop_all()
                 raise
             finally:
-                self._report(parts, "stopped" if self._failure is None else "failed")
+                self._report(assembly, "stopped" if self._failure is None else "failed")
         if self._failure is not None:
             raise self._failure
 
-    def _prepare(self, parts: Parts) -> None:
+    def _prepare(self, assembly: Assembly) -> None:
         """Bring records up to the journal, and the journal up to the records, before anything new comes."""
         self._store.sweep_all()
         # What the fold finds done it does not do again, and commits as done.
         self._store.flush_names()
-        parts.folder.on_step = lambda: self._report_start(parts)
-        while not self._stop.is_set() and not parts.folder.caught_up():
-            parts.folder.step(hurry=True)
-        parts.announcements.open()
-        backfill(parts.queue, parts.views, parts.repair)
-        parts.announcements.wanted.set()
+        assembly.folder.on_step = lambda: self._report_start(assembly)
+        while not self._stop.is_set() and not assembly.folder.caught_up():
+            assembly.folder.step(hurry=True)
+        assembly.announcements.open()
+        backfill(assembly.queue, assembly.views, assembly.repair)
+        assembly.announcements.wanted.set()
 
-    def _report_start(self, parts: Parts) -> None:
+    def _report_start(self, assembly: Assembly) -> None:
         now = self._clock.monotonic()
         if now - self._reported_at >= _HEALTH_SECONDS:
-            self._report(parts, "starting")
+            self._report(assembly, "starting")
 
-    def _work(self, parts: Parts) -> None:
-        recorder = self._thread(parts, "recorder", lambda duty: self._record(parts, duty))
-        others = [self._thread(parts, "folder", lambda duty: self._fold(parts, duty))]
+    def _work(self, assembly: Assembly) -> None:
+        recorder = self._thread(assembly, "recorder", lambda duty: self._record(assembly, duty))
+        others = [self._thread(assembly, "folder", lambda duty: self._fold(assembly, duty))]
         others += [
-            self._thread(parts, f"sender-{number}", lambda duty: self._send(parts.states, duty))
+            self._thread(assembly, f"sender-{number}", lambda duty: self._send(assembly.states, duty))
             for number in range(_SENDERS)
         ]
-        others += [self._thread(parts, one.name, partial(one.run, stop=self._stop)) for one in parts.upkeep()]
+        others += [
+            self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in assembly.upkeep()
+        ]
         try:
-            self._watch(parts)
+            self._watch(assembly)
         finally:
             self._stop.set()
             give_up = self._clock.monotonic() + _END_SECONDS
             recorder.join(_END_SECONDS)
-            self._drain(parts)
+            self._drain(assembly)
             self._ended.set()
-            parts.journaled.set()
+            assembly.journaled.set()
             # Senders may wait for a PUBACK that does not come.
-            parts.sender.close()
+            assembly.sender.close()
             for thread in others:
                 thread.join(max(0.0, give_up - self._clock.monotonic()))
-            self._check_ended(parts, [recorder, *others])
+            self._check_ended(assembly, [recorder, *others])
 
-    def _check_ended(self, parts: Parts, threads: Sequence[threading.Thread]) -> None:
+    def _check_ended(self, assembly: Assembly, threads: Sequence[threading.Thread]) -> None:
         left = [thread.name for thread in threads if thread.is_alive()]
         if not left:
             return
-        doing = parts.duties.reports()[left[0]].doing or "resting"
+        doing = assembly.duties.reports()[left[0]].doing or "resting"
         stuck = _StuckError(
             f"the {left[0]} did not end within {_END_SECONDS:g} s (it is {doing})",
             hint="what was acknowledged is on the disk; start the registry process again",
@@ -151,38 +153,38 @@ class RegistryProcess:
         self._failure = self._failure or stuck
         raise stuck
 
-    def _watch(self, parts: Parts) -> None:
+    def _watch(self, assembly: Assembly) -> None:
         """Write the health file every second until the end; tell once that the broker has us."""
         ready = False
         while not self._stop.is_set():
-            connected = parts.recorder.progress().connected
-            self._report(parts, "running")
+            connected = assembly.recorder.progress().connected
+            self._report(assembly, "running")
             if connected and not ready:
                 # The file says so by now: whoever is told may read it.
                 ready = True
                 self._on_ready()
             self._stop.wait(_HEALTH_SECONDS if ready else _STARTING_SECONDS)
 
-    def _drain(self, parts: Parts) -> None:
+    def _drain(self, assembly: Assembly) -> None:
         """Let folder and senders finish what is journaled, within limits."""
         until = self._clock.monotonic() + _DRAIN_SECONDS
         while self._failure is None and self._clock.monotonic() < until:
-            parts.journaled.set()
-            sendable = parts.states.urgent_waiting() if parts.recorder.progress().connected else 0
-            if parts.folder.caught_up() and not sendable:
+            assembly.journaled.set()
+            sendable = assembly.states.urgent_waiting() if assembly.recorder.progress().connected else 0
+            if assembly.folder.caught_up() and not sendable:
                 return
             self._ended.wait(0.02)
 
-    def _record(self, parts: Parts, duty: Duty) -> None:
-        parts.recorder.run(duty.asking(self._stop.is_set, "recording"))
+    def _record(self, assembly: Assembly, duty: Duty) -> None:
+        assembly.recorder.run(duty.asking(self._stop.is_set, "recording"))
 
-    def _fold(self, parts: Parts, duty: Duty) -> None:
-        parts.folder.on_step = partial(duty.work, "folding")
+    def _fold(self, assembly: Assembly, duty: Duty) -> None:
+        assembly.folder.on_step = partial(duty.work, "folding")
         while not self._ended.is_set():
             duty.work("folding")
-            parts.journaled.clear()
+            assembly.journaled.clear()
             try:
-                worked = parts.folder.step(hurry=self._stop.is_set())
+                worked = assembly.folder.step(hurry=self._stop.is_set())
                 duty.done()
             except OSError as error:
                 # No descriptors left, for instance: nothing was taken from the journal, so nothing is lost.
@@ -191,15 +193,15 @@ class RegistryProcess:
                 worked = False
             if not worked:
                 duty.rest()
-                parts.journaled.wait(_IDLE_SECONDS)
+                assembly.journaled.wait(_IDLE_SECONDS)
 
     def _send(self, states: StateQueue, duty: Duty) -> None:
         while not self._ended.is_set():
             duty.work("sending states")
             states.send_next()
 
-    def _thread(self, parts: Parts, name: str, body: Callable[[Duty], None]) -> threading.Thread:
-        duty = parts.duties.begin(name)
+    def _thread(self, assembly: Assembly, name: str, body: Callable[[Duty], None]) -> threading.Thread:
+        duty = assembly.duties.begin(name)
 
         def supervised() -> None:
             try:
@@ -216,9 +218,9 @@ class RegistryProcess:
         thread.start()
         return thread
 
-    def _report(self, parts: Parts, state: str) -> None:
+    def _report(self, assembly: Assembly, state: str) -> None:
         self._reported_at = self._clock.monotonic()
         try:
-            health.write(self._store, {"state": state, "since": self._since, **parts.facts()})
+            health.write(self._store, {"state": state, "since": self._since, **assembly.facts()})
         except StorageError as error:
             _log.error("%s", error)

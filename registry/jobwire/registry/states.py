@@ -22,7 +22,7 @@ from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.registry.store import RecordStore
 
-_CALM_SECONDS = 5.0
+_PROGRESS_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
 _LOOKED_AT = 16
 _UNREADABLE_SECONDS = 5.0
@@ -166,8 +166,8 @@ class StateQueue:
         # Only the oldest few: who was sent lately must not make every look at the queue long.
         for job_id in islice(queue, _LOOKED_AT):
             sent = self._sent.get(job_id)
-            calm = urgency is not Urgency.PROGRESS or sent is None or sent.at + _CALM_SECONDS <= now
-            if calm and job_id not in self._busy:
+            due = urgency is not Urgency.PROGRESS or sent is None or sent.at + _PROGRESS_SECONDS <= now
+            if due and job_id not in self._busy:
                 return job_id
         return None
 

@@ -21,7 +21,7 @@ from jobwire.registry.actions import broker_pair, say, warn
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
-from jobwire.storage.given import check_target
+from jobwire.storage.named_files import check_target
 from jobwire.transport import load_settings
 from jobwire.transport.settings_files import mtls_port
 

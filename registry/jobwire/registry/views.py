@@ -40,7 +40,7 @@ _HELD = frozenset({ACCEPTED, str(Reason.LATE)})
 Stamp = tuple[int, int, int]
 
 
-class Standing(NamedTuple):
+class AdmissionFields(NamedTuple):
     """The fields of a record that admission needs (instructions and results would fill the memory)."""
 
     token: str
@@ -56,9 +56,9 @@ class Standing(NamedTuple):
         return seq <= self.confirmed_seq or seqs.contains(self.ahead, seq)
 
 
-def standing_of(record: JobRecord) -> Standing:
+def admission_fields(record: JobRecord) -> AdmissionFields:
     """Return what admission needs of `record`."""
-    return Standing(
+    return AdmissionFields(
         record.auth_token,
         record.attempt,
         record.attempt_seq,
@@ -69,7 +69,7 @@ def standing_of(record: JobRecord) -> Standing:
     )
 
 
-class Known:
+class AdmissionState:
     """One job as admission sees it.
 
     `unjournaled`: digests of events in the history that the journal does not hold. `local`: seqs that
@@ -80,19 +80,19 @@ class Known:
 
     __slots__ = (
         "audit_offset",
+        "fields",
         "in_flight",
         "local",
         "noted",
         "recent",
         "settled",
         "stamp",
-        "standing",
         "unjournaled",
         "view",
     )
 
-    def __init__(self, standing: Standing, stamp: Stamp) -> None:
-        self.standing = standing
+    def __init__(self, fields: AdmissionFields, stamp: Stamp) -> None:
+        self.fields = fields
         self.stamp = stamp
         self.audit_offset = 0
         self.settled = False
@@ -102,13 +102,13 @@ class Known:
         self.in_flight: dict[int, str] = {}
         self.recent: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT)
         self.noted = 0
-        self.view = JobView(token=standing.token)
+        self.view = JobView(token=fields.token)
 
     def accept(self, event: Event, digest: bytes) -> None:
         """Note an event that was accepted from the wire."""
         self.view.accept(Accepted(event, digest))
         self.in_flight[event.seq] = event.event
-        self._note(event.seq, digest, self.standing.attempt)
+        self._note(event.seq, digest, self.fields.attempt)
 
     @property
     def first_unjournaled(self) -> int:
@@ -140,26 +140,26 @@ class Known:
 
     def is_journaled(self, seq: int) -> bool:
         """Tell whether the journal holds the event, folded or not."""
-        return seq in self.local or seq in self.in_flight or self.standing.journaled(seq)
+        return seq in self.local or seq in self.in_flight or self.fields.journaled(seq)
 
-    def follow(self, standing: Standing) -> None:
+    def follow(self, fields: AdmissionFields) -> None:
         """Take over what a record of the same attempt says now."""
-        self.standing = standing
+        self.fields = fields
         view = self.view
-        view.token = standing.token
-        view.attempt_seq = standing.attempt_seq
-        view.last_seq = max(view.last_seq, standing.last_seq)
+        view.token = fields.token
+        view.attempt_seq = fields.attempt_seq
+        view.last_seq = max(view.last_seq, fields.last_seq)
         # What is folded is confirmed or beyond a gap, also where it crossed with a cancellation.
         self.in_flight = {
             seq: kind
             for seq, kind in self.in_flight.items()
-            if seq > standing.last_seq and not standing.journaled(seq)
+            if seq > fields.last_seq and not fields.journaled(seq)
         }
-        self.local = {seq for seq in self.local if not standing.journaled(seq)}
+        self.local = {seq for seq in self.local if not fields.journaled(seq)}
         self.unjournaled = OrderedDict(
             (seq, digest) for seq, digest in self.unjournaled.items() if not self.is_journaled(seq)
         )
-        status = standing.status
+        status = fields.status
         for seq in sorted(self.in_flight):
             if status not in TERMINAL_STATUSES:
                 status = EVENT_TRANSITIONS.get((status, self.in_flight[seq]), status)
@@ -205,11 +205,11 @@ class Views:
         self._held: set[str] = set()
         # When the folder changed that was listed, and who stood there.
         self._in_quarantine: tuple[int, frozenset[str]] = (-1, frozenset())
-        self._jobs: OrderedDict[str, Known] = OrderedDict()
-        # Held by whoever reads or changes what `known` returned: recorder and fold do.
+        self._jobs: OrderedDict[str, AdmissionState] = OrderedDict()
+        # Held by whoever reads or changes what `get` returned: recorder and fold do.
         self.guard = threading.RLock()
 
-    def known(self, job_id: str) -> Known | None:
+    def get(self, job_id: str) -> AdmissionState | None:
         """Return the job as its record is now; None where there is none.
 
         Costs one stat where nothing changed. Raises StorageError where that cannot be told: the record, or
@@ -217,49 +217,49 @@ class Views:
         """
         with self.guard:
             stamp = self._stamp(job_id)
-            known = self._jobs.get(job_id)
+            state = self._jobs.get(job_id)
             if stamp is None:
                 self._jobs.pop(job_id, None)
                 if job_id in self._quarantined():
                     self._store.require(job_id)
                 return None
-            if known is None or known.stamp != stamp:
+            if state is None or state.stamp != stamp:
                 # What stamps the file is the system's clock.
                 settled = time.time_ns() - stamp[1] > _TICK_NS
-                known = self._read(job_id, known, stamp)
-                if known is not None:
-                    known.settled = settled
-            if known is not None:
-                self._jobs[job_id] = known
+                state = self._read(job_id, state, stamp)
+                if state is not None:
+                    state.settled = settled
+            if state is not None:
+                self._jobs[job_id] = state
                 self._jobs.move_to_end(job_id)
                 self._forget_old()
-            return known
+            return state
 
-    def reread(self, job_id: str) -> Known | None:
+    def reread(self, job_id: str) -> AdmissionState | None:
         """Return the job after reading its record again, whatever its time stamp says."""
         with self.guard:
-            known = self._jobs.get(job_id)
-            if known is not None:
-                known.stamp = (0, 0, 0)
-            return self.known(job_id)
+            state = self._jobs.get(job_id)
+            if state is not None:
+                state.stamp = (0, 0, 0)
+            return self.get(job_id)
 
     def folded(self, record: JobRecord) -> None:
         """Note that `record` was just written by the fold, under its lock."""
         with self.guard:
-            known = self._jobs.get(record.job_id)
-            if known is None or known.standing.attempt != record.attempt:
+            state = self._jobs.get(record.job_id)
+            if state is None or state.fields.attempt != record.attempt:
                 return
-            known.follow(standing_of(record))
-            known.compact()
+            state.follow(admission_fields(record))
+            state.compact()
             stamp = self._stamp(record.job_id)
             if stamp is not None:
-                known.stamp, known.settled = stamp, False
+                state.stamp, state.settled = stamp, False
 
     def is_local(self, job_id: str, seq: int) -> bool:
         """Tell whether the event was in the record before it was in the journal."""
         with self.guard:
-            known = self._jobs.get(job_id)
-            return known is not None and seq in known.local
+            state = self._jobs.get(job_id)
+            return state is not None and seq in state.local
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -284,8 +284,8 @@ class Views:
             count, total = self._undecided.pop(job_id, (0, 0))
             if count > len(sizes):
                 self._undecided[job_id] = (count - len(sizes), max(0, total - sum(sizes)))
-            known = self._jobs.get(job_id)
-            if known is not None and not known.in_flight and not known.local:
+            state = self._jobs.get(job_id)
+            if state is not None and not state.in_flight and not state.local:
                 del self._jobs[job_id]  # it has not seen them
 
     def hold(self, job_id: str, *, held: bool) -> None:
@@ -308,20 +308,20 @@ class Views:
             self._in_quarantine = (changed_at if settled else -1, found)
         return self._in_quarantine[1]
 
-    def _read(self, job_id: str, known: Known | None, stamp: Stamp) -> Known | None:
+    def _read(self, job_id: str, state: AdmissionState | None, stamp: Stamp) -> AdmissionState | None:
         try:
             record = self._store.get(job_id)
         except NotFoundError:
             return None
-        standing = standing_of(record)
+        fields = admission_fields(record)
         log = self._store.audit(job_id)
-        if known is None or known.standing.attempt != standing.attempt:
+        if state is None or state.fields.attempt != fields.attempt:
             # Journaled for the earlier attempt; its history says the rest.
-            return load(log, standing, stamp, local=known.local if known is not None else set())
-        known.follow(standing)
-        _read_history(log, known)
-        known.stamp = stamp
-        return known
+            return load(log, fields, stamp, local=state.local if state is not None else set())
+        state.follow(fields)
+        _read_history(log, state)
+        state.stamp = stamp
+        return state
 
     def _stamp(self, job_id: str) -> Stamp | None:
         try:
@@ -335,45 +335,47 @@ class Views:
     def _forget_old(self) -> None:
         if len(self._jobs) <= self._max_jobs:
             return
-        for job_id, known in self._jobs.items():
-            if not known.in_flight and not known.local:
+        for job_id, state in self._jobs.items():
+            if not state.in_flight and not state.local:
                 del self._jobs[job_id]
                 return
 
 
-def load(log: AuditLog, standing: Standing, stamp: Stamp = (0, 0, 0), *, local: set[int]) -> Known:
+def load(
+    log: AuditLog, fields: AdmissionFields, stamp: Stamp = (0, 0, 0), *, local: set[int]
+) -> AdmissionState:
     """Return a job as its record and its history show it. Raises StorageError."""
-    known = Known(standing, stamp)
-    known.local = local
-    known.audit_offset = log.start_of_tail(_TAIL_LINES)
-    first = _first_held(log, known.audit_offset) if known.audit_offset else 1
-    if first is None or first > standing.confirmed_seq + 1:
-        known.audit_offset = 0  # what the journal lacks reaches back further than the tail
+    state = AdmissionState(fields, stamp)
+    state.local = local
+    state.audit_offset = log.start_of_tail(_TAIL_LINES)
+    first = _first_held(log, state.audit_offset) if state.audit_offset else 1
+    if first is None or first > fields.confirmed_seq + 1:
+        state.audit_offset = 0  # what the journal lacks reaches back further than the tail
         first = 1
-    known.view = JobView(
-        token=standing.token,
-        status=standing.status,
-        attempt=standing.attempt,
-        attempt_seq=standing.attempt_seq,
+    state.view = JobView(
+        token=fields.token,
+        status=fields.status,
+        attempt=fields.attempt,
+        attempt_seq=fields.attempt_seq,
         last_seq=max(first - 1, 0),
     )
-    _read_history(log, known)
-    return known
+    _read_history(log, state)
+    return state
 
 
-def _read_history(log: AuditLog, known: Known) -> None:
+def _read_history(log: AuditLog, state: AdmissionState) -> None:
     """Read the lines that are new; those ahead of the record are left for the next time."""
-    standing, view = known.standing, known.view
-    for line, end in log.since(known.audit_offset):
+    fields, view = state.fields, state.view
+    for line, end in log.since(state.audit_offset):
         seq = line.get("seq")
-        if line.get("verdict") == ACCEPTED and type(seq) is int and seq > standing.last_seq:
+        if line.get("verdict") == ACCEPTED and type(seq) is int and seq > fields.last_seq:
             break
         attempt = line.get("attempt")
-        view.attempt = attempt if type(attempt) is int else standing.attempt
-        known.read_line(line)
-        known.audit_offset = end
-    view.attempt = standing.attempt
-    view.last_seq = max(view.last_seq, standing.last_seq)
+        view.attempt = attempt if type(attempt) is int else fields.attempt
+        state.read_line(line)
+        state.audit_offset = end
+    view.attempt = fields.attempt
+    view.last_seq = max(view.last_seq, fields.last_seq)
 
 
 def _first_held(log: AuditLog, offset: int) -> int | None:

@@ -16,7 +16,7 @@ from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.admission import UNDECIDED, Judged
 from jobwire.registry.journaled import Journaled
 from jobwire.registry.store import RecordStore
-from jobwire.registry.views import Known, Views
+from jobwire.registry.views import AdmissionState, Views
 
 _MICROSECONDS = 1_000_000
 # Lines about gaps: a worker that skips every other seq must not fill the log.
@@ -48,17 +48,17 @@ class WireAdmission:
                 return self._undecided(parsed.job_id, message)
 
     def _decided(self, parsed: Parsed, message: Message) -> Judged:
-        known = self._views.known(parsed.job_id)
-        if known is None:
+        state = self._views.get(parsed.job_id)
+        if state is None:
             return Judged(Reason.UNKNOWN_JOB, f"no job {parsed.job_id} here")
-        judged = judge_known(parsed, message.payload, retained=message.retain, known=known)
-        if judged.keep or judged.verdict == Reason.DUPLICATE or known.settled:
+        judged = judge_event(parsed, message.payload, retained=message.retain, state=state)
+        if judged.keep or judged.verdict == Reason.DUPLICATE or state.settled:
             return judged
         # The record may have changed within one tick of the file system's clock.
-        known = self._views.reread(parsed.job_id)
-        if known is None:
+        state = self._views.reread(parsed.job_id)
+        if state is None:
             return judged
-        return judge_known(parsed, message.payload, retained=message.retain, known=known)
+        return judge_event(parsed, message.payload, retained=message.retain, state=state)
 
     def _undecided(self, job_id: str, message: Message) -> Judged:
         """Keep it: what is in the journal may be acknowledged, and is judged when it is folded."""
@@ -66,19 +66,19 @@ class WireAdmission:
         return Judged(UNDECIDED, f"job {job_id} cannot be read", keep=kept)
 
 
-def judge_known(parsed: Parsed, payload: bytes, *, retained: bool, known: Known) -> Judged:
-    """Return the verdict on a message of a job, and take note of it in `known`."""
+def judge_event(parsed: Parsed, payload: bytes, *, retained: bool, state: AdmissionState) -> Judged:
+    """Return the verdict on a message of a job, and take note of it in `state`."""
     event = parsed.event
     digest = digest_of(payload)
-    if known.unjournaled.get(event.seq) == digest:
-        first = known.first_unjournaled
-        known.journal_local(event.seq)
+    if state.unjournaled.get(event.seq) == digest:
+        first = state.first_unjournaled
+        state.journal_local(event.seq)
         return Judged(ACCEPTED, "", event, keep=True, missing=range(first, event.seq))
-    view = known.view
+    view = state.view
     last = view.last_seq
     verdict = judge(parsed, payload, retained=retained, job=view)
     if isinstance(verdict, Accepted):
-        known.accept(event, verdict.digest)
+        state.accept(event, verdict.digest)
         return Judged(ACCEPTED, "", event, keep=True, missing=range(last + 1, event.seq))
     if verdict.reason is Reason.LATE and verdict.event is not None:
         view.remember(event.seq, verdict.digest)
@@ -86,8 +86,8 @@ def judge_known(parsed: Parsed, payload: bytes, *, retained: bool, known: Known)
     return Judged(verdict.reason, verdict.why, verdict.event)
 
 
-def decide(entries: Iterable[Journaled], known: Known) -> list[Journaled]:
-    """Return the entries of a job with a verdict for each that had none; `known` is as its record is.
+def decide(entries: Iterable[Journaled], state: AdmissionState) -> list[Journaled]:
+    """Return the entries of a job with a verdict for each that had none; `state` is as its record is.
 
     As each would have been judged when it came: entries that were judged are taken note of in between.
     """
@@ -95,12 +95,12 @@ def decide(entries: Iterable[Journaled], known: Known) -> list[Journaled]:
     for entry in entries:
         one = entry
         if entry.parsed is not None and entry.verdict == UNDECIDED:
-            judged = judge_known(entry.parsed, entry.payload, retained=entry.retained, known=known)
+            judged = judge_event(entry.parsed, entry.payload, retained=entry.retained, state=state)
             one = entry._replace(verdict=str(judged.verdict), why=judged.why)
         elif entry.parsed is not None and entry.verdict == ACCEPTED:
             event = entry.parsed.event
-            if event.seq > known.view.last_seq:
-                known.accept(event, digest_of(entry.payload))
+            if event.seq > state.view.last_seq:
+                state.accept(event, digest_of(entry.payload))
         decided.append(one)
     return decided
 
@@ -131,17 +131,17 @@ class GapRepair:
     def __call__(self, job_id: str, missing: range) -> None:
         """Journal what the history holds of `missing`; the rest must come from its worker's outbox."""
         try:
-            known = self._views.known(job_id)
+            state = self._views.get(job_id)
         except StorageError as error:
             _log.error("%s; its gaps wait until it can be read", error)
             return
-        if known is None:
+        if state is None:
             return
         with self._views.guard:
-            wanted = {seq for seq in known.unjournaled if seq in missing}
-            first, count = known.view.missing.within(missing.start, missing.stop - 1)
+            wanted = {seq for seq in state.unjournaled if seq in missing}
+            first, count = state.view.missing.within(missing.start, missing.stop - 1)
         if wanted:
-            self.journal(job_id, known, wanted)
+            self.journal(job_id, state, wanted)
         if count:
             self._tell_lost(job_id, first, count)
 
@@ -159,14 +159,14 @@ class GapRepair:
             f" (and {more} more gaps since the last line)" if more else "",
         )
 
-    def journal(self, job_id: str, known: Known, wanted: Collection[int]) -> None:
+    def journal(self, job_id: str, state: AdmissionState, wanted: Collection[int]) -> None:
         """Journal the accepted events with these seqs from the history.
 
         On a full disk, or where the history cannot be read, they wait: their outbox sends them again, and
         so does the next start.
         """
         try:
-            entries = self._of_history(job_id, known, wanted)
+            entries = self._of_history(job_id, state, wanted)
         except StorageError as error:
             _log.error("job %s: %d event(s) wait: %s", job_id, len(wanted), error)
             return
@@ -181,17 +181,17 @@ class GapRepair:
             return
         with self._views.guard:
             for seq in entries:
-                known.journal_local(seq)
+                state.journal_local(seq)
         _log.info("job %s: %d event(s) journaled from its history", job_id, len(entries))
         self._on_journaled()
 
-    def _of_history(self, job_id: str, known: Known, wanted: Collection[int]) -> dict[int, Entry]:
+    def _of_history(self, job_id: str, state: AdmissionState, wanted: Collection[int]) -> dict[int, Entry]:
         entries: dict[int, Entry] = {}
         topic, now_us = self._topics.events(job_id), int(self._store.clock.now() * _MICROSECONDS)
         for line in self._store.audit(job_id).lines():
             seq, event = line.get("seq"), line.get("event")
             if line.get("verdict") != ACCEPTED or type(seq) is not int or not isinstance(event, dict):
                 continue
-            if seq in wanted and seq in known.unjournaled:
+            if seq in wanted and seq in state.unjournaled:
                 entries.setdefault(seq, Entry(now_us, topic, canonical_json(event), False, ACCEPTED))
         return entries

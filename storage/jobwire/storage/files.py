@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from jobwire.storage.helpers import Helpers
+from jobwire.storage.flush_pool import FlushPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ class SystemFiles:
     """The operating system. Thread-safe."""
 
     def __init__(self) -> None:
-        self._helpers = Helpers()
+        self._pool = FlushPool()
 
     def make_directory(self, path: StrPath) -> None:
         """Call mkdir, forgiving an existing directory."""
@@ -129,7 +129,7 @@ class SystemFiles:
         # the first is waited for.
         for descriptor in descriptors:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._helpers.each(os.fdatasync, descriptors)
+        self._pool.each(os.fdatasync, descriptors)
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Call ftruncate."""
@@ -156,10 +156,10 @@ class SystemFiles:
                     held.append(os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
                 self.rename(source, target)
         except BaseException:
-            self._helpers.each(os.close, held)
+            self._pool.each(os.close, held)
             raise
-        with self._helpers.meanwhile(os.close, held):
-            self._helpers.each(self.sync_directory, folders)
+        with self._pool.meanwhile(os.close, held):
+            self._pool.each(self.sync_directory, folders)
 
     def link(self, source: StrPath, target: StrPath) -> None:
         """Call link."""

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
-from jobwire.storage.given import rights_of_others
+from jobwire.storage.named_files import rights_of_others
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -15,7 +15,7 @@ from jobwire.core.topics import Topics
 from jobwire.delivery.outbox import Outbox, SignedEvent
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.parts import Connections
+from jobwire.registry.assembly import Connections
 from jobwire.registry.purge import Rules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.serve import RegistryProcess

@@ -101,7 +101,7 @@ def test_claimed_again(site: "Site") -> None:
 
 def test_lease_that_runs_out(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """The process reaps: a job without a sign of life becomes the next attempt by itself."""
-    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
     site.register()
     job = site.queue.pick(LeaseGrant("me", 0.1))
     with site.serving():
@@ -111,7 +111,7 @@ def test_lease_that_runs_out(site: "Site", monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_lease_runs_out_beside_busy_jobs(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """A job is reaped also where another speaks without a pause, so that something always waits."""
-    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
     site.register()
     silent = site.queue.pick(LeaseGrant("me", 0.1))
     talker = site.register()
@@ -129,7 +129,7 @@ def test_lease_runs_out_beside_busy_jobs(site: "Site", monkeypatch: pytest.Monke
 
 def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that wait or run too long are ended with the reason."""
-    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
     slow = site.queue.register(JobSpec(timeouts=Timeouts(wall_seconds=0.1))).record
     site.queue.pick(LeaseGrant("me", 600))
     waiting = site.queue.register(JobSpec(timeouts=Timeouts(pending_seconds=0.1))).record
@@ -140,7 +140,7 @@ def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch
 
 def test_idle_timeout(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that started without a pick and died is found by the job's own idle limit."""
-    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
     job = site.queue.register(JobSpec(timeouts=Timeouts(idle_seconds=0.2))).record
     event, payload = site.say(job, 1, "started")
     site.store.apply(job.job_id, event, payload, source="publisher")
@@ -261,8 +261,8 @@ def test_flood_of_forgeries(site: "Site") -> None:
 
 def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """By its rules the process removes old segments that everybody has read, and none that somebody needs."""
-    monkeypatch.setattr("jobwire.registry.parts._SETTLED_SECONDS", 0.0)
-    monkeypatch.setattr("jobwire.registry.parts._HOUR", 0.2)
+    monkeypatch.setattr("jobwire.registry.assembly._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._HOUR", 0.2)
     journal = Path(site.store.home) / "journal"
     refused = Entry(1, site.topics.events("0" * 8), b"{}", False, "malformed")
     with JournalWriter(journal, clock=SystemClock(), segment_bytes=1) as writer:
@@ -328,8 +328,8 @@ def test_duties_do_not_wait_for_each_other(
     site: "Site", monkeypatch: pytest.MonkeyPatch, blocked: _Blocked, owner: type[object], name: str
 ) -> None:
     """While one duty hangs, leases run out and cancellations are told."""
-    monkeypatch.setattr("jobwire.registry.parts._GRACE_SECONDS", 0.0)
-    monkeypatch.setattr("jobwire.registry.parts._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.assembly._SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(owner, name, blocked)
     site.register()
     leased = site.queue.pick(LeaseGrant("me", 0.1))

@@ -5,17 +5,17 @@ from hypothesis import given
 
 from jobwire.jobs.admission import ACCEPTED
 from jobwire.registry.backlog import (
-    CALM_RECORDS_PER_SECOND,
-    CALM_SECONDS,
-    LAZY_SECONDS,
+    CONFIRMATION_SECONDS,
     MOST_BYTES,
     MOST_WAITING,
+    PROGRESS_RECORDS_PER_SECOND,
+    PROGRESS_SECONDS,
     Backlog,
     Turn,
 )
 from jobwire.registry.journaled import Journaled
 
-_AT_ONCE = CALM_RECORDS_PER_SECOND
+_AT_ONCE = PROGRESS_RECORDS_PER_SECOND
 
 
 def _entry(offset: int) -> Journaled:
@@ -43,7 +43,7 @@ def _is_full(backlog: Backlog) -> bool:
 def test_a_little_progress_is_folded_at_once() -> None:
     """After a quiet second a second's worth of records goes without waiting."""
     backlog = Backlog(0.0)
-    _say(backlog, _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, _AT_ONCE, Turn.PROGRESS, 0.0)
     assert len(_fold(backlog, 0.0)) == _AT_ONCE
     assert len(backlog) == 0
     assert backlog.first() is None
@@ -52,7 +52,7 @@ def test_a_little_progress_is_folded_at_once() -> None:
 def test_much_progress_waits_for_company() -> None:
     """Of more jobs than may go, the oldest go first, as many as share a flush well."""
     backlog = Backlog(0.0)
-    _say(backlog, 3 * _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, 3 * _AT_ONCE, Turn.PROGRESS, 0.0)
     assert _fold(backlog, 0.0) == [f"{number:08x}" for number in range(_AT_ONCE)]
     assert _fold(backlog, 0.1) == []
     assert _fold(backlog, 0.5) == [f"{number:08x}" for number in range(_AT_ONCE, _AT_ONCE + _AT_ONCE // 2)]
@@ -63,11 +63,11 @@ def test_a_full_backlog_waits_for_nobody() -> None:
     backlog = Backlog(0.0)
     for number in range(MOST_BYTES // 65_536):
         assert not _is_full(backlog)
-        backlog.add("0" * 8, _entry(number)._replace(payload=bytes(65_536)), Turn.LAZY, 0.0)
+        backlog.add("0" * 8, _entry(number)._replace(payload=bytes(65_536)), Turn.CONFIRMATION, 0.0)
     assert _is_full(backlog)
     assert _fold(backlog, 0.0) == ["0" * 8]
     assert not _is_full(backlog)
-    _say(backlog, MOST_WAITING, Turn.LAZY, 0.0)
+    _say(backlog, MOST_WAITING, Turn.CONFIRMATION, 0.0)
     assert _is_full(backlog)
     assert len(_fold(backlog, 0.0)) == MOST_WAITING
 
@@ -75,28 +75,28 @@ def test_a_full_backlog_waits_for_nobody() -> None:
 def test_several_events_become_one_share() -> None:
     """What a job says while it waits goes with what it said before, in order."""
     backlog = Backlog(0.0)
-    _say(backlog, 2 * _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, 2 * _AT_ONCE, Turn.PROGRESS, 0.0)
     _fold(backlog, 0.0)
-    _say(backlog, _AT_ONCE, Turn.CALM, 0.5, first=_AT_ONCE)
+    _say(backlog, _AT_ONCE, Turn.PROGRESS, 0.5, first=_AT_ONCE)
     assert [len(entries) for _, entries in backlog.take(1.0)] == [2] * _AT_ONCE
 
 
 def test_nobody_waits_longer_than_the_limit() -> None:
-    """However many jobs speak, each is due CALM_SECONDS after it spoke; an end comes between them."""
+    """However many jobs speak, each is due PROGRESS_SECONDS after it spoke; an end comes between them."""
     backlog = Backlog(0.0)
-    _say(backlog, 10 * _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, 10 * _AT_ONCE, Turn.PROGRESS, 0.0)
     assert len(_fold(backlog, 0.0)) == _AT_ONCE
     for _ in range(8):
-        assert len(_fold(backlog, CALM_SECONDS)) == _AT_ONCE
-    _say(backlog, 1, Turn.NOW, CALM_SECONDS, first=10 * _AT_ONCE)
-    assert _fold(backlog, CALM_SECONDS)[0] == f"{10 * _AT_ONCE:08x}"
+        assert len(_fold(backlog, PROGRESS_SECONDS)) == _AT_ONCE
+    _say(backlog, 1, Turn.NOW, PROGRESS_SECONDS, first=10 * _AT_ONCE)
+    assert _fold(backlog, PROGRESS_SECONDS)[0] == f"{10 * _AT_ONCE:08x}"
     assert backlog.first() is None
 
 
 def test_an_end_does_not_wait_for_progress() -> None:
     """A job that has more to say than progress comes first, with what it said before."""
     backlog = Backlog(0.0)
-    _say(backlog, 3 * _AT_ONCE, Turn.CALM, 0.0)
+    _say(backlog, 3 * _AT_ONCE, Turn.PROGRESS, 0.0)
     last = f"{3 * _AT_ONCE - 1:08x}"
     backlog.add(last, _entry(10_000), Turn.NOW, 0.0)
     taken = backlog.take(0.0)
@@ -105,11 +105,11 @@ def test_an_end_does_not_wait_for_progress() -> None:
 
 
 def test_what_is_in_its_record_waits_by_itself() -> None:
-    """A mere confirmation waits LAZY_SECONDS and uses nothing of what progress may write."""
+    """A mere confirmation waits CONFIRMATION_SECONDS and uses nothing of what progress may write."""
     backlog = Backlog(0.0)
-    _say(backlog, 1, Turn.LAZY, 0.0)
-    assert _fold(backlog, LAZY_SECONDS - 0.01) == []
-    assert _fold(backlog, LAZY_SECONDS) == ["00000000"]
+    _say(backlog, 1, Turn.CONFIRMATION, 0.0)
+    assert _fold(backlog, CONFIRMATION_SECONDS - 0.01) == []
+    assert _fold(backlog, CONFIRMATION_SECONDS) == ["00000000"]
 
 
 def test_put_off_until_then() -> None:
@@ -130,8 +130,8 @@ def test_put_off_until_then() -> None:
 def test_hurry_takes_everything() -> None:
     """At the end of the process nothing waits for its turn."""
     backlog = Backlog(0.0)
-    _say(backlog, 5 * _AT_ONCE, Turn.CALM, 0.0)
-    _say(backlog, 1, Turn.LAZY, 0.0, first=5 * _AT_ONCE)
+    _say(backlog, 5 * _AT_ONCE, Turn.PROGRESS, 0.0)
+    _say(backlog, 1, Turn.CONFIRMATION, 0.0, first=5 * _AT_ONCE)
     backlog.take(0.0)
     backlog.put_off("00000000", 100.0)
     assert len(backlog.take(0.0, everything=True)) == 4 * _AT_ONCE + 2

@@ -16,7 +16,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
-from jobwire.registry.backlog import LAZY_SECONDS
+from jobwire.registry.backlog import CONFIRMATION_SECONDS
 from jobwire.registry.folding import Folder
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import Views
@@ -117,7 +117,7 @@ def test_confirmation_of_local_progress_may_wait(
         if number == 0:
             assert bench.store.get(job.job_id).confirmed_seq == 0
             assert not bench.folder.caught_up()
-            clock.advance(LAZY_SECONDS)
+            clock.advance(CONFIRMATION_SECONDS)
             bench.folder.step()
         assert bench.store.get(job.job_id).confirmed_seq == (1, 1, 3)[number]
     assert bench.folder.caught_up()

@@ -19,7 +19,7 @@ from jobwire.journal import Entry
 from jobwire.registry import seqs
 from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.store import RecordStore
-from jobwire.registry.views import Known, standing_of
+from jobwire.registry.views import AdmissionState, admission_fields
 
 if TYPE_CHECKING:
     Registry = Any  # conftest.Registry: test folders are no packages
@@ -120,7 +120,7 @@ def test_history_with_a_far_seq(registry: "Registry", job: JobRecord, say: Say) 
 @pytest.mark.usefixtures("cheap")
 def test_many_unjournaled_events(job: JobRecord) -> None:
     """What a publisher said before there was a registry process costs each event the same, however many."""
-    known = Known(standing_of(job), (0, 0, 0))
+    known = AdmissionState(admission_fields(job), (0, 0, 0))
     known.unjournaled.update(dict.fromkeys(range(1, 30_001), b""))
     for seq in range(1, 30_001):
         assert known.first_unjournaled == seq

@@ -19,8 +19,8 @@ from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Retention, RetentionPolicy
-from jobwire.registry.aside import KEEP_SECONDS
 from jobwire.registry.queue import JobQueue
+from jobwire.registry.set_aside import KEEP_SECONDS
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
@@ -344,7 +344,7 @@ def test_where_everything_fails_nothing_is_passed(
     registry: "Registry", clock: ManualClock, job: JobRecord, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more jobs than can be set aside the rest keep the fold where it stands, and are folded later."""
-    monkeypatch.setattr("jobwire.registry.aside.MOST_JOBS", 1)
+    monkeypatch.setattr("jobwire.registry.set_aside.MOST_JOBS", 1)
     other = _other(registry.store, job)
     with _unreadable(registry.store, job), _unreadable(registry.store, other):
         registry.hear(*say(job, 1, "started"))

@@ -212,14 +212,14 @@ def test_memory_is_bounded(store: RecordStore, job: JobRecord, say: Say) -> None
                     cause="folded",
                 )
             views.folded(record)
-    known = views.known(job.job_id)
+    known = views.get(job.job_id)
     assert known is not None
     assert len(known.view._digests) < 400
     assert admit(Message(Topics().events(job.job_id), first[1], False, 1, 1)).verdict == "replayed"
     for number in range(5):
         other = f"{number:08x}"
         store.create(job._replace(job_id=other))
-        views.known(other)
+        views.get(other)
     assert len(views) <= 3
 
 

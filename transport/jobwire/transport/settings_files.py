@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import KEYS, BrokerSettings, Secret, from_environment, resolve_broker
-from jobwire.storage.given import check_given, read_given
+from jobwire.storage.named_files import check_named_file, read_named_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def mtls_port(home: "Path") -> int | None:
 def read_settings(path: "Path") -> dict[str, object]:
     """Return all tables of a home's settings file, none if there is no file. Raises ConfigError."""
     try:
-        return _parse(path, read_given(path, "settings file", limit=_MAX_SETTINGS))
+        return _parse(path, read_named_file(path, "settings file", limit=_MAX_SETTINGS))
     except FileNotFoundError:
         return {}
 
@@ -74,7 +74,7 @@ def _read_file(path: "Path", role: str) -> tuple[dict[str, object], dict[str, ob
     document = read_settings(path)
     broker = _table(path, document, "broker", KEYS)
     if "password" in broker:
-        check_given(path, "settings file with a password in it", private=True)
+        check_named_file(path, "settings file with a password in it", private=True)
     roles = _table(path, document, "roles", None)
     account = _table(path, roles, role, _ROLE_KEYS, prefix="roles.")
     return broker, account
@@ -138,7 +138,7 @@ def _choose_password(layers: list[Layer]) -> None:
 
 def _read_password(path: str) -> Secret:
     try:
-        raw = read_given(path, "password file", limit=_MAX_PASSWORD, private=True, hint=_PATH_HINT)
+        raw = read_named_file(path, "password file", limit=_MAX_PASSWORD, private=True, hint=_PATH_HINT)
         text = raw.decode().rstrip("\r\n")
     except (FileNotFoundError, UnicodeDecodeError) as error:
         reason = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else "does not exist"

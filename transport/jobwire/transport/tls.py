@@ -4,7 +4,7 @@ import ssl
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.settings import BrokerSettings
-from jobwire.storage.given import check_given
+from jobwire.storage.named_files import check_named_file
 
 _HINT = "check the path in jobwire.toml or the environment"
 
@@ -33,8 +33,8 @@ def load_certificate(context: ssl.SSLContext, settings: BrokerSettings) -> None:
     if settings.certfile is None or settings.keyfile is None:
         return
     # OpenSSL would wait for ever at a pipe.
-    check_given(settings.keyfile, "private key", private=True, hint=_HINT)
-    check_given(settings.certfile, "client certificate", hint=_HINT)
+    check_named_file(settings.keyfile, "private key", private=True, hint=_HINT)
+    check_named_file(settings.certfile, "client certificate", hint=_HINT)
     try:
         # Without a password function OpenSSL would ask on the terminal.
         context.load_cert_chain(settings.certfile, settings.keyfile, password=lambda: b"")
@@ -49,7 +49,7 @@ def load_certificate(context: ssl.SSLContext, settings: BrokerSettings) -> None:
 
 
 def _load_authority(context: ssl.SSLContext, path: str) -> None:
-    check_given(path, "CA certificates", hint=_HINT)
+    check_named_file(path, "CA certificates", hint=_HINT)
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:

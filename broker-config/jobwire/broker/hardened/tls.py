@@ -6,12 +6,12 @@ from pathlib import Path
 
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError
-from jobwire.storage.given import check_given
+from jobwire.storage.named_files import check_named_file
 
 
 def server_context(paths: BrokerPaths) -> ssl.SSLContext:
     """Return a context for the files of `paths`; raises ConfigError naming the one that is unusable."""
-    check_given(paths.server_key, "server key", private=True)
+    check_named_file(paths.server_key, "server key", private=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # No resumption: a ticket would outlive the revocation of the certificate it was given for.

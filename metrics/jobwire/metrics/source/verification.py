@@ -17,7 +17,7 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.journal.admission import UNDECIDED, UNVERIFIED
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
-from jobwire.storage.given import read_given
+from jobwire.storage.named_files import read_named_file
 
 # A million jobs with a few tokens each.
 _MAX_KEYS = 256 * 1024 * 1024
@@ -38,7 +38,7 @@ def load_keys() -> dict[str, tuple[str, ...]]:
             hint="`jobwire metrics keys --out FILE` writes the file; name it in every executor's environment",
         )
     try:
-        document = json.loads(read_given(name, "keys file", limit=_MAX_KEYS, private=True))
+        document = json.loads(read_named_file(name, "keys file", limit=_MAX_KEYS, private=True))
         return {str(job): tuple(map(str, tokens)) for job, tokens in document.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"cannot read the keys file {name}: {type(error).__name__}") from error

@@ -27,7 +27,7 @@ _LONGEST_RETRY_SECONDS = 60.0
 _log = logging.getLogger("jobwire.registry")
 
 
-class Aside:
+class SetAsideJob:
     """One job. `offset`: its first entry that is not folded; `since` epoch, `retry_at` monotonic seconds."""
 
     __slots__ = ("delay", "offset", "reason", "retry_at", "since", "unreadable")
@@ -42,16 +42,16 @@ class Aside:
         self.delay = _FIRST_RETRY_SECONDS
 
 
-class AsideJobs:
+class SetAsideJobs:
     """The jobs set aside in one journal; from one thread, but for `reasons`."""
 
     def __init__(self, consumers: Consumers, *, clock: Clock) -> None:
         self._consumers = consumers
         self._clock = clock
-        self._jobs: dict[str, Aside] = {}
+        self._jobs: dict[str, SetAsideJob] = {}
         for known in consumers.all():
             if _NAME.fullmatch(known.name):
-                self._jobs[known.name.removeprefix(_PREFIX)] = Aside(
+                self._jobs[known.name.removeprefix(_PREFIX)] = SetAsideJob(
                     known.offset,
                     reason="it could not be folded before the last restart",
                     unreadable=True,
@@ -85,13 +85,13 @@ class AsideJobs:
             reason,
         )
         now = self._clock.monotonic()
-        self._jobs[job_id] = Aside(
+        self._jobs[job_id] = SetAsideJob(
             offset, reason=reason, unreadable=unreadable, since=self._clock.now(), retry_at=now
         )
         self.failed(job_id, reason, unreadable=unreadable)
         return True
 
-    def due(self, now: float) -> tuple[str, Aside] | None:
+    def due(self, now: float) -> tuple[str, SetAsideJob] | None:
         """Return the job that is longest overdue to be tried again at `now` (monotonic seconds)."""
         job_id = min(self._jobs, key=lambda job_id: self._jobs[job_id].retry_at, default=None)
         if job_id is None or self._jobs[job_id].retry_at > now:

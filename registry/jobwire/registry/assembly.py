@@ -1,4 +1,4 @@
-"""The parts of the registry process, wired. The only place that picks them."""
+"""The registry process, wired from its parts. The only place that picks them."""
 
 import os
 import threading
@@ -60,7 +60,7 @@ class Connections(NamedTuple):
     shared: bool = False
 
 
-class Parts:
+class Assembly:
     """Everything that works on one home; `close` frees what was opened here (not the writer)."""
 
     def __init__(

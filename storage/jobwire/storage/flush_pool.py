@@ -24,7 +24,7 @@ _IDLE_SECONDS = 2.0
 _FEW = 3
 
 
-class Helpers:
+class FlushPool:
     """Helping threads, started when there is enough to do and ended when idle. Thread-safe.
 
     Help is never needed: whoever asks works too, and waits only for what a helper has begun. So

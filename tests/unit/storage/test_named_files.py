@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConfigError
-from jobwire.storage.given import check_given, check_target, exposure, read_given
+from jobwire.storage.named_files import check_named_file, check_target, exposure, read_named_file
 
 
 def _read(path: Path | str, *, private: bool = False) -> bytes:
-    return read_given(path, "settings file", limit=1000, private=private)
+    return read_named_file(path, "settings file", limit=1000, private=private)
 
 
 def test_a_regular_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_missing_file_is_the_callers_to_judge(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         _read(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="cannot read the settings file"):
-        check_given(tmp_path / "nothing", "settings file")
+        check_named_file(tmp_path / "nothing", "settings file")
 
 
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"is a {word}"):
             _read(path, private=True)
         with pytest.raises(ConfigError, match=f"is a {word}"):
-            check_given(path, "private key")
+            check_named_file(path, "private key")
     with pytest.raises(ConfigError, match="cannot read"):
         _read("a\0b")
 
@@ -64,7 +64,10 @@ def test_a_secret_is_read_from_a_private_file_only(tmp_path: Path, mode: int) ->
     assert _read(path, private=True) == b""
     assert exposure(path) is None
     path.chmod(mode)
-    for read in (lambda: _read(path, private=True), lambda: check_given(path, "private key", private=True)):
+    for read in (
+        lambda: _read(path, private=True),
+        lambda: check_named_file(path, "private key", private=True),
+    ):
         with pytest.raises(ConfigError, match="open to other users") as caught:
             read()
         assert f"chmod 600 {path}" in caught.value.hint

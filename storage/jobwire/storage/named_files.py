@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024
 
 
-def read_given(path: StrPath, what: str, *, limit: int, private: bool = False, hint: str = "") -> bytes:
+def read_named_file(path: StrPath, what: str, *, limit: int, private: bool = False, hint: str = "") -> bytes:
     """Return the bytes of a regular file of at most `limit` bytes; `what` names it in errors. Never waits.
 
     Raises FileNotFoundError where there is none: what that means, the caller knows. Raises ConfigError
@@ -38,7 +38,7 @@ def read_given(path: StrPath, what: str, *, limit: int, private: bool = False, h
         raise _unusable("read", path, what, error, hint) from error
 
 
-def check_given(path: StrPath, what: str, *, private: bool = False, hint: str = "") -> None:
+def check_named_file(path: StrPath, what: str, *, private: bool = False, hint: str = "") -> None:
     """Raise ConfigError unless `path` is a regular file, and a private one where that is asked for.
 
     For files that a library opens by itself.
