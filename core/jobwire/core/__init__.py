@@ -1,8 +1,3 @@
-"""The rules of jobwire without any I/O.
-
-Import from the modules: `event`, `admission`, `lifecycle`, `record`, `fold`, `signature`, `topics`,
-`settings`, `errors`. Nothing is gathered here, so that `publish_event` loads only what it needs
-(docs/adr/0003): `models` brings pydantic, the others do not.
-"""
+"""What holds for everything signed. Import from the modules: `publish_event` loads only what it needs."""
 
 __all__: list[str] = []

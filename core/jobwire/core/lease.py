@@ -5,11 +5,12 @@ what was granted; the holder may take it again, others once it has run out. All 
 and ISO 8601 UTC in the lease itself.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from jobwire.core.bounds import MAX_NAME, check_line, check_seconds
 from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import ConflictError
+from jobwire.core.fields import SECONDS, STAMP, text
 
 DEFAULT_LEASE_SECONDS = 300.0
 
@@ -24,9 +25,12 @@ class LeaseGrant(NamedTuple):
 class Lease(NamedTuple):
     """Who holds it, until when, and for how many seconds it was granted."""
 
-    owner: str
-    expires_at: str
-    seconds: float = DEFAULT_LEASE_SECONDS
+    # Earlier versions wrote names of any length.
+    owner: Annotated[str, text(MAX_NAME, cut=True)]
+    expires_at: Annotated[str, STAMP]
+    seconds: Annotated[float, SECONDS.described("granted: each event extends it by so much")] = (
+        DEFAULT_LEASE_SECONDS
+    )
 
 
 def grant(wanted: LeaseGrant, now: float) -> Lease:

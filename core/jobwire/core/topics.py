@@ -7,9 +7,8 @@ from jobwire.core.errors import InvalidInputError
 
 DEFAULT_ROOT = "python/mqtt/jobs"
 JOB_ID_PATTERN = "^[0-9a-f]{8}$"
-# What may become part of a topic, a file name or a certificate subject.
-IDENTITY_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 _JOB_ID = re.compile(r"[0-9a-f]{8}")
+# What may become part of a topic, a file name or a certificate subject.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LEVEL_FORBIDDEN = re.compile(r"[+#\x00-\x1f\x7f-\x9f$%]")
 

@@ -11,8 +11,7 @@ from jobwire.core.canonical import JsonShapeError, encode_checked
 from jobwire.core.signature import SIGNATURE_FIELD, verify_bytes
 from jobwire.core.strict_json import decode_checked
 from jobwire.core.topics import Topics
-from jobwire.jobs.event import MAX_JUMP, MAX_PAYLOAD, SCHEMA_VERSION, Event
-from jobwire.jobs.event_fields import bad_field, fields_fit
+from jobwire.jobs.event import MAX_JUMP, MAX_PAYLOAD, SCHEMA_VERSION, Event, bad_field
 from jobwire.jobs.gaps import Gaps
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status, event_allowed
 
@@ -185,9 +184,10 @@ def parse(topics: Topics, topic: str, payload: bytes) -> Parsed | Rejected:
     version = value.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         return Rejected(Reason.SCHEMA_VERSION, f"schema_version is not {SCHEMA_VERSION}")
-    if not fields_fit(value):
-        return Rejected(Reason.INVALID_FIELD, bad_field(value))
-    data: dict[str, object] = value["data"]  # type: ignore[assignment]  # fields_fit: an object
+    bad = bad_field(value)
+    if bad:
+        return Rejected(Reason.INVALID_FIELD, bad)
+    data: dict[str, object] = value["data"]  # type: ignore[assignment]  # an object: no bad field
     signature = data.pop(SIGNATURE_FIELD, _UNSIGNED)
     event = Event._make(_event_fields(value))
     if topic != topics.events(event.job_id):

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from jobwire.core.canonical import MAX_INTEGER, canonical_json
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.fields import JOB_ID, OBJECT, STAMP, constant, count, misfit, one_of, rules_of, text
 from jobwire.core.signature import SIGNATURE_FIELD, sign_bytes
 from jobwire.core.topics import check_job_id
 
@@ -34,12 +35,12 @@ TERMINAL_EVENTS = frozenset({"completed", "error"})
 class Event(NamedTuple):
     """A well-formed event; `data` is without the signature."""
 
-    seq: int
-    job_id: str
-    event: str
-    timestamp: str
-    detail: str
-    data: Mapping[str, object]
+    seq: Annotated[int, count(1).described("1 for the first event, then rising")]
+    job_id: Annotated[str, JOB_ID]
+    event: Annotated[str, one_of(EventType)]
+    timestamp: Annotated[str, STAMP]
+    detail: Annotated[str, text(MAX_DETAIL)]
+    data: Annotated[Mapping[str, object], OBJECT.described("free metrics; data.hmac_sig holds the signature")]
 
     @property
     def terminal(self) -> bool:
@@ -49,6 +50,15 @@ class Event(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """Return the object of SPEC section 2, unsigned."""
         return {"schema_version": SCHEMA_VERSION, **self._asdict()}
+
+
+# What an event has on the wire, and nothing else.
+FIELDS = {"schema_version": constant(SCHEMA_VERSION), **rules_of(Event)}
+
+
+def bad_field(body: Mapping[str, object]) -> str:
+    """Say which field of a decoded object makes it no event, and what is expected there; "" for an event."""
+    return misfit(body, FIELDS)
 
 
 def compose(

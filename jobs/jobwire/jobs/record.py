@@ -1,21 +1,34 @@
 """The record of one job: its fields, and its form on disk.
 
-Decoded by hand and not by pydantic, because `publish_event` reads it at every start; a property test
-holds this decoder and `models.RecordModel` equal (docs/adr/0003).
+Decoded without pydantic, because `publish_event` reads it at every start (docs/adr/0003).
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
 from jobwire.core.bounds import MAX_INSTRUCTIONS, MAX_KEY, MAX_NAME, MAX_TITLE, seconds_fit
-from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import InvalidInputError, JobwireError, StorageError
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease
+from jobwire.core.fields import (
+    FLAG,
+    JOB_ID,
+    OBJECT,
+    SECONDS,
+    STAMP,
+    count,
+    nested,
+    one_of,
+    optional,
+    read_fields,
+    rules_of,
+    settings,
+    text,
+    texts,
+)
+from jobwire.core.lease import Lease
 from jobwire.core.override import override
-from jobwire.core.topics import check_job_id
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
 
@@ -27,7 +40,6 @@ REGISTRY = "registry"
 LIMITS = ("idle", "wall", "pending")
 # Beside the lease in records of earlier versions: the seconds that stand in it now.
 _LEASE_SECONDS = "lease_seconds"
-_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z")
 
 
 class RecordFormatError(StorageError):
@@ -49,9 +61,9 @@ class Priority(StrEnum):
 class Timeouts(NamedTuple):
     """Limits in seconds; None is no limit."""
 
-    idle_seconds: float | None = None
-    wall_seconds: float | None = None
-    pending_seconds: float | None = None
+    idle_seconds: Annotated[float | None, optional(SECONDS)] = None
+    wall_seconds: Annotated[float | None, optional(SECONDS)] = None
+    pending_seconds: Annotated[float | None, optional(SECONDS)] = None
 
 
 class JobRecord(NamedTuple):
@@ -62,32 +74,42 @@ class JobRecord(NamedTuple):
     then.
     """
 
-    job_id: str
-    auth_token: str
-    created_at: str
-    updated_at: str
-    status: Status = Status.PENDING
-    attempt: int = 1
-    agent_session: str | None = None
-    title: str = ""
-    instructions: str = ""
-    started_at: str | None = None
-    finished_at: str | None = None
-    last_seq: int = 0
-    attention: bool = False
-    detail: str = ""
-    result: Mapping[str, object] | None = None
-    lease: Lease | None = None
-    timeouts: Timeouts = Timeouts()
-    priority: Priority = Priority.NORMAL
-    idempotency_key: str | None = None
-    broker: Mapping[str, str | int] = {}  # never changed in place
-    attempt_seq: int = 0
-    confirmed_seq: int = 0
-    max_attempts: int | None = None
-    previous_tokens: tuple[str, ...] = ()
-    idle_since: str | None = None
-    not_before: str | None = None
+    job_id: Annotated[str, JOB_ID]
+    auth_token: Annotated[str, text(least=MIN_TOKEN)]
+    created_at: Annotated[str, STAMP]
+    updated_at: Annotated[str, STAMP]
+    status: Annotated[Status, one_of(Status, Status)] = Status.PENDING
+    attempt: Annotated[int, count(1)] = 1
+    agent_session: Annotated[str | None, optional(text(MAX_NAME))] = None
+    title: Annotated[str, text(MAX_TITLE)] = ""
+    instructions: Annotated[str, text(MAX_INSTRUCTIONS)] = ""
+    started_at: Annotated[str | None, optional(STAMP)] = None
+    finished_at: Annotated[str | None, optional(STAMP)] = None
+    last_seq: Annotated[int, count(0)] = 0
+    attention: Annotated[bool, FLAG] = False
+    # Earlier versions wrote reasons of any length.
+    detail: Annotated[str, text(MAX_DETAIL, cut=True)] = ""
+    result: Annotated[Mapping[str, object] | None, optional(OBJECT)] = None
+    lease: Annotated[Lease | None, optional(nested(Lease, "who works on it, believed until then"))] = None
+    timeouts: Annotated[Timeouts, nested(Timeouts, "limits in seconds; null is no limit")] = Timeouts()
+    priority: Annotated[Priority, one_of(Priority, Priority)] = Priority.NORMAL
+    idempotency_key: Annotated[str | None, optional(text(MAX_KEY))] = None
+    broker: Annotated[Mapping[str, str | int], settings()] = {}  # never changed in place
+    attempt_seq: Annotated[int, count(0).described("last_seq when the present attempt began")] = 0
+    confirmed_seq: Annotated[
+        int, count(0).described("highest seq that the registry process has journaled")
+    ] = 0
+    max_attempts: Annotated[int | None, optional(count(1))] = None
+    previous_tokens: Annotated[
+        tuple[str, ...], texts().described("tokens of the latest earlier attempts, oldest first")
+    ] = ()
+    idle_since: Annotated[
+        str | None,
+        optional(STAMP.described("last claim or event, or end of the last attempt; no renewal")),
+    ] = None
+    not_before: Annotated[
+        str | None, optional(STAMP.described("a pending job that lost its lease is not picked earlier"))
+    ] = None
     extra: Mapping[str, object] = {}  # never changed in place
 
     @property
@@ -107,6 +129,11 @@ class JobRecord(NamedTuple):
         # Tokens must not reach logs or tracebacks.
         return f"JobRecord({self.job_id}, {self.status}, attempt={self.attempt}, last_seq={self.last_seq})"
 
+
+FIELDS = rules_of(JobRecord)
+# Records of earlier versions may lack these.
+_ADDED_LATER = ("attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since", "not_before")
+MAY_LACK = {name: JobRecord._field_defaults[name] for name in _ADDED_LATER}
 
 # A field beside the model's own: when a person dismissed a failure (RFC 3339 UTC). It survives as an unknown
 # one, so that every version keeps it.
@@ -137,8 +164,7 @@ def encode_record(record: JobRecord) -> bytes:
     extra = value.pop("extra")
     value["lease"] = record.lease._asdict() if record.lease else None
     value["timeouts"] = record.timeouts._asdict()
-    for name, reader in _READERS.items():
-        _checked(name, reader, value[name], InvalidInputError)
+    read_fields(value, FIELDS, partial(_refused, InvalidInputError), optional=())
     body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
     # One field a line, by hand: json's own indentation leaves its C encoder and takes ten times as long.
     fields = ",\n ".join([f"{_encode_text(name)}: {_encode_field(item)}" for name, item in body.items()])
@@ -188,147 +214,16 @@ def decode_record(payload: bytes) -> JobRecord:
 
 
 def _read(body: dict[str, Any]) -> JobRecord:
-    fields: dict[str, Any] = {}
-    for name, reader in _READERS.items():
-        if name not in body:
-            if name in _OPTIONAL:
-                continue
-            raise RecordFormatError(f"field {name} is missing", field=name)
-        fields[name] = _checked(name, reader, body[name], RecordFormatError)
-    extra = {name: value for name, value in body.items() if name not in _READERS and name != "schema_version"}
+    fields = read_fields(body, FIELDS, partial(_refused, RecordFormatError), optional=MAY_LACK)
+    extra = {name: value for name, value in body.items() if name not in FIELDS and name != "schema_version"}
     beside = extra.pop(_LEASE_SECONDS, None)
     if fields["lease"] is not None and "seconds" not in body["lease"] and seconds_fit(beside):
         fields["lease"] = fields["lease"]._replace(seconds=beside)
     return JobRecord(**fields, extra=extra)
 
 
-def _checked(name: str, reader: Callable[[Any], Any], value: object, refusal: type[JobwireError]) -> Any:
-    try:
-        return reader(value)
-    except Exception as error:  # whatever a reader raises, the field is bad
-        raise refusal(f"field {name} is not valid", field=name) from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _text_within(limit: int) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        if len(_text(value)) > limit:
-            raise ValueError
-        return _text(value)
-
-    return read
-
-
-def _detail(value: object) -> str:
-    # Earlier versions wrote reasons of any length.
-    return _text(value)[:MAX_DETAIL]
-
-
-def _timestamp(value: object) -> str:
-    if not _TIMESTAMP.fullmatch(_text(value)):
-        raise ValueError
-    return _text(value)
-
-
-def _count(minimum: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if type(value) is not int or not minimum <= value <= MAX_INTEGER:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-def _token(value: object) -> str:
-    if len(_text(value)) < MIN_TOKEN:
-        raise ValueError
-    return _text(value)
-
-
-def _seconds(value: object) -> float:
-    if not seconds_fit(value):
-        raise ValueError
-    return value  # type: ignore[return-value]  # a number by now
-
-
-def _lease(value: object) -> Lease:
-    body = _object(value)
-    seconds = _seconds(body.get("seconds", DEFAULT_LEASE_SECONDS))
-    # Likewise names.
-    return Lease(_text(body["owner"])[:MAX_NAME], _timestamp(body["expires_at"]), seconds)
-
-
-def _timeouts(value: object) -> Timeouts:
-    body = _object(value)
-    return Timeouts(*(_optional(_seconds)(body.get(name)) for name in Timeouts._fields))
-
-
-def _tokens(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise TypeError
-    return tuple(_text(item) for item in value)
-
-
-def _broker(value: object) -> dict[str, str | int]:
-    body = _object(value)
-    for item in body.values():
-        if type(item) not in (str, int):
-            raise TypeError
-    return body
-
-
-def _optional(reader: Callable[[Any], Any]) -> Callable[[object], Any]:
-    return lambda value: None if value is None else reader(value)
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "job_id": check_job_id,
-    "auth_token": _token,
-    "created_at": _timestamp,
-    "updated_at": _timestamp,
-    "status": Status,
-    "attempt": _count(1),
-    "agent_session": _optional(_text_within(MAX_NAME)),
-    "title": _text_within(MAX_TITLE),
-    "instructions": _text_within(MAX_INSTRUCTIONS),
-    "started_at": _optional(_timestamp),
-    "finished_at": _optional(_timestamp),
-    "last_seq": _count(0),
-    "attention": _flag,
-    "detail": _detail,
-    "result": _optional(_object),
-    "lease": _optional(_lease),
-    "timeouts": _timeouts,
-    "priority": Priority,
-    "idempotency_key": _optional(_text_within(MAX_KEY)),
-    "broker": _broker,
-    "attempt_seq": _count(0),
-    "confirmed_seq": _count(0),
-    "max_attempts": _optional(_count(1)),
-    "previous_tokens": _tokens,
-    "idle_since": _optional(_timestamp),
-    "not_before": _optional(_timestamp),
-}
-_OPTIONAL = frozenset(
-    {"attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since", "not_before"}
-)
+def _refused(kind: type[JobwireError], name: str, cause: str) -> JobwireError:
+    return kind(f"field {name} {cause}", field=name)
 
 
 def ended_by_event(record: JobRecord) -> bool:

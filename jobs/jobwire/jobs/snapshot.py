@@ -1,15 +1,31 @@
 """The signed, retained snapshot of a record: what a worker or watcher on another host may know of it."""
 
+import re
 from typing import NamedTuple
 
 from jobwire.core.bounds import KEPT_TOKENS
 from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.fields import one_of, optional, pattern, read_fields, texts
 from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import FIELDS as RECORD_FIELDS
 from jobwire.jobs.record import LIMITS, JobRecord
 
 # Only in the snapshot of a job that the registry ended by a limit: which one.
 _TIMEOUT = "timeout"
+_SIGNATURE = re.compile(r"[0-9a-f]{64}")
+_COPIED = ("job_id", "status", "last_seq", "attempt", "updated_at", "attention", "detail")
+_RULES = {name: RECORD_FIELDS[name] for name in _COPIED}
+# What a state has on the wire.
+FIELDS = {
+    **_RULES,
+    _TIMEOUT: optional(one_of(LIMITS)).described("the limit by which the registry ended it"),
+    "hmac_sig": pattern(_SIGNATURE.fullmatch, "^[0-9a-f]{64}$", "64 lower-case hex digits").described(
+        "under the present attempt's token"
+    ),
+    "superseded": texts().described("signatures under the tokens of earlier attempts, oldest first"),
+}
+MAY_LACK: dict[str, object] = {_TIMEOUT: None, "superseded": ()}
 
 
 class Snapshot(NamedTuple):
@@ -32,15 +48,8 @@ def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
     `last_seq` on the wire is `confirmed_seq`: what the registry process holds durably, so that a
     worker may trim its outbox by it. It is sealed for the latest earlier attempts' holders, too.
     """
-    body: dict[str, object] = {
-        "job_id": record.job_id,
-        "status": str(record.status),
-        "last_seq": confirmed_seq,
-        "attempt": record.attempt,
-        "updated_at": record.updated_at,
-        "attention": record.attention,
-        "detail": record.detail,
-    }
+    body: dict[str, object] = {name: getattr(record, name) for name in _COPIED}
+    body |= {"status": str(record.status), "last_seq": confirmed_seq}
     if record.timed_out is not None:
         body[_TIMEOUT] = record.timed_out
     return seal(body, record.auth_token, former_keys=record.previous_tokens[-KEPT_TOKENS:])
@@ -58,28 +67,16 @@ def decode_snapshot(payload: bytes, *, job_id: str, token: str) -> Snapshot | No
     envelope = open_sealed(payload, token, about={"job_id": job_id})
     if envelope is None:
         return None
-    value = envelope.body
-    try:
-        return Snapshot(
-            job_id=job_id,
-            status=Status(str(value["status"])),
-            last_seq=_integer(value["last_seq"]),
-            attempt=_integer(value["attempt"]),
-            updated_at=str(value["updated_at"]),
-            attention=value["attention"] is True,
-            detail=str(value["detail"]),
-            superseded=envelope.superseded,
-            timed_out=str(value[_TIMEOUT]) if value.get(_TIMEOUT) in LIMITS else None,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnknownStateError(
-            f"the registry's state of job {job_id} says what this version does not know: {error}",
+
+    def unknown(name: str, cause: str) -> UnknownStateError:
+        return UnknownStateError(
+            f"the registry's state of job {job_id} says what this version does not know: {name} {cause}",
             hint="update jobwire on this host to the registry's version",
             job_id=job_id,
-        ) from error
+        )
 
-
-def _integer(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{type(value).__name__} is no seq")
-    return value
+    fields = read_fields(envelope.body, _RULES, unknown, optional=())
+    limit = envelope.body.get(_TIMEOUT)
+    return Snapshot(
+        **fields, superseded=envelope.superseded, timed_out=str(limit) if limit in LIMITS else None
+    )

@@ -1,19 +1,19 @@
 """The ticket: everything a worker on another host needs to speak for one attempt of one job.
 
-Decoded by hand and not by pydantic, because `publish_event --ticket` reads it at every start.
+Decoded without pydantic, because `publish_event --ticket` reads it at every start.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
-from jobwire.core.bounds import seconds_fit
-from jobwire.core.canonical import MAX_INTEGER, JsonShapeError
+from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.core.fields import JOB_ID, count, nested, read_fields, rules_of, settings, text
 from jobwire.core.override import override
 from jobwire.core.settings import KEYS
 from jobwire.core.strict_json import decode_object
-from jobwire.core.topics import Topics, check_job_id
+from jobwire.core.topics import Topics
 from jobwire.jobs.record import MIN_TOKEN, JobRecord, Timeouts
 
 TICKET_VERSION = 1
@@ -33,19 +33,23 @@ class Ticket(NamedTuple):
     `attempt_seq` are the record's when the ticket was written: the worker counts on from there.
     """
 
-    job_id: str
-    auth_token: str
-    attempt: int
-    broker: Mapping[str, str | int]
-    topic_root: str
-    timeouts: Timeouts = Timeouts()
-    last_seq: int = 0
-    attempt_seq: int = 0
+    job_id: Annotated[str, JOB_ID]
+    auth_token: Annotated[str, text(least=MIN_TOKEN)]
+    attempt: Annotated[int, count(1)]
+    broker: Annotated[Mapping[str, str | int], settings(BROKER_KEYS)]
+    topic_root: Annotated[str, text()]
+    timeouts: Annotated[Timeouts, nested(Timeouts, "limits in seconds; null is no limit")] = Timeouts()
+    last_seq: Annotated[int, count(0)] = 0
+    attempt_seq: Annotated[int, count(0)] = 0
 
     @override
     def __repr__(self) -> str:
         # Token, password and key must not reach logs or tracebacks.
         return f"Ticket({self.job_id}, attempt={self.attempt}, last_seq={self.last_seq})"
+
+
+_FIELDS = rules_of(Ticket)
+_HINT = "`jobwire registry ticket JOB` writes a new one"
 
 
 def ticket_for(record: JobRecord, *, broker: Mapping[str, str | int], topic_root: str) -> Ticket:
@@ -78,90 +82,20 @@ def decode_ticket(payload: bytes) -> Ticket:
     except JsonShapeError as error:
         raise TicketError(f"not a ticket: {error.message}", hint=_HINT, field="") from error
     if body.get("schema_version") != TICKET_VERSION:
-        raise TicketError(
-            f"the ticket's schema_version is not {TICKET_VERSION}", hint=_HINT, field="schema_version"
-        )
-    fields: dict[str, Any] = {}
-    for name, reader in _READERS.items():
-        if name not in body:
-            if name in Ticket._field_defaults:
-                continue
-            raise TicketError(f"the ticket has no {name}", hint=_HINT, field=name)
-        try:
-            fields[name] = reader(body[name])
-        except (TypeError, ValueError, InvalidInputError) as error:
-            raise TicketError(f"the ticket's {name} is not valid", hint=_HINT, field=name) from error
-    return Ticket(**fields)
+        raise _refused("schema_version", f"is not {TICKET_VERSION}")
+    ticket = Ticket(**read_fields(body, _FIELDS, _refused, optional=Ticket._field_defaults))
+    try:
+        Topics(ticket.topic_root)
+    except InvalidInputError as error:
+        raise _refused("topic_root", "is not valid") from error
+    given = ticket.broker.keys()
+    # Two answers to one question; and an inline key without its certificate proves nothing.
+    if any({inline, plain} <= given for inline, plain in INLINE_FILES.items()):
+        raise _refused("broker", "names a file twice, as a path and as its text")
+    if ("certfile_pem" in given) != ("keyfile_pem" in given):
+        raise _refused("broker", "has a certificate without its key, or the key alone")
+    return ticket
 
 
-_HINT = "`jobwire registry ticket JOB` writes a new one"
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _job_id(value: object) -> str:
-    return check_job_id(_text(value))
-
-
-def _token(value: object) -> str:
-    if len(_text(value)) < MIN_TOKEN:
-        raise ValueError
-    return _text(value)
-
-
-def _count(minimum: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if type(value) is not int or not minimum <= value <= MAX_INTEGER:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _broker(value: object) -> dict[str, str | int]:
-    if not isinstance(value, dict):
-        raise TypeError
-    for key, item in value.items():
-        if key not in BROKER_KEYS or type(item) not in (str, int):
-            raise ValueError
-    for inline, plain in INLINE_FILES.items():
-        # Two answers to one question; and an inline key without its certificate proves nothing.
-        if inline in value and plain in value:
-            raise ValueError
-    if ("certfile_pem" in value) != ("keyfile_pem" in value):
-        raise ValueError
-    return value
-
-
-def _topic_root(value: object) -> str:
-    return Topics(_text(value)).root
-
-
-def _seconds(value: object) -> float | None:
-    if value is None:
-        return None
-    if not seconds_fit(value):
-        raise ValueError
-    return value  # type: ignore[return-value]  # a number by now
-
-
-def _timeouts(value: object) -> Timeouts:
-    if not isinstance(value, dict):
-        raise TypeError
-    return Timeouts(*(_seconds(value.get(name)) for name in Timeouts._fields))
-
-
-_READERS: dict[str, Callable[[object], Any]] = {
-    "job_id": _job_id,
-    "auth_token": _token,
-    "attempt": _count(1),
-    "broker": _broker,
-    "topic_root": _topic_root,
-    "timeouts": _timeouts,
-    "last_seq": _count(0),
-    "attempt_seq": _count(0),
-}
+def _refused(name: str, cause: str) -> TicketError:
+    return TicketError(f"the ticket's {name} {cause}", hint=_HINT, field=name)

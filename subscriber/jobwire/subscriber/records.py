@@ -10,8 +10,7 @@ from typing import Any
 
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.signature import SIGNATURE_FIELD
-from jobwire.jobs.event import Event
-from jobwire.jobs.event_fields import fields_fit
+from jobwire.jobs.event import Event, bad_field
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.queue import JobQueue
@@ -125,7 +124,7 @@ class LocalJobs:
 def _past(line: Mapping[str, Any]) -> Past | None:
     """Return the accepted event in a line of history, or None for every other line."""
     body = line.get("event")
-    if line.get("verdict") != "accepted" or not isinstance(body, dict) or not fields_fit(body):
+    if line.get("verdict") != "accepted" or not isinstance(body, dict) or bad_field(body):
         return None
     data = {key: value for key, value in body["data"].items() if key != SIGNATURE_FIELD}
     event = Event(body["seq"], body["job_id"], body["event"], body["timestamp"], body["detail"], data)

@@ -35,7 +35,7 @@ _DECODER = json.JSONDecoder()
 _BLOCK_BYTES = 4 << 20
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
-# YYYY-MM-DDTHH:MM:SS.ffffff; an event's time may have three digits more (core.event_fields).
+# YYYY-MM-DDTHH:MM:SS.ffffff; an event's time may have three digits more (core.fields).
 _MICROSECOND_DIGITS = 26
 
 
