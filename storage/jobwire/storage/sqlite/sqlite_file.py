@@ -1,0 +1,256 @@
+"""One connection to a database file.
+
+House rules: WAL, private files, foreign keys, STRICT tables, no trust in the schema, BEGIN IMMEDIATE
+for every change that reads first, a deadline for every wait. A component keeps one `SqliteFile` a
+thread. SQLite forbids to carry a connection over fork(2) (sqlite.org/howtocorrupt.html, 2.6): here that
+raises, because opening silently anew could continue half a transaction; the child opens its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from jobwire.core.errors import ConfigError, StorageError
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import FILE_MODE, StrPath
+from jobwire.storage.sqlite.failures import DatabaseVersionError, sqlite_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jobwire.storage.sqlite.schema import Schema
+
+BUSY_SECONDS = 5.0
+# STRICT tables (sqlite.org/stricttables.html).
+OLDEST = (3, 37, 0)
+# A log that one large transaction made long is cut to this when it begins anew.
+_LOG_BYTES = 16 * 1024 * 1024
+_FILES = ("", "-wal", "-shm")
+_OTHERS = 0o077
+# Connections of the process that forked us: closing one would do its work a second time.
+_inherited: list[sqlite3.Connection] = []
+
+
+class Durability(Enum):
+    """What a commit survives (sqlite.org/pragma.html#pragma_synchronous)."""
+
+    #: On the disk when it returns: for what is acknowledged to somebody.
+    FULL = "FULL"
+    #: The end of any process; a power cut may take the last commits. For what others can repeat.
+    NORMAL = "NORMAL"
+    #: The end of any process; a power cut may damage the file. For caches that notice one.
+    NONE = "OFF"
+
+
+class SqliteFile:
+    """A database of `schema` at `path`: made where missing, brought up to date, for one thread at a time.
+
+    `read_only` neither makes nor changes it. `guarded` says that a lock of the caller's lets one thread in
+    at a time; without it only the thread that opened it may use it. Methods raise the errors of
+    `failures`; LockTimeoutError after `deadline_seconds`. ConfigError where SQLite is too old.
+    """
+
+    def __init__(
+        self,
+        path: StrPath,
+        schema: Schema,
+        *,
+        durability: Durability = Durability.FULL,
+        deadline_seconds: float = BUSY_SECONDS,
+        read_only: bool = False,
+        guarded: bool = False,
+    ) -> None:
+        check_library(sqlite3.sqlite_version_info)
+        self.path = os.path.abspath(path)
+        self._schema = schema
+        self._deadline_seconds = deadline_seconds
+        self._pid = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        if not read_only:
+            _make_private(self.path)
+        try:
+            with self._errors("open"):
+                self._connection = sqlite3.connect(
+                    f"file:{_quoted(self.path)}?mode={'ro' if read_only else 'rw'}",
+                    uri=True,
+                    timeout=deadline_seconds,
+                    isolation_level=None,
+                    check_same_thread=not guarded,
+                )
+                self._prepare(self._connection, durability, read_only=read_only)
+                status = os.stat(self.path)
+        except BaseException:
+            self.close()
+            raise
+        self._identity = (status.st_dev, status.st_ino)
+
+    def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
+        """Return all rows of the named query."""
+        with self._errors("use"):
+            return self._live().execute(self._schema.queries[query], values or {}).fetchall()
+
+    def execute(self, query: str, values: Mapping[str, object] | None = None) -> int:
+        """Run the named query, which returns nothing; return how many rows it changed."""
+        with self._errors("change"):
+            return self._live().execute(self._schema.queries[query], values or {}).rowcount
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run the block in one transaction that holds the right to write from its start.
+
+        All of it is done, or on any exception nothing. Does not nest.
+        """
+        with self._transaction("BEGIN IMMEDIATE"):
+            yield
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Run the block on one state of the database, whatever others commit meanwhile. Does not nest."""
+        with self._transaction("BEGIN"):
+            yield
+
+    def checkpoint(self) -> bool:
+        """Move the log into the database and empty it; False where a reader or writer was in the way."""
+        with self._errors("flush"):
+            busy, _, _ = self._live().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def is_current(self) -> bool:
+        """Tell whether it is open, in the process that opened it, and still the file at its path."""
+        if self._connection is None or self._pid != os.getpid():
+            return False
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_failure("open", self.path, error) from error
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def close(self) -> None:
+        """Close it, undoing an unfinished transaction; idempotent. The last one to close empties the log."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid != os.getpid():
+            _inherited.append(connection)
+        elif connection is not None:
+            connection.close()
+
+    def _prepare(self, connection: sqlite3.Connection, durability: Durability, *, read_only: bool) -> None:
+        # So triggers and views reach no virtual table: full-text rows are written beside what they are of.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # Before anything is written: what is not ours stays as it is.
+        found = self._schema.check(connection, self.path)
+        if read_only and found < self._schema.version:
+            raise DatabaseVersionError(
+                f"{self.path} has version {found} still, and this program reads {self._schema.version}",
+                hint="any command that writes brings it up to date",
+                path=self.path,
+                found=found,
+                known=self._schema.version,
+            )
+        if read_only:
+            return
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StorageError(
+                f"cannot keep a log beside {self.path}: SQLite stays in mode {mode}",
+                hint="put it on a local disk: WAL needs memory that processes share",
+                path=self.path,
+            )
+        connection.execute(f"PRAGMA synchronous = {durability.value}")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+        if found < self._schema.version:
+            self._schema.migrate(connection, self.path, found)
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        connection = self._live()
+        if connection.in_transaction:
+            raise RuntimeError("transactions do not nest")
+        try:
+            with self._errors("change"):
+                connection.execute(begin)
+            yield
+            with self._errors("change"):
+                self._live().execute("COMMIT")
+        except BaseException:
+            self._roll_back(connection)
+            raise
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        if self._pid != os.getpid():
+            return  # the transaction is the parent's
+        try:
+            # SQLite has done so by itself where the disk is full.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.DatabaseError:
+            # In an unknown state: closing undoes it for certain.
+            self.close()
+
+    def _live(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            raise StorageError(
+                f"{self.path} was opened by process {self._pid}, before a fork",
+                hint="open it again in the process that uses it",
+                path=self.path,
+            )
+        if self._connection is None:
+            raise StorageError(f"{self.path} is closed", hint="open it again", path=self.path)
+        return self._connection
+
+    @contextlib.contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # Without a code it is an error of use: a wrong thread, value or statement.
+            if getattr(error, "sqlite_errorcode", None) is None:
+                raise
+            raise sqlite_failure(action, self.path, error, deadline_seconds=self._deadline_seconds) from error
+
+
+def check_library(version: tuple[int, ...]) -> None:
+    """Raise ConfigError where this SQLite library cannot hold our tables."""
+    if version < OLDEST:
+        found, oldest = (".".join(map(str, one[:3])) for one in (version, OLDEST))
+        raise ConfigError(
+            f"SQLite {found} is too old: jobwire needs {oldest}",
+            hint="update the system's libsqlite3, or use a Python that brings its own",
+        )
+
+
+def remove_database(path: StrPath) -> None:
+    """Remove a database that can be made again, whatever it is; raises OSError."""
+    for suffix in (*_FILES, "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{os.fspath(path)}{suffix}")
+
+
+def _make_private(path: str) -> None:
+    """Create the file before SQLite does, and close what is there to others; -wal and -shm take its mode.
+
+    A file that is there is not opened: closing it would drop the locks of this process's other
+    connections to it (fcntl(2)), and the next one to end would take the log for its own and delete
+    it, with every later commit in it (sqlite.org/howtocorrupt.html, 2.2).
+    """
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+            return
+        for suffix in _FILES:
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(path + suffix).st_mode & _OTHERS:
+                    os.chmod(path + suffix, FILE_MODE)
+    except OSError as error:
+        raise storage_failure("create", path, error) from error
+
+
+def _quoted(path: str) -> str:
+    """Return a path for a SQLite URI (sqlite.org/uri.html): ? # and % would end or change it."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
