@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write the documents that are made from code: `render-docs` writes, `render-docs --check` only compares."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import yaml
 from jobwire.cli.schema import asyncapi
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.exit_codes import MEANINGS, ExitCode
+from jobwire.core.setting_tables import ROLE_TABLES, TABLES, Setting
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
 
 _MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
@@ -20,6 +22,7 @@ def render_all(root: Path) -> dict[Path, str]:
         root / "docs" / "asyncapi.yaml": render_asyncapi(),
         root / "docs" / "lifecycle.md": render_lifecycle(),
         root / "docs" / "exit-codes.md": render_exit_codes(),
+        root / "docs" / "settings.md": render_settings(),
     }
 
 
@@ -62,6 +65,43 @@ def render_exit_codes() -> str:
     rows = "\n".join(f"| {int(code)} | {code.name} | {MEANINGS[code]} |" for code in ExitCode)
     head = f"{_MADE}# Exit codes\n\nOne table for every command.\n\n"
     return f"{head}| code | name | meaning |\n|---|---|---|\n{rows}\n"
+
+
+def render_settings() -> str:
+    """Return every table and key of jobwire.toml."""
+    names = [name for name in TABLES if name not in ROLE_TABLES]
+    tables = "".join(f"\n## [{name}]\n\n{_rows(TABLES[name])}" for name in names)
+    roles = ", ".join(f"`[{name}]`" for name in ROLE_TABLES)
+    return (
+        f"{_MADE}# Settings\n\n"
+        "`jobwire.toml` in the home; `jobwire settings` shows what holds and where it comes from. Highest\n"
+        "first: the command line, the `broker` of a job's record, the environment, the role's table,\n"
+        "`[broker]`, the default. Relative paths are relative to the file. A table or key that is not here\n"
+        "is an error, and so is a value that its setting does not take.\n\n"
+        "What runs code of others or gives something away no home can ask for: a setting that says\n"
+        "*own file* takes more in `~/.config/jobwire/jobwire.toml` (or below `$XDG_CONFIG_HOME`), which\n"
+        "must be yours and not writable by others.\n"
+        f"{tables}\n## Roles\n\n{roles}: for that account, where nothing above names a user or a\n"
+        f"certificate.\n\n{_rows(next(iter(ROLE_TABLES.values())))}"
+    )
+
+
+def _rows(settings: tuple[Setting, ...]) -> str:
+    rows = "".join(
+        f"| `{one.name}` | {one.help} | {one.values.words}{_own(one)} | {_default(one)} |"
+        f" {f'`{one.variable}`' if one.variable else ''} |\n"
+        for one in settings
+    )
+    return f"| key | what | takes | default | environment |\n|---|---|---|---|---|\n{rows}"
+
+
+def _own(setting: Setting) -> str:
+    return "" if setting.own is None else f"; *own file*: {setting.own.words}"
+
+
+def _default(setting: Setting) -> str:
+    text = str(setting.default)
+    return text[1:-1] if text.startswith("(") else f"`{json.dumps(setting.default)}`"
 
 
 def main() -> int:

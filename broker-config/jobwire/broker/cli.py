@@ -28,10 +28,11 @@ from jobwire.core.argument_types import number, whole
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.settings import MAX_PORT, TLS_PORT
+from jobwire.core.setting_tables import MAX_PORT
+from jobwire.core.settings import TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.home import Need
-from jobwire.transport.settings_files import mtls_port
+from jobwire.storage.settings_file import mtls_port
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name

@@ -8,7 +8,7 @@ from jobwire.broker.home import BrokerFiles
 from jobwire.broker.template import render_template
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.settings import MAX_PORT
+from jobwire.core.setting_tables import MAX_PORT
 
 DEFAULT_MTLS_PORT = 8884
 SERVICE_FILE = "jobwire-broker.service"

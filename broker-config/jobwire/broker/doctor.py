@@ -21,8 +21,8 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.storage.named_files import exposure
+from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
-from jobwire.transport.settings_files import mtls_port
 
 # Files written by a clock ahead of ours: beyond this somebody's clock is wrong.
 _SKEW_SECONDS = 30.0

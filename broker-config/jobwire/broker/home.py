@@ -13,9 +13,9 @@ from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
-from jobwire.core.settings import MAX_PORT, PROTOCOLS
+from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
 from jobwire.core.topics import Topics
-from jobwire.transport.settings_files import SETTINGS_FILE, read_settings
+from jobwire.storage.settings_file import SETTINGS_FILE, read_settings
 
 ROLES = tuple(Role)
 _PASSWORD_BYTES = 32
@@ -127,13 +127,8 @@ def read_password(path: Path) -> str:
 
 def named_broker(home: Path) -> str | None:
     """Return what clients connect to, from `[broker]` in jobwire.toml; None if not named."""
-    host = _said(read_settings(BrokerPaths(home).settings), "broker", "broker")
-    return host if isinstance(host, str) else None
-
-
-def _said(tables: Mapping[str, object], table: str, key: str) -> object:
-    values = tables.get(table)
-    return values.get(key) if isinstance(values, dict) else None
+    host = read_settings(home).get("broker", "broker")
+    return None if host is None else str(host)
 
 
 def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
@@ -190,12 +185,13 @@ def settings_mismatch(home: Path, expected: Mapping[tuple[str, str], tuple[objec
 
     `expected` maps a table and key of the file to the values that fit the broker, the first being its own.
     """
-    path = BrokerPaths(home).settings
-    tables = read_settings(path)
+    settings = read_settings(home)
     found = []
     for (table, key), fitting in expected.items():
-        said = _said(tables, table, key)
+        said = settings.get(table, key)
         if said is not None and said not in fitting:
             own = json.dumps(fitting[0])
-            found.append(f"{path} says {key} = {json.dumps(said)} in [{table}], this broker has {own}")
+            found.append(
+                f"{settings.path} says {key} = {json.dumps(said)} in [{table}], this broker has {own}"
+            )
     return found

@@ -52,6 +52,7 @@ COMMANDS: dict[str, Subcommand] = {
     "status": Subcommand("jobwire.dashboard.cli", "one line for a status bar"),
     "doctor": Subcommand("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
     "unit": Subcommand("jobwire.cli.unit", "print a systemd unit for broker, registry, metrics or dashboard"),
+    "settings": Subcommand("jobwire.cli.settings", "every setting in force, and where it comes from"),
     "schema": Subcommand("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
 }
 

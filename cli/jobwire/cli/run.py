@@ -27,11 +27,11 @@ from jobwire.runner.detach import in_background
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import Tmux, check_name
+from jobwire.storage.settings_file import mtls_port
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
 from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
-from jobwire.transport.settings_files import mtls_port
 from jobwire.transport.tls import build_context
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})

@@ -3,7 +3,7 @@
 import argparse
 
 from jobwire.core.argument_types import whole
-from jobwire.core.settings import MAX_PORT, PROTOCOLS
+from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
 
 _SETTINGS = (
     "broker",

@@ -10,34 +10,14 @@ from typing import NamedTuple
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.override import override
+from jobwire.core.setting_tables import BROKER, ON, check_value, nearest
 from jobwire.core.topics import DEFAULT_ROOT
 
 PLAIN_PORT = 1883
 TLS_PORT = 8883
-PROTOCOLS = ("auto", "5", "3.1.1")
 _LOOPBACK = {"localhost", "::1"}
 # Digits to the end: 127.example.org is a name that anybody may own.
 _LOOPBACK_ADDRESS = re.compile(r"127(\.[0-9]{1,3}){3}")
-_ON = {"on", "true", "1", "yes"}
-_OFF = {"off", "false", "0", "no"}
-MAX_PORT = 65535
-
-# Environment variable -> setting. The same names without MQTT_ are the keys of `[broker]` in
-# jobwire.toml and of a record's `broker` overrides.
-ENVIRONMENT = {
-    "MQTT_BROKER": "broker",
-    "MQTT_PORT": "port",
-    "MQTT_TLS": "tls",
-    "MQTT_CA_CERTS": "ca_certs",
-    "MQTT_CERTFILE": "certfile",
-    "MQTT_KEYFILE": "keyfile",
-    "MQTT_USERNAME": "username",
-    "MQTT_PASSWORD": "password",
-    "MQTT_PASSWORD_FILE": "password_file",
-    "MQTT_TOPIC_ROOT": "topic_root",
-    "MQTT_PROTOCOL": "protocol",
-}
-KEYS = frozenset(ENVIRONMENT.values())
 
 
 class Secret:
@@ -93,7 +73,7 @@ class BrokerSettings(NamedTuple):
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     """Return the settings layer that the environment holds; empty values count as unset."""
-    return {key: environ[name] for name, key in ENVIRONMENT.items() if environ.get(name)}
+    return {key: environ[one.variable] for key, one in BROKER.items() if environ.get(one.variable)}
 
 
 def is_loopback(host: str) -> bool:
@@ -104,47 +84,33 @@ def is_loopback(host: str) -> bool:
 def resolve_broker(layers: Iterable[tuple[str, Mapping[str, object]]]) -> BrokerSettings:
     """Merge (name, layer) pairs, highest first, into settings.
 
-    Raises ConfigError naming the layer and key of an unknown or unusable value, and where
-    plaintext would leave the host without having been asked for.
+    Raises ConfigError naming the layer and key of an unknown or unusable value.
     """
-    merged: dict[str, tuple[str, object]] = {}
+    merged: dict[str, object] = {}
     for name, layer in layers:
         for key, value in layer.items():
-            if key not in KEYS:
-                raise ConfigError(
-                    f"unknown broker setting {key!r} in {name}", hint=f"known: {', '.join(sorted(KEYS))}"
-                )
-            if value is not None:
-                merged.setdefault(key, (name, value))
+            if key not in BROKER:
+                raise ConfigError(f"unknown broker setting {key!r} in {name}", hint=nearest(key, BROKER))
+            if value is not None and key not in merged:
+                check_value(BROKER[key], value, name)
+                merged[key] = value
     return _build(merged)
 
 
-def _build(merged: Mapping[str, tuple[str, object]]) -> BrokerSettings:
+def _build(merged: Mapping[str, object]) -> BrokerSettings:
     def text(key: str) -> str | None:
-        if key not in merged:
-            return None
-        where, value = merged[key]
-        if not isinstance(value, str) or "\0" in value:
-            raise ConfigError(f"broker setting {key!r} in {where} is not a text")
-        return value
+        return str(merged[key]) if key in merged else None
 
-    tls, out_loud = _tls(merged.get("tls"))
+    out_loud = "tls" in merged and str(merged["tls"]).lower() not in ON
     host = text("broker") or "localhost"
-    if not tls and not out_loud and not is_loopback(host):
-        raise ConfigError(
-            f"plaintext MQTT to {host} was not asked for", hint="set MQTT_TLS=off to send in the clear"
-        )
     password = text("password")
-    protocol = text("protocol") or "auto"
-    if protocol not in PROTOCOLS:
-        raise ConfigError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")
     certfile, keyfile = text("certfile"), text("keyfile")
     if (certfile is None) != (keyfile is None):
         raise ConfigError("a client certificate needs both certfile and keyfile")
     return BrokerSettings(
         host=host,
-        port=_port(merged.get("port"), tls=tls),
-        tls=tls,
+        port=int(text("port") or (PLAIN_PORT if out_loud else TLS_PORT)),
+        tls=not out_loud,
         ca_certs=text("ca_certs"),
         certfile=certfile,
         keyfile=keyfile,
@@ -152,34 +118,6 @@ def _build(merged: Mapping[str, tuple[str, object]]) -> BrokerSettings:
         password=Secret(password) if password is not None else None,
         password_file=text("password_file"),
         topic_root=text("topic_root") or DEFAULT_ROOT,
-        protocol=protocol,
-        explicit_plaintext=out_loud and not tls,
+        protocol=text("protocol") or "auto",
+        explicit_plaintext=out_loud,
     )
-
-
-def _tls(entry: tuple[str, object] | None) -> tuple[bool, bool]:
-    """Return (use TLS, was plaintext asked for explicitly)."""
-    if entry is None:
-        return True, False
-    where, value = entry
-    word = str(value).lower()
-    if word in _ON:
-        return True, False
-    if word in _OFF:
-        return False, True
-    raise ConfigError(f"broker setting 'tls' in {where} is {value!r}", hint="use on or off")
-
-
-def _port(entry: tuple[str, object] | None, *, tls: bool) -> int:
-    if entry is None:
-        return TLS_PORT if tls else PLAIN_PORT
-    where, value = entry
-    try:
-        port = int(str(value))
-    except ValueError:
-        port = 0
-    if not 0 < port <= MAX_PORT:
-        raise ConfigError(
-            f"broker setting 'port' in {where} is {value!r}", hint="use a number from 1 to 65535"
-        )
-    return port

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.settings import MAX_PORT
+from jobwire.core.setting_tables import MAX_PORT
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,7 @@ from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.fields import JOB_ID, count, nested, read_fields, rules_of, settings, text
 from jobwire.core.override import override
-from jobwire.core.settings import KEYS
+from jobwire.core.setting_tables import BROKER
 from jobwire.core.strict_json import decode_object
 from jobwire.core.topics import Topics
 from jobwire.jobs.record import MIN_TOKEN, JobRecord, Timeouts
@@ -19,7 +19,7 @@ from jobwire.jobs.record import MIN_TOKEN, JobRecord, Timeouts
 TICKET_VERSION = 1
 # What a host that shares no file with the registry gets as text instead of as a path.
 INLINE_FILES = {"ca_certs_pem": "ca_certs", "certfile_pem": "certfile", "keyfile_pem": "keyfile"}
-BROKER_KEYS = (KEYS - {"topic_root"}) | set(INLINE_FILES)
+BROKER_KEYS = (BROKER.keys() - {"topic_root"}) | set(INLINE_FILES)
 
 
 class TicketError(ConfigError):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,16 +12,14 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.file_lock import sole
-from jobwire.storage.named_files import rights_of_others
+from jobwire.storage.settings_file import read_own_settings, read_settings
 
-SETTINGS_FILE = "jobwire.toml"
 # A postgresql:// URL may hold a password, which must not stand in argv.
 SINK_VARIABLE = "JOBWIRE_METRICS_SINK"
 LOCK_NAME = "driver.lock"
 # Half a second of rest a batch costs little freshness and leaves the cores to others.
 TRIGGER_SECONDS = 0.5
 HISTORY_SECONDS = 60.0
-_PATHS = frozenset({"history", "checkpoint", "sink"})
 
 
 class MetricsSettings(NamedTuple):
@@ -100,7 +97,9 @@ def load_metrics_settings(
     Relative paths in the file are relative to it. Raises ConfigError naming the key.
     """
     home = home.absolute()
-    table, root = _read_file(home / SETTINGS_FILE)
+    file, own = read_settings(home), read_own_settings(environ)
+    table = {**own.tables.get("metrics", {}), **file.tables.get("metrics", {})}
+    root = file.get("broker", "topic_root") or DEFAULT_ROOT
     chosen = {key: value for key, value in given.items() if value is not None}
     if _has_password(str(chosen.get("sink", ""))):
         raise ConfigError(
@@ -109,7 +108,7 @@ def load_metrics_settings(
         )
     if environ.get(SINK_VARIABLE):
         chosen.setdefault("sink", environ[SINK_VARIABLE])
-    values = {"topic_root": root, **table, **chosen}
+    values: dict[str, Any] = {"topic_root": root, **table, **chosen}
     folder = home / "metrics"
     journals = values.pop("journals", None) or [home / "journal"]
     history = values.pop("history", folder / "history")
@@ -121,30 +120,6 @@ def load_metrics_settings(
         history=Path(str(history)).absolute() if history else None,
         **values,
     )
-
-
-def _read_file(path: Path) -> tuple[dict[str, Any], str]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}, DEFAULT_ROOT
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", path=str(path)) from error
-    table = document.get("metrics", {})
-    unknown = set(table) - set(MetricsSettings._fields) if isinstance(table, dict) else {"metrics"}
-    if unknown:
-        raise ConfigError(
-            f"unknown key {', '.join(sorted(unknown))} in {path} [metrics]",
-            hint=f"known: {', '.join(sorted(set(MetricsSettings._fields) - {'home'}))}",
-        )
-    if "sink" in table and _has_password(table["sink"]) and rights_of_others(path.stat().st_mode):
-        raise ConfigError(f"{path} holds a password and others can read it", hint=f"chmod 600 {path}")
-    for key in _PATHS & table.keys():
-        if table[key] and "://" not in table[key]:
-            table[key] = str(path.parent / table[key])
-    if "journals" in table:
-        table["journals"] = [str(path.parent / item) for item in table["journals"]]
-    return table, str(document.get("broker", {}).get("topic_root", DEFAULT_ROOT))
 
 
 def split_url(url: str) -> SplitResult:

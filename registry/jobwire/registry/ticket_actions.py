@@ -22,8 +22,8 @@ from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.named_files import check_target
+from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
-from jobwire.transport.settings_files import mtls_port
 
 _ACCOUNT = frozenset(
     {"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE", "MQTT_CERTFILE", "MQTT_KEYFILE"}

@@ -18,7 +18,7 @@ from jobwire.broker.passwd import PasswordFile
 from jobwire.certs import CertificateAuthority
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.topics import DEFAULT_ROOT
-from jobwire.transport.settings_files import mtls_port
+from jobwire.storage.settings_file import mtls_port
 
 
 def prepare(home: Path, *, port: int = 8883, topic_root: str = DEFAULT_ROOT, mtls: int | None = None) -> None:

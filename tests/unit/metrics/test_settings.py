@@ -52,7 +52,7 @@ def test_passwords_are_refused_where_others_can_read_them(tmp_path: Path) -> Non
     file = tmp_path / "jobwire.toml"
     file.write_text(f'[metrics]\nsink = "{url}"\n')
     file.chmod(0o644)
-    with pytest.raises(ConfigError, match="others can read"):
+    with pytest.raises(ConfigError, match="open to other users"):
         load_metrics_settings(tmp_path, {}, {})
     file.chmod(0o600)
     assert load_metrics_settings(tmp_path, {}, {}).sink == url

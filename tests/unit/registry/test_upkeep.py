@@ -20,8 +20,8 @@ from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Reaper
 from jobwire.storage import file_lock
+from jobwire.storage.settings_file import mtls_port
 from jobwire.testing import ManualClock
-from jobwire.transport.settings_files import mtls_port
 
 DAY = 86400.0
 

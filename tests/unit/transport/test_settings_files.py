@@ -24,7 +24,7 @@ username = "hermes"
 password_file = "passwords/hermes"
 
 [registry]
-anything = "is other components' business"
+keep_records_days = 1
 """
 
 

@@ -1,0 +1,41 @@
+"""`jobwire settings`: every setting in force, and where it comes from."""
+
+import argparse
+import json
+import os
+import shutil
+
+from jobwire.registry.present import table
+from jobwire.storage.settings_file import in_force, read_own_settings, read_settings
+
+_HEADER = ("setting", "value", "from")
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire settings`."""
+    parser = subparsers.add_parser(
+        "settings",
+        help="every setting in force, and where it comes from",
+        description="Show every setting with its value and where that comes from: a variable of the"
+        " environment, a file with its line, or the default. Passwords are masked. docs/settings.md explains"
+        " each. The options of a command and the `broker` of a job's record go before all of them.",
+        epilog="examples:\n  jobwire settings\n  jobwire settings --json",
+    )
+    parser.add_argument("--json", action="store_true", help='print {"home", "settings"}')
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the settings."""
+    settings = in_force(read_settings(args.home), read_own_settings(os.environ), os.environ)
+    if args.json:
+        print(json.dumps({"home": args.home, "settings": [one._asdict() for one in settings]}))
+        return 0
+    rows = [(f"{one.table}.{one.key}", _words(one.value), one.source) for one in settings]
+    print(f"home: {args.home}")
+    print(table(_HEADER, rows, shutil.get_terminal_size((120, 24)).columns))
+    return 0
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

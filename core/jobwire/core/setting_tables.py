@@ -1,0 +1,203 @@
+"""Every table and key of jobwire.toml: what it takes, its default, and one line for people. Pure.
+
+All components' in one list: whoever reads the file must know a misspelt table from another component's.
+On the path of `publish_event`: imports stay light.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from jobwire.core.bounds import MAX_SECONDS, MAX_SETTING
+from jobwire.core.errors import ConfigError
+from jobwire.core.roles import Role
+from jobwire.core.topics import DEFAULT_ROOT
+
+PROTOCOLS = ("auto", "5", "3.1.1")
+MAX_PORT = 65535
+ON = frozenset({"on", "true", "1", "yes"})
+OFF = frozenset({"off", "false", "0", "no"})
+# MQTT 5, 3.1.3.6: two bytes of length.
+MAX_PASSWORD = 64 * 1024
+_MAX_DAYS = MAX_SECONDS / 86400
+_MAX_MIB = float(1 << 42)
+_MAX_ITEMS = 1024
+_MAX_ROWS = 10**9
+_HEAP = re.compile(r"[1-9][0-9]{0,8}[kmgt]?b?", re.IGNORECASE)
+_LOCAL = re.compile(r"(local(\[[0-9*]{1,4}\])?)?")
+
+
+class Values(NamedTuple):
+    """What a setting takes: in words, and as a test."""
+
+    words: str
+    fit: Callable[[object], bool]
+
+
+class Setting(NamedTuple):
+    """One key. `default` is a value, or words in brackets where it is worked out.
+
+    `file`: a path, in a file relative to it. `own`: what the user's own file takes besides; such a setting
+    runs code of others, or gives something away, and no home may ask for that.
+    """
+
+    name: str
+    values: Values
+    default: object
+    help: str
+    variable: str = ""
+    file: bool = False
+    secret: bool = False
+    own: Values | None = None
+
+
+def is_switch(value: object) -> bool:
+    """Tell whether it is one of the words for on and off, or true or false."""
+    return str(value).lower() in ON | OFF
+
+
+def is_port(value: object) -> bool:
+    """Tell whether it is a port, as a number or in digits."""
+    text = str(value)
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PORT)) and 0 < int(text) <= MAX_PORT
+
+
+def check_value(setting: Setting, value: object, where: str, *, own: bool = False) -> None:
+    """Raise ConfigError where the setting does not take the value; `own`: as the user's own file may."""
+    values = setting.own if own and setting.own is not None else setting.values
+    if not values.fit(value):
+        shown = "not usable" if setting.secret else f"{value!r:.80}"
+        raise ConfigError(f"{setting.name} in {where} is {shown}", hint=f"it takes {values.words}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known names for a hint, the nearest to `name` first of all."""
+    import difflib  # noqa: PLC0415 - for errors only
+
+    names = sorted(known)
+    near = difflib.get_close_matches(name[:64], names, n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names)}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value and len(value) <= MAX_SETTING
+
+
+def _is_password(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value and len(value) <= MAX_PASSWORD
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _number(least: float, most: float, unit: str) -> Values:
+    # Not isinstance: true is no number.
+    return Values(
+        f"a number from {least:g} to {most:.0f} ({unit})",
+        lambda value: type(value) in (int, float) and least <= value <= most,  # type: ignore[operator]
+    )
+
+
+_TEXT = Values(f"a text of at most {MAX_SETTING} characters", _is_text)
+_PASSWORD = Values("a text", _is_password)
+_TEXTS = Values(
+    f"a list of 1 to {_MAX_ITEMS} texts",
+    lambda value: isinstance(value, list) and 0 < len(value) <= _MAX_ITEMS and all(map(_is_text, value)),
+)
+_SWITCH = Values('"on" or "off"', is_switch)
+_TRUTH = Values("true or false", lambda value: isinstance(value, bool))
+_PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
+_PROTOCOL = Values(f"one of {', '.join(PROTOCOLS)}", lambda value: value in PROTOCOLS)
+_ROWS = Values(
+    f"a whole number from 1 to {_MAX_ROWS}", lambda value: type(value) is int and 0 < value <= _MAX_ROWS
+)
+_DAYS = _number(0, _MAX_DAYS, "days; 0 keeps for ever")
+_SECONDS = _number(0, 86400, "seconds")
+
+_BROKER = (
+    Setting("broker", _TEXT, "localhost", "host name or address of the broker", "MQTT_BROKER"),
+    Setting("port", _PORT, "(8883, without TLS 1883)", "its port", "MQTT_PORT"),
+    Setting("tls", _SWITCH, "on", '"off" sends in the clear', "MQTT_TLS"),
+    Setting(
+        "ca_certs", _TEXT, "(the system's)", "the CA of the broker's certificate", "MQTT_CA_CERTS", file=True
+    ),
+    Setting("certfile", _TEXT, "(none)", "client certificate", "MQTT_CERTFILE", file=True),
+    Setting("keyfile", _TEXT, "(none)", "its key", "MQTT_KEYFILE", file=True),
+    Setting("username", _TEXT, "(none)", "account at the broker", "MQTT_USERNAME"),
+    Setting("password", _PASSWORD, "(none)", "its password; a file is better", "MQTT_PASSWORD", secret=True),
+    Setting(
+        "password_file",
+        _TEXT,
+        "(none)",
+        "0600 file with the password",
+        "MQTT_PASSWORD_FILE",
+        file=True,
+    ),
+    Setting("topic_root", _TEXT, DEFAULT_ROOT, "what all topics begin with", "MQTT_TOPIC_ROOT"),
+    Setting("protocol", _PROTOCOL, "auto", "what the broker speaks; auto is 5", "MQTT_PROTOCOL"),
+)
+_OF_A_ROLE = frozenset({"username", "password_file", "certfile", "keyfile"})
+_ROLE = tuple(setting._replace(variable="") for setting in _BROKER if setting.name in _OF_A_ROLE)
+
+_METRICS = (
+    Setting(
+        "journals", _TEXTS, "(HOME/journal)", "directories of the journals, one for each shard", file=True
+    ),
+    Setting(
+        "sink",
+        _TEXT,
+        "(HOME/metrics/metrics.db)",
+        "the tables: a SQLite file, or postgresql://...",
+        "JOBWIRE_METRICS_SINK",
+        file=True,
+        secret=True,
+    ),
+    Setting("checkpoint", _TEXT, "(HOME/metrics/checkpoint)", "Spark's checkpoint", file=True),
+    Setting(
+        "history", _TEXT, "(HOME/metrics/history)", 'Delta table of accepted events; "" for none', file=True
+    ),
+    Setting("topic_root", _TEXT, "([broker] topic_root)", "what the topics in the journal begin with"),
+    Setting(
+        "master",
+        Values('"local" or "local[N]"; a cluster only in your own file, or as --master', _matches(_LOCAL)),
+        "local[2]",
+        "where Spark runs",
+        own=_TEXT,
+    ),
+    Setting("memory", Values('a size like "512m" or "2g"', _matches(_HEAP)), "1g", "heap of Spark's driver"),
+    Setting("trigger_seconds", _SECONDS, 0.5, "shortest time between two batches"),
+    Setting("history_seconds", _SECONDS, 60.0, "time between two writes to the Delta table"),
+    Setting("max_rows", _ROWS, 100_000, "rows that a batch reads at most"),
+    Setting("verify", _TRUTH, False, "check signatures with the keys in $JOBWIRE_KEYS_FILE"),
+    Setting("inline", _TRUTH, False, "send the bytes to executors that do not see the journal"),
+    Setting("ingest", _TRUTH, False, "start the recorder as well, if none is running"),
+    Setting("share_group", _TEXT, "", "recorders of this MQTT 5 group each get a part of the messages"),
+    Setting("allow_data_loss", _TRUTH, False, "go on where rows are gone from the journal"),
+    Setting("consumer", _TEXT, "metrics", 'name under which the journal keeps our place; "" for none'),
+)
+
+# A role's table overrides [broker] for that role.
+ROLE_TABLES = {f"roles.{role}": _ROLE for role in Role}
+# By the name in the file.
+TABLES: Mapping[str, tuple[Setting, ...]] = {
+    "broker": _BROKER,
+    "mtls": (
+        Setting("port", _PORT, "(none)", "the broker's port for clients with a certificate of their own"),
+    ),
+    **ROLE_TABLES,
+    "registry": (
+        Setting("keep_retained_days", _DAYS, 7, "a finished job's messages stay at the broker for so long"),
+        Setting("keep_records_days", _DAYS, 90, "its record and logs stay for so long"),
+        Setting("keep_journal_days", _DAYS, 7, "what every consumer has read stays in the journal"),
+        Setting(
+            "keep_journal_mib",
+            _number(0, _MAX_MIB, "MiB; 0 sets no limit"),
+            8192,
+            "size beyond which the journal keeps less",
+        ),
+    ),
+    "metrics": _METRICS,
+}
+# Those of [broker], of a record's `broker` overrides and of the command line, by name.
+BROKER = {setting.name: setting for setting in _BROKER}
