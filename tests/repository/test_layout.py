@@ -32,7 +32,7 @@ ONLY_IN = {
     "paho": {"transport"},
     "amqtt": {"broker", "testing"},
     "pyspark": {"metrics"},
-    "cryptography": {"certs", "broker"},
+    "cryptography": {"certs", "testing"},
     "uvicorn": {"dashboard"},
     "starlette": {"dashboard"},
     "textual": {"dashboard"},

@@ -1,6 +1,6 @@
 """A private certificate authority."""
 
-from jobwire.certs.authority import CertificateAuthority, self_signed
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import CertificateFacts, Finding, Issued, Kind, Level, Phase, RevocationReason
 
 __all__ = [
@@ -12,5 +12,4 @@ __all__ = [
     "Level",
     "Phase",
     "RevocationReason",
-    "self_signed",
 ]

@@ -1,14 +1,11 @@
-"""The authority as one object over its folder; the light front of the modules that load cryptography.
+"""The authority as one object over its folder: who may change it when, and what each method promises."""
 
-Those are imported when first used: every `jobwire` command imports this package for its parser, and
-# cryptography alone costs some 60 ms.
-"""
-# ruff: noqa: PLC0415 - see above
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from jobwire.certs import files, names
+from jobwire.certs import checkup, files, inspection, issuing, names, pem, profiles, revocation, rollover
+from jobwire.certs.issuing import CertificateRequest
 from jobwire.certs.layout import Places
 from jobwire.certs.values import (
     CA_LIFETIME,
@@ -45,6 +42,12 @@ class CertificateAuthority:
         self.places = Places(directory)
         self._clock = clock or SystemClock()
 
+    @contextmanager
+    def _alone(self) -> Iterator[float]:
+        """Hold the folder's lock; gives the time."""
+        with files.locked(self.directory, clock=self._clock):
+            yield self._clock.now()
+
     def exists(self) -> bool:
         """Tell whether everything that `init` writes is there."""
         return self.places.complete()
@@ -64,18 +67,15 @@ class CertificateAuthority:
         `permit`. Raises ConflictError if the folder is in use and not `force`; with `force` the old
         folder is kept beside it.
         """
-        from jobwire.certs import issuing
-
         now = self._clock.now()
-        signer = issuing.new_authority(
-            server_names, permit, now=now, lifetime=lifetime_seconds, backdate=backdate_seconds
-        )
-        return issuing.create(self.places, signer, server_names, clock=self._clock, now=now, force=force)
+        validity = profiles.period(now, lifetime_seconds, backdate_seconds)
+        signer = issuing.new_authority(server_names, permit, validity)
+        files.make_directory(self.directory.parent)
+        with files.locked(self.directory.parent, clock=self._clock):
+            return issuing.create(self.places, signer, server_names, now=now, force=force)
 
     def refuses(self, server_names: Sequence[str]) -> list[str]:
         """Return those of `server_names` that this authority may not certify; InvalidInputError for none."""
-        from jobwire.certs import pem, profiles
-
         permitted = profiles.permitted_by(pem.load_signer(self.places).certificate)
         return permitted.refuses(names.parse_server_names(server_names))
 
@@ -93,7 +93,9 @@ class CertificateAuthority:
         if it exists and not `force`.
         """
         names.check_name(name)
-        return self._client(name, Kind.ROLE, lifetime_seconds, backdate_seconds, force=force)
+        with self._alone() as now:
+            request = CertificateRequest(name, Kind.ROLE, now, lifetime_seconds, backdate_seconds)
+            return issuing.issue(self.places, request, overwrite=force)
 
     def issue_job(
         self,
@@ -105,7 +107,9 @@ class CertificateAuthority:
     ) -> Issued:
         """Issue the short-lived client certificate of a job: its CN is the job id itself."""
         check_job_id(job_id)
-        return self._client(job_id, Kind.JOB, lifetime_seconds, backdate_seconds, force=force)
+        with self._alone() as now:
+            request = CertificateRequest(job_id, Kind.JOB, now, lifetime_seconds, backdate_seconds)
+            return issuing.issue(self.places, request, overwrite=force)
 
     def issue_server(
         self,
@@ -122,28 +126,12 @@ class CertificateAuthority:
         `server_names` outside the authority's constraints, ConflictError if it exists and not `force`,
         or if a client has the name.
         """
-        from jobwire.certs import issuing
-
         names.check_name(name)
-        with files.locked(self.directory, clock=self._clock):
-            return issuing.further_server(
-                self.places,
-                name,
-                server_names,
-                now=self._clock.now(),
-                lifetime=lifetime_seconds,
-                backdate=backdate_seconds,
-                overwrite=force,
+        with self._alone() as now:
+            request = CertificateRequest(
+                name, Kind.SERVER, now, lifetime_seconds, backdate_seconds, server_names
             )
-
-    def _client(self, name: str, kind: Kind, lifetime: float, backdate: float, *, force: bool) -> Issued:
-        from jobwire.certs import issuing
-
-        with files.locked(self.directory, clock=self._clock):
-            now = self._clock.now()
-            return issuing.client(
-                self.places, name, kind, now=now, lifetime=lifetime, backdate=backdate, overwrite=force
-            )
+            return issuing.issue(self.places, request, overwrite=force)
 
     def renew(
         self,
@@ -162,31 +150,13 @@ class CertificateAuthority:
         constraints, NotFoundError if there is none, ConflictError if it is revoked (a server gets a new
         key then, a client is issued anew with force).
         """
-        from jobwire.certs import issuing
-
         check_identity(name)
-        with files.locked(self.directory, clock=self._clock):
-            now = self._clock.now()
-            if self.places.is_server(name):
-                return issuing.renew_server(
-                    self.places,
-                    server_names,
-                    name=name,
-                    now=now,
-                    lifetime=SERVER_LIFETIME if lifetime_seconds is None else lifetime_seconds,
-                    backdate=backdate_seconds,
-                    new_key=new_key,
-                )
-            if server_names:
+        with self._alone() as now:
+            kind = Kind.SERVER if self.places.is_server(name) else Kind.ROLE
+            if server_names and kind is not Kind.SERVER:
                 raise InvalidInputError(f"{name!r} is no server: it has no host names", name=name)
-            return issuing.renew_client(
-                self.places,
-                name,
-                now=now,
-                lifetime=lifetime_seconds,
-                backdate=backdate_seconds,
-                new_key=new_key,
-            )
+            request = CertificateRequest(name, kind, now, lifetime_seconds, backdate_seconds, server_names)
+            return issuing.renew(self.places, request, new_key=new_key)
 
     def revoke(
         self, name_or_serial: str | int, *, reason: RevocationReason = RevocationReason.UNSPECIFIED
@@ -196,50 +166,41 @@ class CertificateAuthority:
         Brokers see it when they load `crl.pem` anew. Raises NotFoundError for what was never issued,
         ConflictError if nothing valid is left of it.
         """
-        from jobwire.certs import revocation
-
-        with files.locked(self.directory, clock=self._clock):
-            now = self._clock.now()
-            return [
-                entry.serial
-                for entry in revocation.revoke(self.places, name_or_serial, now=now, reason=reason)
-            ]
+        with self._alone() as now:
+            revoked = revocation.revoke(self.places, name_or_serial, now=now, reason=reason)
+        return [entry.serial for entry in revoked]
 
     def refresh_crl(self, *, lifetime_seconds: float | None = None) -> float:
         """Sign the revocation lists anew and return the earliest nextUpdate (epoch seconds).
 
         By default a list lasts as long as its authority: brokers refuse everyone once it has run out.
         """
-        from jobwire.certs import revocation
-
-        with files.locked(self.directory, clock=self._clock):
-            return revocation.write_lists(
-                self.places, now=self._clock.now(), lifetime_seconds=lifetime_seconds
-            )
+        with self._alone() as now:
+            return revocation.write_lists(self.places, now=now, lifetime_seconds=lifetime_seconds)
 
     def prune(self) -> list[str]:
-        """Remove the files of expired job certificates and old index entries; return the names."""
-        from jobwire.certs import housekeeping
-
-        with files.locked(self.directory, clock=self._clock):
-            return housekeeping.prune(self.places, now=self._clock.now())
+        """Remove expired job certificates, crash leftovers and old index entries; return the job ids."""
+        gone = []
+        with self._alone() as now:
+            for folder in (self.directory, self.places.clients, self.places.servers):
+                files.sweep(folder)
+            for path in inspection.certificates_in(self.places.clients):
+                item = inspection.facts(path, pem.load_certificate(path), now=now)
+                if item.kind == Kind.JOB and item.not_after < now:
+                    # The key first: a certificate without its key opens nothing.
+                    files.remove_files(path.with_suffix(".key"), path)
+                    gone.append(path.stem)
+            revocation.forget_expired(self.places, now=now)
+        return gone
 
     def show(self) -> list[CertificateFacts]:
         """Return the facts of the trusted authorities, the servers and every client. Takes no lock."""
-        from jobwire.certs import inspection
-
         return inspection.show_all(self.places, now=self._clock.now())
 
     def inspect(self, certfile: Path) -> CertificateFacts:
         """Return the facts of any certificate file; `revoked` is this authority's word."""
-        from jobwire.certs import inspection, pem
-
-        return inspection.facts(
-            certfile,
-            pem.load_certificate(certfile),
-            now=self._clock.now(),
-            revoked=inspection.revoked_serials(self.places),
-        )
+        certificate, revoked = pem.load_certificate(certfile), inspection.revoked_serials(self.places)
+        return inspection.facts(certfile, certificate, now=self._clock.now(), revoked=revoked)
 
     def check(self, *, warn_seconds: float = WARN_WITHIN) -> list[Finding]:
         """Return what is wrong or will be within `warn_seconds`, the worst first; empty: all is well.
@@ -247,14 +208,10 @@ class CertificateAuthority:
         Expiring certificates and lists, key files that others may read, a clock outside validity, pairs
         that do not match, a revocation that has not reached the list, a rollover under way. Reads only.
         """
-        from jobwire.certs import checkup
-
         return checkup.check(self.places, now=self._clock.now(), warn_seconds=warn_seconds)
 
     def rollover_phase(self) -> Phase:
         """Return where the rollover to a new authority stands."""
-        from jobwire.certs import rollover
-
         return rollover.phase(self.places)
 
     def begin_rollover(self, *, permit: Sequence[str] = (), lifetime_seconds: float = CA_LIFETIME) -> None:
@@ -262,47 +219,20 @@ class CertificateAuthority:
 
         Next: bring `ca.pem` and `crl.pem` to every broker and client. ConflictError if one is under way.
         """
-        from jobwire.certs import rollover
-
-        with files.locked(self.directory, clock=self._clock):
-            rollover.begin(self.places, permit, now=self._clock.now(), lifetime=lifetime_seconds)
+        with self._alone() as now:
+            rollover.begin(self.places, permit, now=now, lifetime=lifetime_seconds)
 
     def switch_rollover(self) -> list[str]:
         """Let the new authority sign; renew servers and clients from it and return their names."""
-        from jobwire.certs import rollover
-
-        with files.locked(self.directory, clock=self._clock):
-            return rollover.switch(self.places, now=self._clock.now())
+        with self._alone() as now:
+            return rollover.switch(self.places, now=now)
 
     def finish_rollover(self, *, force: bool = False) -> None:
         """Trust the new authority alone; ConflictError while a name lives on the old one, unless `force`."""
-        from jobwire.certs import rollover
-
-        with files.locked(self.directory, clock=self._clock):
-            rollover.finish(self.places, now=self._clock.now(), force=force)
+        with self._alone() as now:
+            rollover.finish(self.places, now=now, force=force)
 
     def cancel_rollover(self) -> None:
         """Take back a rollover that has begun and not switched."""
-        from jobwire.certs import rollover
-
-        with files.locked(self.directory, clock=self._clock):
-            rollover.cancel(self.places, now=self._clock.now())
-
-
-def self_signed(
-    directory: Path,
-    name: str,
-    *,
-    clock: Clock | None = None,
-    lifetime_seconds: float = JOB_LIFETIME,
-    backdate_seconds: float = 0.0,
-    force: bool = False,
-) -> Issued:
-    """Write a client certificate that no authority signed: to show that a broker refuses it."""
-    from jobwire.certs import issuing
-
-    check_identity(name)
-    now = (clock or SystemClock()).now()
-    return issuing.self_signed(
-        directory, name, now=now, lifetime=lifetime_seconds, backdate=backdate_seconds, force=force
-    )
+        with self._alone() as now:
+            rollover.cancel(self.places, now=now)

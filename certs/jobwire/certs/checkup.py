@@ -10,17 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jobwire.certs import inspection, pem, profiles, rollover
 from jobwire.certs.index import Index
 from jobwire.certs.layout import SERVER_NAME, Places
-from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase
+from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase, ends_soon
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.storage.named_files import exposure
 
-_REMEDY = {
-    Kind.AUTHORITY: "move to a new authority: jobwire certs rollover begin",
-    Kind.SERVER: "jobwire certs renew {name}",
-    Kind.ROLE: "jobwire certs renew {name}",
-    Kind.JOB: "jobwire certs renew {name}",
-}
 _CLOCK_HINT = "if the clock is wrong, set it right (timedatectl status)"
 _LIST_HINT = "jobwire certs crl, then restart the broker"
 
@@ -32,15 +26,14 @@ def check(places: Places, *, now: float, warn_seconds: float) -> list[Finding]:
         try:
             found.extend(part(places, now, warn_seconds))
         except JobwireError as error:
-            found.append(_as_finding(error, places))
+            found.append(_of_file(error, places))
     order = list(Level)
     unique = dict.fromkeys(found)  # one unreadable file is met by several parts
     return sorted(unique, key=lambda finding: order.index(finding.level))
 
 
-def _as_finding(error: JobwireError, places: Places) -> Finding:
-    subject = Path(str(error.facts.get("path", places.directory))).name
-    return Finding(Level.ERROR, subject, error.message, error.hint)
+def _of_file(error: JobwireError, places: Places) -> Finding:
+    return Finding.of(Path(str(error.facts.get("path", places.directory))).name, error)
 
 
 def _exposed(places: Places) -> Iterator[Finding]:
@@ -70,7 +63,7 @@ def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding
                 yield from _origin(item, certificate, authorities)
                 yield from _pair(path, certificate)
         except JobwireError as error:  # one damaged file must not hide what the others have to say
-            yield _as_finding(error, places)
+            yield _of_file(error, places)
 
 
 def _in_use(item: CertificateFacts, now: float) -> bool:
@@ -91,8 +84,10 @@ def _subject(item: CertificateFacts) -> str:
 def _remedy(item: CertificateFacts) -> str:
     if item.kind not in set(Kind):
         return "remove the file, or issue it again"
-    remedy = _REMEDY[Kind(item.kind)].format(name=item.path.stem)
-    return remedy + (", then reload the broker" if _is_brokers(item) else "")
+    if item.kind == Kind.AUTHORITY:
+        return "move to a new authority: jobwire certs rollover begin"
+    remedy = f"jobwire certs renew {item.path.stem}"
+    return f"{remedy}, then reload the broker" if _is_brokers(item) else remedy
 
 
 def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterator[Finding]:
@@ -109,13 +104,8 @@ def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterat
         level = Level.NOTE if item.kind == Kind.JOB else Level.ERROR
         hint = "jobwire certs prune removes it" if item.kind == Kind.JOB else f"{remedy}; {_CLOCK_HINT}"
         yield Finding(level, subject, f"expired at {utc_timestamp(item.not_after)}", hint)
-    elif _soon(item.not_before, item.not_after, now, warn_seconds) and item.kind != Kind.JOB:
+    elif item.kind != Kind.JOB and ends_soon(item.not_before, item.not_after, now, warn_seconds=warn_seconds):
         yield Finding(Level.WARNING, subject, f"expires in {_days(item.not_after - now)}", remedy)
-
-
-def _soon(start: float, end: float, now: float, warn_seconds: float) -> bool:
-    """Tell whether the end is near: for what lives shortly, near is the last third."""
-    return end - now < min(warn_seconds, (end - start) / 3)
 
 
 def _days(seconds: float) -> str:
@@ -179,7 +169,7 @@ def _list_dates(
     elif now > end:
         text = f"ran out at {utc_timestamp(end)}: a broker that checks refuses everyone"
         yield Finding(Level.ERROR, subject, text, _LIST_HINT)
-    elif _soon(start, end, now, warn_seconds):
+    elif ends_soon(start, end, now, warn_seconds=warn_seconds):
         text = f"runs out in {_days(end - now)}: after that a broker that checks refuses everyone"
         yield Finding(Level.WARNING, subject, text, _LIST_HINT)
 

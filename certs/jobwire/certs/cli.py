@@ -88,7 +88,6 @@ def _add_issuing(commands: "_Commands") -> None:
     )
     issue.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
     _days_option(issue, ROLE_LIFETIME, "lifetime")
-    issue.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     issue.set_defaults(run=_issue)
 
     job = add_command(
@@ -98,13 +97,8 @@ def _add_issuing(commands: "_Commands") -> None:
         "jobwire certs issue-job 3f9a01bc --hours 8",
     )
     job.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
-    job.add_argument(
-        "--hours",
-        type=_HOURS,
-        default=JOB_LIFETIME / HOUR,
-        help="lifetime in hours (default %(default)g)",
-    )
-    job.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
+    text = "lifetime in hours (default %(default)g)"
+    job.add_argument("--hours", type=_HOURS, default=JOB_LIFETIME / HOUR, help=text)
     job.set_defaults(run=_issue_job)
 
     server = add_command(
@@ -122,8 +116,10 @@ def _add_issuing(commands: "_Commands") -> None:
         help="DNS name or address that clients use, repeatable; best none that the broker has",
     )
     _days_option(server, SERVER_LIFETIME, "lifetime")
-    server.add_argument("--force", action="store_true", help="replace an existing certificate and its key")
     server.set_defaults(run=_issue_server)
+    for parser in (issue, job, server):
+        text = "replace an existing certificate and its key"
+        parser.add_argument("--force", action="store_true", help=text)
 
     renew = add_command(
         commands,
@@ -157,11 +153,7 @@ def _add_upkeep(commands: "_Commands") -> None:
         "jobwire certs revoke 3f9a01bc --reason keyCompromise",
     )
     revoke.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
-    revoke.add_argument(
-        "--reason",
-        choices=[str(reason) for reason in RevocationReason],
-        default=str(RevocationReason.UNSPECIFIED),
-    )
+    revoke.add_argument("--reason", choices=list(map(str, RevocationReason)), default="unspecified")
     revoke.set_defaults(run=_revoke)
 
     crl = add_command(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
@@ -174,12 +166,8 @@ def _add_upkeep(commands: "_Commands") -> None:
         "find what is wrong or runs out soon (exit 30 for errors)",
         "jobwire certs check --warn-days 60 --strict",
     )
-    check.add_argument(
-        "--warn-days",
-        type=_DAYS,
-        default=WARN_WITHIN / DAY,
-        help="warn so many days before an end, but never before the last third (default %(default)g)",
-    )
+    text = "warn so many days before an end, but never before the last third (default %(default)g)"
+    check.add_argument("--warn-days", type=_DAYS, default=WARN_WITHIN / DAY, help=text)
     check.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
     check.set_defaults(run=_check)
 
@@ -213,12 +201,8 @@ def _permit_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: str) -> None:
-    parser.add_argument(
-        "--days",
-        type=_DAYS,
-        default=default_seconds / DAY,
-        help=f"{text} in days (default %(default)g)",
-    )
+    text += " in days (default %(default)g)"
+    parser.add_argument("--days", type=_DAYS, default=default_seconds / DAY, help=text)
 
 
 def _authority(args: argparse.Namespace) -> CertificateAuthority:
@@ -337,7 +321,7 @@ def _check(args: argparse.Namespace) -> int:
     found = _authority(args).check(warn_seconds=args.warn_days * DAY)
     fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
     failed = any(finding.level in fatal for finding in found)
-    value = {"ok": not failed, "findings": [present.finding_json(finding) for finding in found]}
+    value = {"ok": not failed, "findings": [finding.as_json() for finding in found]}
     _say(args, value, present.findings(found) or "certificates: all is well")
     return ExitCode.INVALID if failed else ExitCode.OK
 

@@ -26,20 +26,11 @@ def show_all(places: Places, *, now: float) -> list[CertificateFacts]:
 
 def leaf_files(places: Places) -> list[Path]:
     """Return the broker's certificate, which may be missing, those of further servers and of clients."""
-    return [places.server, *further_server_files(places), *client_files(places)]
+    return [places.server, *certificates_in(places.servers), *certificates_in(places.clients)]
 
 
-def client_files(places: Places) -> list[Path]:
-    """Return the client certificates, by name."""
-    return _certificates_in(places.clients)
-
-
-def further_server_files(places: Places) -> list[Path]:
-    """Return the certificates of the servers beside the broker, by name."""
-    return _certificates_in(places.servers)
-
-
-def _certificates_in(folder: Path) -> list[Path]:
+def certificates_in(folder: Path) -> list[Path]:
+    """Return the certificates of a folder, by name."""
     return sorted(path for path in folder.glob("*.pem") if not path.name.startswith("."))
 
 

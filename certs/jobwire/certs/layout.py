@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from jobwire.certs.values import Kind
+
 # What the commands call the broker's own certificate; further servers have names of their own.
 SERVER_NAME = "server"
 
@@ -40,9 +42,10 @@ class Places:
         """Return the path of the certificate of a server: the broker's own is called SERVER_NAME."""
         return self.server if name == SERVER_NAME else self.servers / f"{name}.pem"
 
-    def server_key_of(self, name: str) -> Path:
-        """Return the path of the private key of a server."""
-        return self.server_key if name == SERVER_NAME else self.servers / f"{name}.key"
+    def pair(self, name: str, kind: Kind) -> tuple[Path, Path]:
+        """Return the paths of certificate and key of a server or client."""
+        certfile = self.server_of(name) if kind is Kind.SERVER else self.client(name)
+        return certfile, certfile.with_suffix(".key")
 
     def is_server(self, name: str) -> bool:
         """Tell whether `name` is the broker's or that of a further server issued here."""

@@ -2,15 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from jobwire.certs.values import (
-    DAY,
-    HOUR,
-    WARN_WITHIN,
-    CertificateFacts,
-    Finding,
-    Issued,
-    serial_text,
-)
+from jobwire.certs.values import DAY, HOUR, CertificateFacts, Finding, Issued, ends_soon, serial_text
 from jobwire.core.clock import utc_timestamp
 
 _HEADER = ("KIND", "NAME", "STATE", "UNTIL (UTC)", "LEFT")
@@ -46,11 +38,6 @@ def facts_json(item: CertificateFacts) -> dict[str, object]:
     }
 
 
-def finding_json(finding: Finding) -> dict[str, str]:
-    """Return one finding as `check --json` prints it."""
-    return finding.as_json()
-
-
 def state(item: CertificateFacts) -> str:
     """Return `valid`, `expiring`, `expired`, `revoked` or `not yet` (its start lies ahead)."""
     left, whole = item.days_left * DAY, item.not_after - item.not_before
@@ -60,7 +47,7 @@ def state(item: CertificateFacts) -> str:
         return "expired"
     if left > whole:
         return "not yet"
-    return "expiring" if left < min(WARN_WITHIN, whole / 3) else "valid"
+    return "expiring" if ends_soon(0, whole, whole - left) else "valid"
 
 
 def table(items: Iterable[CertificateFacts]) -> str:

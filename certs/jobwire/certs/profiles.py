@@ -14,8 +14,6 @@ from jobwire.certs.values import MAX_LIFETIME, SKEW, Kind
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, InvalidInputError
 
-_ORGANISATION = "jobwire"
-
 
 class Period(NamedTuple):
     """When a certificate is valid."""
@@ -89,7 +87,7 @@ def authority(
     It may sign end entities only (path length 0) and only for the permitted names (RFC 5280 4.2.1.10):
     whoever installs it elsewhere does not hand over the whole web. `label` keeps two authorities apart.
     """
-    name = _subject(_ORGANISATION, f"jobwire CA {label}")
+    name = _subject(f"jobwire CA {label}")
     trees: list[x509.GeneralName] = [x509.DNSName(tree) for tree in permitted.dns]
     trees += [x509.IPAddress(network) for network in permitted.networks]
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -103,53 +101,36 @@ def authority(
     )
 
 
-def server(
+def leaf(
     public_key: ec.EllipticCurvePublicKey,
     *,
-    common_name: str,
-    names: ServerNames,
+    name: str,
+    kind: Kind,
     validity: Period,
     signer: Signer,
+    names: ServerNames | None = None,
 ) -> x509.Certificate:
-    """Return a server certificate; the host names stand in the SANs, where RFC 9525 has clients look.
+    """Return the certificate of a server with `names`, or of a client: one CN, the identity itself.
 
-    It is no client's: whoever verifies a client looks for clientAuth (RFC 5280 4.2.1.12) and refuses it,
-    whatever its CN.
+    The host names of a server stand in the SANs, where RFC 9525 has clients look. It is no client's: whoever
+    verifies a client looks for clientAuth (RFC 5280 4.2.1.12) and refuses it, whatever its CN; and the other
+    way round.
     """
-    sans: list[x509.GeneralName] = [x509.DNSName(name) for name in names.dns]
-    sans += [x509.IPAddress(address) for address in names.addresses]
-    builder = _leaf(
-        _subject(_ORGANISATION, common_name),
-        public_key,
-        validity,
-        signer,
-        ExtendedKeyUsageOID.SERVER_AUTH,
-    )
-    return builder.add_extension(x509.SubjectAlternativeName(sans), critical=False).sign(
-        signer.key, hashes.SHA256()
-    )
-
-
-def client(
-    public_key: ec.EllipticCurvePublicKey, *, name: str, kind: Kind, validity: Period, signer: Signer
-) -> x509.Certificate:
-    """Return a client certificate: one CN, the identity itself, and nothing a server could use."""
-    subject = _subject(_ORGANISATION, name, unit=str(kind))
-    return _leaf(subject, public_key, validity, signer, ExtendedKeyUsageOID.CLIENT_AUTH).sign(
-        signer.key, hashes.SHA256()
-    )
-
-
-def self_signed_client(key: ec.EllipticCurvePrivateKey, *, name: str, validity: Period) -> x509.Certificate:
-    """Return a client certificate that vouches for itself: what a broker has to refuse."""
-    subject = _subject(_ORGANISATION, name, unit=str(Kind.ROLE))
-    return (
-        _builder(subject, subject, key.public_key(), validity)
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH if names is None else ExtendedKeyUsageOID.SERVER_AUTH
+    subject = _subject(name, unit=str(kind) if names is None else "")
+    issuer_key = x509.AuthorityKeyIdentifier(bytes.fromhex(signer.identifier), None, None)
+    builder = (
+        _builder(subject, signer.certificate.subject, public_key, validity)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(issuer_key, critical=False)
     )
+    if names is not None:
+        sans: list[x509.GeneralName] = [x509.DNSName(dns) for dns in names.dns]
+        sans += [x509.IPAddress(address) for address in names.addresses]
+        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
+    return builder.sign(signer.key, hashes.SHA256())
 
 
 def permitted_by(certificate: x509.Certificate) -> Permitted:
@@ -164,23 +145,6 @@ def key_identifier(certificate: x509.Certificate) -> str:
     """Return the hex subject key identifier of an authority certificate."""
     extension = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
     return extension.value.digest.hex()
-
-
-def _leaf(
-    subject: x509.Name,
-    public_key: ec.EllipticCurvePublicKey,
-    validity: Period,
-    signer: Signer,
-    usage: x509.ObjectIdentifier,
-) -> x509.CertificateBuilder:
-    issuer_key = x509.AuthorityKeyIdentifier(bytes.fromhex(signer.identifier), None, None)
-    return (
-        _builder(subject, signer.certificate.subject, public_key, validity)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .add_extension(issuer_key, critical=False)
-    )
 
 
 def _builder(
@@ -198,12 +162,13 @@ def _builder(
     )
 
 
-def _subject(organisation: str, common_name: str, *, unit: str = "") -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation)]
-    if unit:
-        attributes.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
-    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
-    return x509.Name(attributes)
+def _subject(common_name: str, *, unit: str = "") -> x509.Name:
+    values = {
+        NameOID.ORGANIZATION_NAME: "jobwire",
+        NameOID.ORGANIZATIONAL_UNIT_NAME: unit,
+        NameOID.COMMON_NAME: common_name,
+    }
+    return x509.Name([x509.NameAttribute(oid, value) for oid, value in values.items() if value])
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -8,13 +8,13 @@ authority signs is decided by one file, `ca.key`: the switch is one rename.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from jobwire.certs import files, inspection, issuing, pem, profiles, revocation
-from jobwire.certs.index import Index, SerialEntry
+from jobwire.certs.index import Index
+from jobwire.certs.issuing import CertificateRequest
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
-from jobwire.certs.values import DEFAULT_LIFETIMES, SERVER_LIFETIME, Kind, Phase
+from jobwire.certs.values import Kind, Phase
 from jobwire.core.errors import ConflictError
 
 
@@ -31,11 +31,11 @@ def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float)
     names = list(profiles.names_of(pem.load_certificate(places.server)))
     old = profiles.permitted_by(pem.load_signer(places).certificate)
     permitted = [*old.dns, *(str(network) for network in old.networks), *permit]
-    coming = issuing.new_authority(names, permitted, now=now, lifetime=lifetime, backdate=0.0)
+    coming = issuing.new_authority(names, permitted, profiles.period(now, lifetime))
     present = pem.load_certificates(places.bundle)
     # The key first: without its certificate in the bundle it counts for nothing and is overwritten.
     files.write_file(places.next_key, pem.dump_key(coming.key), overwrite=True)
-    _record(places, coming)
+    issuing.record(places, coming.certificate, coming.certificate.subject.rfc4514_string(), coming)
     # The lists before the bundle: an authority that is trusted without a list locks its clients out.
     revocation.write_lists(places, now=now, coming=[coming])
     files.write_file(places.bundle, pem.dump([*present, coming.certificate]), overwrite=True)
@@ -59,32 +59,24 @@ def _renew_all(places: Places, *, now: float) -> list[str]:
     signer = pem.load_signer(places)
     entries = Index(places.index).entries()
     renewed = []
-    server = pem.load_certificate(places.server)
-    if server.issuer != signer.certificate.subject:
-        names = list(profiles.names_of(server))
-        key = profiles.new_key() if issuing.is_revoked(places, server) else None
-        issuing.server(places, names, now=now, lifetime=SERVER_LIFETIME, key=key)
-        renewed.append(SERVER_NAME)
-    for path in (*inspection.further_server_files(places), *inspection.client_files(places)):
-        entry = entries.get(pem.load_certificate(path).serial_number)
-        if entry and _wants_renewal(entry, signer, now):
-            _renew(places, path, entry, now=now)
-            renewed.append(path.stem)
+    for path in inspection.leaf_files(places):
+        certificate = pem.load_certificate(path)
+        if certificate.issuer == signer.certificate.subject:
+            continue
+        entry = entries.get(certificate.serial_number)
+        revoked = entry is not None and entry.revoked_at is not None
+        if path == places.server:
+            # The broker's moves whatever became of it: nobody believes a revoked key, so it gets another.
+            request = CertificateRequest(SERVER_NAME, Kind.SERVER, now)
+        elif entry is not None and not revoked and entry.not_after > now + 1:
+            # A last second is not worth a certificate: its lifetime would be refused.
+            lifetime = entry.not_after - now if entry.kind is Kind.JOB else None
+            request = CertificateRequest(path.stem, entry.kind, now, lifetime)
+        else:
+            continue
+        issuing.renew(places, request, new_key=revoked)
+        renewed.append(request.name)
     return renewed
-
-
-def _renew(places: Places, path: Path, entry: SerialEntry, *, now: float) -> None:
-    lifetime = entry.not_after - now if entry.kind is Kind.JOB else DEFAULT_LIFETIMES[entry.kind]
-    if entry.kind is Kind.SERVER:
-        names = list(profiles.names_of(pem.load_certificate(path)))
-        issuing.server(places, names, name=path.stem, now=now, lifetime=lifetime)
-    else:
-        issuing.renew_client(places, path.stem, now=now, lifetime=lifetime, backdate=0.0, new_key=False)
-
-
-def _wants_renewal(entry: SerialEntry, signer: Signer, now: float) -> bool:
-    # A last second is not worth a certificate: its lifetime would be refused.
-    return entry.issuer != signer.identifier and entry.revoked_at is None and entry.not_after > now + 1
 
 
 def finish(places: Places, *, now: float, force: bool) -> None:
@@ -129,11 +121,6 @@ def left_behind(places: Places, signer: Signer, *, now: float) -> list[str]:
     ]
     moved = {entry.name for entry in valid if entry.issuer == signer.identifier}
     return sorted({entry.name for entry in valid} - moved)
-
-
-def _record(places: Places, coming: Signer) -> None:
-    entry = issuing.entry_of(coming.certificate, coming.certificate.subject, Kind.AUTHORITY, coming)
-    Index(places.index).add(entry)
 
 
 def _expect(places: Places, wanted: Phase, step: str) -> None:

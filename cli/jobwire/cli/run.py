@@ -231,9 +231,9 @@ def job_identity(home: Path, job_id: str) -> dict[str, str]:
 
     Raises NotFoundError or ConfigError where this home has no certificate authority or it cannot be used.
     """
-    from jobwire.certs import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
-
     try:
+        from jobwire.certs import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
+
         issued = CertificateAuthority(home / "certs").issue_job(job_id)
     except ModuleNotFoundError as error:
         raise missing_library(error, "broker") from error

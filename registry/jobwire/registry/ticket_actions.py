@@ -107,8 +107,10 @@ def _certificate(
     args: argparse.Namespace,
 ) -> dict[str, str | int]:
     """Return the settings with a new certificate of the job's own inside."""
-    from jobwire.certs import CertificateAuthority  # noqa: PLC0415 - brings cryptography
-
+    try:
+        from jobwire.certs import CertificateAuthority  # noqa: PLC0415 - brings cryptography
+    except ModuleNotFoundError as error:
+        raise missing_library(error, "broker") from error
     authority = CertificateAuthority(home / "certs")
     if not authority.exists():
         raise ConfigError(
@@ -116,10 +118,7 @@ def _certificate(
         )
     # A new key for every ticket: the job may have been claimed again since the last one was written.
     lifetime = int(args.certificate_hours * _HOUR)
-    try:
-        issued = authority.issue_job(record.job_id, lifetime_seconds=lifetime, force=True)
-    except ModuleNotFoundError as error:
-        raise missing_library(error, "broker") from error
+    issued = authority.issue_job(record.job_id, lifetime_seconds=lifetime, force=True)
     broker = _place(settings)
     port = mtls_port(home)
     if "port" not in overrides and port is not None:

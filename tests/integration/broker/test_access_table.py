@@ -11,7 +11,7 @@ import pytest
 from jobwire.broker import ROLES
 from jobwire.broker.access_table import CELLS, Action, Cell, Identity
 from jobwire.broker.passwd import PasswordFile
-from jobwire.certs import CertificateAuthority, Issued, self_signed
+from jobwire.certs import CertificateAuthority, Issued
 from jobwire.core.topics import Topics
 from jobwire.testing import EmbeddedServer, MosquittoServer, require
 from jobwire.testing.process import BrokerProcess
@@ -23,6 +23,7 @@ from jobwire.testing.raw_mqtt import (
     Will,
     client_context,
 )
+from jobwire.testing.self_signed import self_signed
 
 TOPICS = Topics()
 A, B = "aaaaaaaa", "bbbbbbbb"

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Issued
+from jobwire.certs import CertificateAuthority, Issued, Kind
 from jobwire.testing.waiting import wait_for
 
 pytestmark = pytest.mark.mosquitto
@@ -135,7 +135,7 @@ def test_rollover_on_mosquitto(authority: CertificateAuthority, broker: Broker, 
     assert publishes(broker, bundle, old)
     authority.switch_rollover()
     broker.reload()
-    current = Issued("hermes", authority.places.client("hermes"), authority.places.client_key("hermes"), 0, 0)
+    current = Issued("hermes", *authority.places.pair("hermes", Kind.ROLE), 0, 0)
     assert publishes(broker, bundle, old)
     assert publishes(broker, bundle, current)
     authority.finish_rollover()

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.certs import CertificateAuthority, Issued, RevocationReason, names, pem, profiles, self_signed
+from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason, names, pem, profiles
 from jobwire.certs.values import HOUR, serial_text
+from jobwire.testing.self_signed import self_signed
 
 OpenSsl = Callable[..., str]
 
@@ -67,9 +68,10 @@ def test_authority_cannot_certify_foreign_names(openssl: OpenSsl, tmp_path: Path
     # Sign a foreign name with the confined authority's key by going round our own refusal.
     signer = pem.load_signer(victim.places)
     key = profiles.new_key()
-    forged = profiles.server(
+    forged = profiles.leaf(
         key.public_key(),
-        common_name="bank",
+        name="bank",
+        kind=Kind.SERVER,
         names=names.parse_server_names(["bank.example.org"]),
         validity=profiles.period(victim.show()[0].not_before + HOUR, HOUR),
         signer=signer,

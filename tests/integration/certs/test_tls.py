@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Issued, self_signed
+from jobwire.certs import CertificateAuthority, Issued
 from jobwire.certs.layout import Places
 from jobwire.certs.values import HOUR
+from jobwire.testing.self_signed import self_signed
 
 _GREETING = b"k"
 _TIMEOUT_SECONDS = 10.0
@@ -168,7 +169,7 @@ def test_rollover_drops_nobody(authority: CertificateAuthority) -> None:
     assert connect(server_context(places), begun)
     authority.switch_rollover()
     assert connect(server_context(places), begun)
-    renewed = Issued("hermes", places.client("hermes"), places.client_key("hermes"), 0, 0.0)
+    renewed = Issued("hermes", places.client("hermes"), places.client("hermes").with_suffix(".key"), 0, 0.0)
     switched = client_context(places.bundle, renewed)
     assert connect(server_context(places), switched)
     # A client that never got the new bundle cannot verify the new server: why `begin` comes first.

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason, self_signed
+from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason
 from jobwire.certs.values import CA_LIFETIME, DAY, HOUR, SKEW
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, JobwireError, NotFoundError
 from jobwire.testing.clock import ManualClock
@@ -417,11 +417,3 @@ def test_racing_for_init_has_one_winner(tmp_path: Path) -> None:
         assert sum(pool.map(attempt, range(4))) == 1
     assert CertificateAuthority(tmp_path / "certs").check() == []
     assert [path.name for path in tmp_path.iterdir()] == ["certs"]
-
-
-def test_self_signed_certificate_vouches_for_itself(tmp_path: Path, clock: ManualClock) -> None:
-    """A self-signed client certificate for refusal tests has the same form and no authority."""
-    issued = self_signed(tmp_path, "hermes", clock=clock)
-    certificate = certificate_of(issued)
-    assert certificate.issuer == certificate.subject
-    assert issued.keyfile.stat().st_mode & 0o777 == 0o600

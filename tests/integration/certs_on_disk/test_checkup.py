@@ -115,7 +115,7 @@ def _open_folder(authority: CertificateAuthority) -> None:
 
 
 def _lose_key(authority: CertificateAuthority) -> None:
-    authority.places.client_key("hermes").unlink()
+    authority.places.client("hermes").with_suffix(".key").unlink()
 
 
 def _lose_list(authority: CertificateAuthority) -> None:
@@ -127,7 +127,9 @@ def _lose_server(authority: CertificateAuthority) -> None:
 
 
 def _swap_keys(authority: CertificateAuthority) -> None:
-    authority.places.server_key.write_bytes(authority.places.client_key("hermes").read_bytes())
+    authority.places.server_key.write_bytes(
+        authority.places.client("hermes").with_suffix(".key").read_bytes()
+    )
 
 
 def _break_certificate(authority: CertificateAuthority) -> None:
@@ -173,8 +175,8 @@ def test_foreign_certificate_is_found(
     other.init()
     issued = other.issue("hermes")
     authority.places.client("hermes").write_bytes(issued.certfile.read_bytes())
-    authority.places.client_key("hermes").write_bytes(issued.keyfile.read_bytes())
-    authority.places.client_key("hermes").chmod(0o600)
+    authority.places.client("hermes").with_suffix(".key").write_bytes(issued.keyfile.read_bytes())
+    authority.places.client("hermes").with_suffix(".key").chmod(0o600)
     finding = only(authority.check())
     assert "an authority that ca.pem does not hold" in finding.message
 

@@ -24,10 +24,7 @@ def test_it_is_a_servers_own(authority: CertificateAuthority, page: Issued) -> N
     usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert sans.get_values_for_type(x509.DNSName) == ["localhost"]
     assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    assert (page.certfile, page.keyfile) == (
-        authority.places.server_of("page"),
-        authority.places.server_key_of("page"),
-    )
+    assert (page.certfile, page.keyfile) == authority.places.pair("page", Kind.SERVER)
     assert page.keyfile.read_bytes() != authority.places.server_key.read_bytes()
     modes = {path.stat().st_mode & 0o777 for path in (page.keyfile, page.certfile)}
     assert (modes, page.keyfile.parent.stat().st_mode & 0o777) == ({0o600}, 0o700)
