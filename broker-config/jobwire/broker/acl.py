@@ -27,7 +27,7 @@ class Right(enum.Enum):
     RECEIVE = "receive"
 
 
-class Rule(NamedTuple):
+class AccessRule(NamedTuple):
     """One `topic` or `pattern` line."""
 
     line: int
@@ -40,7 +40,7 @@ class Rule(NamedTuple):
         """Tell whether the line takes rights away."""
         return not (self.read or self.write)
 
-    def applies_to(self, user: str | None, client_id: str) -> "Rule | None":
+    def applies_to(self, user: str | None, client_id: str) -> "AccessRule | None":
         """Return this rule with %u and %c filled in, or None if they cannot be.
 
         A name with `/`, `+` or `#` could widen a pattern to other topics, so it matches none.
@@ -68,7 +68,11 @@ class AccessList:
     """The rights of one acl_file. Immutable; `allowed` is pure."""
 
     def __init__(
-        self, *, users: dict[str, tuple[Rule, ...]], anonymous: tuple[Rule, ...], patterns: tuple[Rule, ...]
+        self,
+        *,
+        users: dict[str, tuple[AccessRule, ...]],
+        anonymous: tuple[AccessRule, ...],
+        patterns: tuple[AccessRule, ...],
     ) -> None:
         self.users = users
         self.anonymous = anonymous
@@ -89,7 +93,7 @@ class AccessList:
             return _grants(rules, topic, write=False)
         return _may_subscribe(rules, topic)
 
-    def _rules(self, user: str | None, client_id: str) -> list[Rule]:
+    def _rules(self, user: str | None, client_id: str) -> list[AccessRule]:
         if user is None:
             return list(self.anonymous)
         patterns = (rule.applies_to(user, client_id) for rule in self.patterns)
@@ -128,9 +132,9 @@ def is_topic_filter(text: str) -> bool:
 
 def parse_access_list(lines: Iterable[str], source: str) -> AccessList:
     """Return the rights that an acl_file's lines give; ConfigError names `source` and the line."""
-    users: dict[str, list[Rule]] = {}
-    anonymous: list[Rule] = []
-    patterns: list[Rule] = []
+    users: dict[str, list[AccessRule]] = {}
+    anonymous: list[AccessRule] = []
+    patterns: list[AccessRule] = []
     section = anonymous
     for number, raw in enumerate(lines, start=1):
         line = raw.strip()
@@ -171,7 +175,7 @@ def _user_name(text: str) -> str:
     return text
 
 
-def _rule(number: int, rest: str, *, pattern: bool) -> Rule:
+def _rule(number: int, rest: str, *, pattern: bool) -> AccessRule:
     first, _, remainder = rest.partition(" ")
     # "topic foo" without an access word means readwrite (mosquitto.conf(5)).
     access, topic = (first, remainder.strip()) if remainder.strip() else ("readwrite", first)
@@ -182,7 +186,7 @@ def _rule(number: int, rest: str, *, pattern: bool) -> Rule:
     if pattern:
         _check_pattern(topic)
     read, write = _ACCESS[access]
-    return Rule(number, topic, read, write)
+    return AccessRule(number, topic, read, write)
 
 
 def _check_pattern(topic: str) -> None:
@@ -193,7 +197,7 @@ def _check_pattern(topic: str) -> None:
         raise ValueError("a pattern without %u or %c as a whole level would hold for everybody")
 
 
-def _grants(rules: Iterable[Rule], topic: str, *, write: bool) -> bool:
+def _grants(rules: Iterable[AccessRule], topic: str, *, write: bool) -> bool:
     granted = False
     for rule in rules:
         # As in Mosquitto: a topic in $... needs a rule that says $... itself.
@@ -207,7 +211,7 @@ def _grants(rules: Iterable[Rule], topic: str, *, write: bool) -> bool:
     return granted
 
 
-def _may_subscribe(rules: Iterable[Rule], topic_filter: str) -> bool:
+def _may_subscribe(rules: Iterable[AccessRule], topic_filter: str) -> bool:
     if not is_topic_filter(topic_filter):
         return False
     granted = False

@@ -35,7 +35,7 @@ class Redactor:
     """Finds and replaces what must not be said; `environ` has the secret-looking variables. Thread-safe."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._values = _Values(environ)
+        self._values = _SecretValues(environ)
 
     def find(self, text: str) -> list[Leak]:
         """Return the leaks in `text`, in order; they may overlap."""
@@ -192,7 +192,7 @@ def _private_keys(text: str) -> Iterator[Leak]:
         yield Leak(SECRET, head.start(), done)
 
 
-class _Values:
+class _SecretValues:
     """The values of secret-looking variables, in an order in which a text is looked up at once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -63,7 +63,7 @@ class Credentials(NamedTuple):
 
 
 class Access(Enum):
-    """What an offer is worth. Only `WRONG` may have been a guess."""
+    """What credentials are worth. Only `WRONG` may have been a guess."""
 
     ADMITTED = auto()
     ASKED = auto()
@@ -148,18 +148,18 @@ class Gate:
         """Tell whether a request comes from our own page: browsers send Origin with every POST."""
         return origin in [f"{scheme}://{host}" for scheme in self._schemes]
 
-    def judge(self, offer: Credentials, now: float) -> Access:
-        """Say what an offer is worth at `now`, in epoch seconds."""
-        scheme, _, bearer = offer.authorization.partition(" ")
+    def judge(self, credentials: Credentials, now: float) -> Access:
+        """Say what credentials are worth at `now`, in epoch seconds."""
+        scheme, _, bearer = credentials.authorization.partition(" ")
         if scheme.lower() == "bearer" and self.secret_fits(bearer.strip()):
             return Access.ADMITTED
-        if offer.address and self.secret_fits(offer.address):
+        if credentials.address and self.secret_fits(credentials.address):
             return Access.ADMITTED
-        ours = self._signed_until(offer.cookie)
+        ours = self._signed_until(credentials.cookie)
         if ours is not None and now < ours:
             return Access.ADMITTED
         # A cookie that ended was right once: nobody guesses with it.
-        guesses = offer if ours is None else offer._replace(cookie="")
+        guesses = credentials if ours is None else credentials._replace(cookie="")
         return Access.WRONG if any(guesses) else Access.ASKED
 
     def secret_fits(self, given: str) -> bool:

@@ -15,7 +15,7 @@ from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
 from jobwire.dashboard.records import RecordSource
 from jobwire.dashboard.report import Live, MetricsReport, safe_report
-from jobwire.dashboard.tables import TablesAt
+from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.timeline import shown_record
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.jobs.record import JobRecord
@@ -40,7 +40,7 @@ class Backend:
         broadcaster: Broadcaster,
         journal: JournalTail,
         waits: WaitingHistory,
-        tables: TablesAt,
+        tables: TablesLocator,
         clock: Clock,
         limits: Thresholds,
     ) -> None:

@@ -35,7 +35,7 @@ _READS = frozenset({"GET", "HEAD"})
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
 
 
-class Visit(NamedTuple):
+class IncomingRequest(NamedTuple):
     """What of a request decides whether it passes."""
 
     method: str
@@ -70,11 +70,11 @@ class Visit(NamedTuple):
         return local_path(self.path + (f"?{query}" if query else ""))
 
 
-def visit_of(scope: Scope) -> Visit:
+def request_of(scope: Scope) -> IncomingRequest:
     """Return what of a request decides. `raw_path` is as it stands in the address."""
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     client = scope.get("client")
-    return Visit(
+    return IncomingRequest(
         method=scope["method"],
         path=raw.decode("latin-1"),
         query=parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True),
@@ -113,57 +113,57 @@ class AccessMiddleware:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        visit = visit_of(scope)
-        refusal = self._foreign(visit) or await self._unknown(visit, scope["path"])
+        request = request_of(scope)
+        refusal = self._foreign(request) or await self._unknown(request, scope["path"])
         await (refusal or self._app)(scope, receive, send_guarded)
 
-    def _foreign(self, visit: Visit) -> Response | None:
+    def _foreign(self, request: IncomingRequest) -> Response | None:
         """Refuse what another site makes a browser send."""
-        if not self._gate.host_allowed(visit.host):
+        if not self._gate.host_allowed(request.host):
             return PlainTextResponse("this server is not known by that name: see --allowed-host\n", 421)
-        return None if self._from_here(visit) else _refused("the request does not come from this page")
+        return None if self._from_here(request) else _refused("the request does not come from this page")
 
-    def _from_here(self, visit: Visit) -> bool:
-        origin = visit.headers.get("origin")
+    def _from_here(self, request: IncomingRequest) -> bool:
+        origin = request.headers.get("origin")
         if origin is not None:
-            return self._gate.origin_allowed(origin, visit.host)
-        if not visit.reads:
+            return self._gate.origin_allowed(origin, request.host)
+        if not request.reads:
             # Programs send no Origin; no page elsewhere can send Authorization unasked (CORS).
-            return "authorization" in visit.headers
+            return "authorization" in request.headers
         # A page on another port of this host is the same site, so its requests carry our cookie (RFC 6265bis,
         # section 8.5). It may link here, and read nothing (Fetch Metadata, section 2).
-        site = visit.headers.get("sec-fetch-site", "none")
-        return site in {"none", "same-origin"} or visit.headers.get("sec-fetch-dest") == "document"
+        site = request.headers.get("sec-fetch-site", "none")
+        return site in {"none", "same-origin"} or request.headers.get("sec-fetch-dest") == "document"
 
-    async def _unknown(self, visit: Visit, path: str) -> Response | None:
+    async def _unknown(self, request: IncomingRequest, path: str) -> Response | None:
         """Refuse whoever does not bring the token; turn one in the address into a cookie."""
         now = self._clock.now()
-        access = self._gate.judge(self._offer(visit), now)
+        access = self._gate.judge(self._credentials(request), now)
         if access is Access.ADMITTED:
-            if path == _LOGIN and visit.reads:
-                return RedirectResponse(local_path(visit.value("next")), 303)
-            return self._cleaned(visit) if visit.address_token else None
+            if path == _LOGIN and request.reads:
+                return RedirectResponse(local_path(request.value("next")), 303)
+            return self._cleaned(request) if request.address_token else None
         if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return None
-        if access is Access.WRONG and not await answer_slowly(self._throttle, visit.peer, self._clock):
+        if access is Access.WRONG and not await answer_slowly(self._throttle, request.peer, self._clock):
             return too_many()
-        answer = _login_first(visit)
+        answer = _login_first(request)
         if access is Access.WRONG:
             forget_cookie(answer, self._gate)
         return answer
 
-    def _offer(self, visit: Visit) -> Credentials:
-        cookies = cookie_parser(visit.headers.get("cookie", ""))
+    def _credentials(self, request: IncomingRequest) -> Credentials:
+        cookies = cookie_parser(request.headers.get("cookie", ""))
         return Credentials(
-            authorization=visit.headers.get("authorization", ""),
-            address=visit.address_token,
+            authorization=request.headers.get("authorization", ""),
+            address=request.address_token,
             cookie=cookies.get(self._gate.cookie_name, ""),
         )
 
-    def _cleaned(self, visit: Visit) -> Response:
+    def _cleaned(self, request: IncomingRequest) -> Response:
         """Answer with the same address without the token, which would stay in histories and on screens."""
-        answer = RedirectResponse(visit.address, 303)
-        if self._gate.secret_fits(visit.address_token):
+        answer = RedirectResponse(request.address, 303)
+        if self._gate.secret_fits(request.address_token):
             give_cookie(answer, self._gate, self._clock.now())
         return answer
 
@@ -206,10 +206,10 @@ def forget_cookie(answer: Response, gate: Gate) -> None:
     answer.delete_cookie(gate.cookie_name, secure=gate.secure, httponly=True, samesite="strict")
 
 
-def _login_first(visit: Visit) -> Response:
-    if visit.reads and "text/html" in visit.headers.get("accept", ""):
-        wrong = [("wrong", "")] if visit.address_token else []
-        return RedirectResponse(f"{_LOGIN}?{urlencode([('next', visit.address), *wrong], safe='/')}", 303)
+def _login_first(request: IncomingRequest) -> Response:
+    if request.reads and "text/html" in request.headers.get("accept", ""):
+        wrong = [("wrong", "")] if request.address_token else []
+        return RedirectResponse(f"{_LOGIN}?{urlencode([('next', request.address), *wrong], safe='/')}", 303)
     return JSONResponse(
         {"error": "a token is needed", "hint": "Authorization: Bearer TOKEN, or log in on the page"},
         401,

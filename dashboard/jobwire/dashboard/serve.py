@@ -30,7 +30,7 @@ from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.open_pages import OpenPage, OpenPages
 from jobwire.dashboard.server import Pages, build_app, load_assets
-from jobwire.dashboard.tables import TablesAt
+from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
@@ -67,7 +67,7 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
         broadcaster=broadcaster,
         journal=model.journal,
         waits=WaitingHistory(settings.home / "journal", seconds=_WAITS_SECONDS),
-        tables=TablesAt(home=settings.home, location=settings.metrics_database),
+        tables=TablesLocator(home=settings.home, location=settings.metrics_database),
         clock=clock,
         limits=settings.limits,
     )

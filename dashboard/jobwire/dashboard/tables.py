@@ -14,7 +14,7 @@ from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 from jobwire.storage.file_lock import is_held
 
 
-class TablesAt:
+class TablesLocator:
     """Finds the tables anew at each call: they may appear while the page is open.
 
     `location` is a file or a postgresql:// URL and outweighs the settings of the home directory.

@@ -37,7 +37,7 @@ _LARGEST_LOG_BYTES = 10 << 20
 Report = dict[str, Any]
 
 
-class Ended(NamedTuple):
+class DriverExit(NamedTuple):
     """How a driver process ended."""
 
     exit_code: int
@@ -98,7 +98,7 @@ class Supervisor:
     def _note(self, text: str) -> None:
         self._on_report({"kind": "note", "text": text})
 
-    def _one(self, mode: str) -> Ended:
+    def _one(self, mode: str) -> DriverExit:
         last: Report = {}
         with self._process(mode) as process:
             watcher = threading.Thread(target=self._forward_stop, args=(process,), daemon=True)
@@ -113,7 +113,7 @@ class Supervisor:
                         last = report
                     self._on_report(report)
             code = process.wait()
-        return Ended(code or 0, last)
+        return DriverExit(code or 0, last)
 
     def _process(self, mode: str) -> ManagedProcess:
         _make_room(self._settings.driver_log)
@@ -148,7 +148,7 @@ def _decoded(line: bytes) -> Report:
     return report if isinstance(report, dict) else {}
 
 
-def _error_of(ended: Ended) -> JobwireError:
+def _error_of(ended: DriverExit) -> JobwireError:
     if not ended.last.get("error"):
         how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"
         return QueryError(

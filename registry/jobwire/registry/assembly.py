@@ -20,7 +20,7 @@ from jobwire.journal.retention import Retention
 from jobwire.registry.duties import Duties
 from jobwire.registry.event_log import HomeOutboxes
 from jobwire.registry.folding import Folder
-from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
@@ -69,7 +69,7 @@ class Assembly:
         store: RecordStore,
         connections: Connections,
         clock: Clock,
-        rules: Rules,
+        rules: RetentionRules,
         writer: JournalWriter,
         warn: Callable[[str], None],
     ) -> None:

@@ -29,7 +29,7 @@ _log = logging.getLogger("jobwire.registry")
 Clear = Callable[[str], None]
 
 
-class Rules(NamedTuple):
+class RetentionRules(NamedTuple):
     """Ages in seconds since a job finished; None keeps for ever. And what the journal keeps."""
 
     retained_seconds: float | None = 7 * _DAY
@@ -47,7 +47,7 @@ class Purged(NamedTuple):
 class Purge:
     """Purges one home. `clear(topic)` publishes the empty retained message (MQTT 5, 3.3.1.3)."""
 
-    def __init__(self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: Rules) -> None:
+    def __init__(self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: RetentionRules) -> None:
         self._queue = queue
         self._store = queue.store
         self._topics = topics

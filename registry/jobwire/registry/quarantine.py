@@ -29,7 +29,7 @@ class QuarantinedRecordError(UnreadableRecordError):
 
 
 class Quarantined(NamedTuple):
-    """One record set aside."""
+    """One record in quarantine."""
 
     job_id: str
     path: str

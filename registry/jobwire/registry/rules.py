@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jobwire.core.setting_tables import TABLES, check_value
 from jobwire.journal.retention import RetentionPolicy
-from jobwire.registry.purge import Rules
+from jobwire.registry.purge import RetentionRules
 from jobwire.storage.settings_file import read_settings
 
 _DAY = 86400.0
@@ -13,7 +13,7 @@ _NO_LIMIT = 1 << 62
 _SETTINGS = {setting.name: setting for setting in TABLES["registry"]}
 
 
-def load_rules(home: Path, *, retained_days: float | None, record_days: float | None) -> Rules:
+def load_rules(home: Path, *, retained_days: float | None, record_days: float | None) -> RetentionRules:
     """Return the rules; days that are given go before the table. Raises ConfigError naming the key.
 
     0 keeps for ever, or without a limit.
@@ -24,7 +24,7 @@ def load_rules(home: Path, *, retained_days: float | None, record_days: float | 
         check_value(_SETTINGS[key], value, "the command line")
     table = {**read_settings(home).tables.get("registry", {}), **said}
     numbers = {key: float(str(value)) for key, value in table.items()}
-    rules = Rules()
+    rules = RetentionRules()
     if (days := numbers.get("keep_retained_days")) is not None:
         rules = rules._replace(retained_seconds=days * _DAY or None)
     if (days := numbers.get("keep_records_days")) is not None:

@@ -19,7 +19,7 @@ from jobwire.registry.assembly import Assembly, Connections, journal_path
 from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
-from jobwire.registry.purge import Rules
+from jobwire.registry.purge import RetentionRules
 from jobwire.registry.states import StateQueue
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
@@ -47,7 +47,7 @@ class RegistryProcess:
         store: RecordStore,
         connections: Connections,
         clock: Clock,
-        rules: Rules,
+        rules: RetentionRules,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store

@@ -26,7 +26,7 @@ class Stream(NamedTuple):
     sink: int
 
 
-class Stage(Protocol):
+class Stdio(Protocol):
     """Where a command runs: with which streams, and in which session.
 
     `stop_signals` ask everything there to end.
@@ -47,12 +47,12 @@ class Stage(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the stage holds, but for the streams."""
+        """Give back what it holds, but for the streams."""
         ...
 
 
 class Pipes:
-    """The stage of a command without a terminal: pipes for its output, a session of its own.
+    """The standard streams of a command without a terminal: pipes for its output, a session of its own.
 
     Its input is ours.
     """
@@ -60,7 +60,7 @@ class Pipes:
     stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
-        """See `Stage`."""
+        """See `Stdio`."""
         process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -70,15 +70,15 @@ class Pipes:
         ]
 
     def groups(self, pid: int) -> set[int]:
-        """See `Stage`."""
+        """See `Stdio`."""
         return living_groups(pid)
 
     def interrupted(self) -> bool:
-        """See `Stage`: there is no keyboard."""
+        """See `Stdio`: there is no keyboard."""
         return False
 
     def close(self) -> None:
-        """See `Stage`."""
+        """See `Stdio`."""
 
 
 class Command:
@@ -89,10 +89,10 @@ class Command:
     """
 
     def __init__(
-        self, words: list[str], *, stage: Stage, clock: Clock, grace_seconds: float = GRACE_SECONDS
+        self, words: list[str], *, stdio: Stdio, clock: Clock, grace_seconds: float = GRACE_SECONDS
     ) -> None:
         self._words = words
-        self._stage = stage
+        self._stdio = stdio
         self._clock = clock
         self._grace = grace_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,7 +104,7 @@ class Command:
     def start(self) -> list[Stream]:
         """Start it and return its output; raises OSError where it cannot be executed."""
         with self._guard:
-            self._process, streams = self._stage.start(self._words)
+            self._process, streams = self._stdio.start(self._words)
             self.ended_descriptor = os.pidfd_open(self._process.pid)
         return streams
 
@@ -115,7 +115,7 @@ class Command:
 
     def interrupted(self) -> bool:
         """Tell whether a person has just interrupted it from its keyboard."""
-        return self._stage.interrupted()
+        return self._stdio.interrupted()
 
     def stop(self) -> None:
         """End it and all it started: SIGTERM, and SIGKILL to who lives after the grace time. Blocks."""
@@ -123,19 +123,19 @@ class Command:
             if self.stopping:
                 return
             self.stopping = True
-        for number in self._stage.stop_signals:
+        for number in self._stdio.stop_signals:
             self.signal(number)
         # Who was suspended could not take the signal.
         self.signal(signal.SIGCONT)
         kill_at = self._clock.monotonic() + self._grace
-        while self._stage.groups(self.pid) and self._clock.monotonic() < kill_at + _LAST_SECONDS:
+        while self._stdio.groups(self.pid) and self._clock.monotonic() < kill_at + _LAST_SECONDS:
             if self._clock.monotonic() >= kill_at:
                 self.signal(signal.SIGKILL)
             self._clock.sleep(_POLL_SECONDS)
 
     def signal(self, number: int) -> None:
         """Send a signal to the command and all it started."""
-        for group in self._stage.groups(self.pid):
+        for group in self._stdio.groups(self.pid):
             try:
                 os.killpg(group, number)
             except ProcessLookupError:
@@ -176,7 +176,7 @@ class Command:
         with self._guard:
             code = process.wait()
             os.close(self.ended_descriptor)
-            self._stage.close()
+            self._stdio.close()
         return ExitStatus.of_returncode(code)
 
     def _started(self) -> "subprocess.Popen[bytes]":

@@ -1,4 +1,4 @@
-"""The stage of a command that a person sits before: a pseudo-terminal, whose other end is ours.
+"""The standard streams of a command that a person sits before: a pseudo-terminal, whose other end is ours.
 
 The worker leads the session, as a shell does, and the command is its foreground job. So what the command
 leaves in the background is not hung up with it, and Ctrl-Z stops it (a session leader's own group would
@@ -27,7 +27,7 @@ INTERRUPT_SECONDS = 5.0
 
 
 class PseudoTerminal:
-    """See `command.Stage`. `real` is the person's terminal, whose modes and size the new one has.
+    """See `command.Stdio`. `real` is the person's terminal, whose modes and size the new one has.
 
     Its output goes to our standard output, from where the person's side shows it. With `stderr_apart`
     the command's error output is a pipe: ours goes somewhere else too. The worker leads a session that has
@@ -48,7 +48,7 @@ class PseudoTerminal:
         self._interrupted_at = float("-inf")
 
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
-        """See `Stage`."""
+        """See `Stdio`."""
         master, slave = os.openpty()
         try:
             termios.tcsetattr(slave, termios.TCSANOW, self._modes)
@@ -79,11 +79,11 @@ class PseudoTerminal:
         return process, streams
 
     def groups(self, pid: int) -> set[int]:  # noqa: ARG002 - the session is ours, whoever the command is
-        """See `Stage`."""
+        """See `Stdio`."""
         return living_groups(os.getsid(0)) - {os.getpgrp()}
 
     def close(self) -> None:
-        """See `Stage`. Our end as the session's leader hangs up nobody: the foreground is our own again."""
+        """See `Stdio`. Our end as the session's leader hangs up nobody: the foreground is our own again."""
         if self._given:
             self._given = False
             # The person's side has its terminal back from here on.

@@ -11,7 +11,7 @@ _IFLAG, _OFLAG, _CFLAG, _LFLAG, _CC = 0, 1, 2, 3, 6
 _SIZE_BYTES = 8
 
 
-class Typing(NamedTuple):
+class LineDiscipline(NamedTuple):
     """What a line discipline does with what is typed."""
 
     signals: bool
@@ -38,10 +38,10 @@ def raw_modes(modes: Modes) -> Modes:
     ]
 
 
-def flags_of(descriptor: int) -> Typing:
+def flags_of(descriptor: int) -> LineDiscipline:
     """Return what is done with what is typed; raises termios.error."""
     modes = termios.tcgetattr(descriptor)
-    return Typing(bool(_word(modes, _LFLAG) & termios.ISIG), bytes(modes[_CC][termios.VINTR]))
+    return LineDiscipline(bool(_word(modes, _LFLAG) & termios.ISIG), bytes(modes[_CC][termios.VINTR]))
 
 
 def same(one: Modes, other: Modes) -> bool:

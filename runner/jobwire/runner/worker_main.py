@@ -62,7 +62,7 @@ def _work(spec: WorkerSpec, seat: list[str]) -> int:
     if seat:
         terminal = PseudoTerminal(int(seat[0]), stderr_apart=seat[1] == APART, clock=clock)
         Keyboard(terminal, sys.stdin.fileno()).start()
-    command = Command(spec.command, stage=terminal or Pipes(), clock=clock)
+    command = Command(spec.command, stdio=terminal or Pipes(), clock=clock)
     stop = threading.Event()
     actions = dict.fromkeys(_ENDING, stop.set) | _job_control(command, terminal)
     with delivered(actions):

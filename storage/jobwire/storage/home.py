@@ -47,7 +47,7 @@ class PathStat(NamedTuple):
     mode: int
 
 
-class Ground(Protocol):
+class Directories(Protocol):
     """The directories as the rule sees them. Each method may raise OSError."""
 
     @property
@@ -68,7 +68,7 @@ class Ground(Protocol):
         ...
 
 
-class SystemGround:
+class SystemDirectories:
     """The operating system's directories."""
 
     @property
@@ -110,10 +110,10 @@ def _exists(path: str) -> bool:
     return True
 
 
-SYSTEM = SystemGround()
+SYSTEM = SystemDirectories()
 
 
-def find_home(option: str | None, environ: Mapping[str, str], ground: Ground = SYSTEM) -> str:
+def find_home(option: str | None, environ: Mapping[str, str], directories: Directories = SYSTEM) -> str:
     """Return the home to work on; `option` is what --home named, None without it.
 
     Relative where it was named so or stands in the working directory. Raises NotFoundError where there is
@@ -122,25 +122,27 @@ def find_home(option: str | None, environ: Mapping[str, str], ground: Ground = S
     """
     named = _named(option, environ)
     if named is not None:
-        entry = _entry(named, ground)
+        entry = _entry(named, directories)
         command = f"jobwire --home {_quoted(named)} init"
         if entry is None:
             raise NotFoundError(
                 f"the home {named} does not exist", hint=f"`{command}` makes it; {_OR_NAME}", home=named
             )
         _require_directory(named, entry)
-        return _require_home(named, named, f"`{command}` makes it one; {_OR_NAME}", ground)
-    path = _nearest(ground)
+        return _require_home(named, named, f"`{command}` makes it one; {_OR_NAME}", directories)
+    path = _nearest(directories)
     if path is None:
         raise NotFoundError(
-            f"there is no home ({NAME}) at or above {_working_directory(ground)}",
+            f"there is no home ({NAME}) at or above {_working_directory(directories)}",
             hint=f"`jobwire init` makes one here, `jobwire broker up` with a broker; {_OR_NAME}",
         )
-    return _require_home(path, _shown(path, ground), f"`jobwire init` makes one here; {_OR_NAME}", ground)
+    return _require_home(
+        path, _shown(path, directories), f"`jobwire init` makes one here; {_OR_NAME}", directories
+    )
 
 
 def place_for_home(
-    option: str | None, environ: Mapping[str, str], ground: Ground = SYSTEM, *, above: bool = True
+    option: str | None, environ: Mapping[str, str], directories: Directories = SYSTEM, *, above: bool = True
 ) -> str:
     """Return the home to work on, or the place for one that is to be made.
 
@@ -148,34 +150,34 @@ def place_for_home(
     """
     named = _named(option, environ)
     if named is not None:
-        entry = _entry(named, ground)
+        entry = _entry(named, directories)
         if entry is not None:
             _require_directory(named, entry)
         return named
-    path = _nearest(ground, above=above)
-    if path is None or not is_home(path, ground):
+    path = _nearest(directories, above=above)
+    if path is None or not is_home(path, directories):
         return NAME
-    return _shown(path, ground)
+    return _shown(path, directories)
 
 
-def any_home(option: str | None, environ: Mapping[str, str], ground: Ground = SYSTEM) -> str | None:
+def any_home(option: str | None, environ: Mapping[str, str], directories: Directories = SYSTEM) -> str | None:
     """Return the home to work on, None where there is none and none is named. Raises as `find_home`."""
-    if _named(option, environ) is None and _nearest(ground) is None:
+    if _named(option, environ) is None and _nearest(directories) is None:
         return None
-    return find_home(option, environ, ground)
+    return find_home(option, environ, directories)
 
 
-def settle_home(args: Namespace, environ: Mapping[str, str], ground: Ground = SYSTEM) -> None:
+def settle_home(args: Namespace, environ: Mapping[str, str], directories: Directories = SYSTEM) -> None:
     """Turn `args.home` from what --home named into the home that the command needs. Raises as `find_home`."""
     need = getattr(args, "home_need", Need.HOME)
     if callable(need):
         need = need(args)
     if need is Need.HOME:
-        args.home = find_home(args.home, environ, ground)
+        args.home = find_home(args.home, environ, directories)
     elif need is Need.PLACE:
-        args.home = place_for_home(args.home, environ, ground)
+        args.home = place_for_home(args.home, environ, directories)
     elif need is Need.ANY:
-        args.home = any_home(args.home, environ, ground)
+        args.home = any_home(args.home, environ, directories)
     else:
         _named(args.home, {})
 
@@ -204,32 +206,32 @@ def _named(option: str | None, environ: Mapping[str, str]) -> str | None:
     return name
 
 
-def _nearest(ground: Ground, *, above: bool = True) -> str | None:
+def _nearest(directories: Directories, *, above: bool = True) -> str | None:
     """Return the nearest `.hermes`, None if there is none. Raises where it is not ours alone to change."""
-    folder = _working_directory(ground)
+    folder = _working_directory(directories)
     while True:
         path = os.path.join(folder, NAME)
-        entry = _entry(path, ground)
+        entry = _entry(path, directories)
         if entry is not None:
             _require_directory(path, entry)
-            _require_own(path, entry, ground.user)
+            _require_own(path, entry, directories.user)
             return path
         if not above or folder == (folder := os.path.dirname(folder)):
             return None
 
 
-def _working_directory(ground: Ground) -> str:
+def _working_directory(directories: Directories) -> str:
     try:
-        return ground.working_directory()
+        return directories.working_directory()
     except OSError as error:
         raise NotFoundError(
             f"the working directory cannot be told: {error.strerror}", hint=f"cd to another; {_OR_NAME}"
         ) from error
 
 
-def _entry(path: str, ground: Ground) -> PathStat | None:
+def _entry(path: str, directories: Directories) -> PathStat | None:
     try:
-        return ground.entry(path)
+        return directories.entry(path)
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -262,23 +264,23 @@ def _require_own(path: str, entry: PathStat, user: int) -> None:
         )
 
 
-def is_home(path: str, ground: Ground = SYSTEM) -> bool:
+def is_home(path: str, directories: Directories = SYSTEM) -> bool:
     """Tell whether `path` is a home. Raises StorageError where that cannot be told."""
     try:
-        return ground.is_home(path)
+        return directories.is_home(path)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _require_home(path: str, shown: str, hint: str, ground: Ground) -> str:
-    if not is_home(path, ground):
+def _require_home(path: str, shown: str, hint: str, directories: Directories) -> str:
+    if not is_home(path, directories):
         raise NotFoundError(f"{path} is no home of jobwire: nothing of its files is there", hint=hint)
     return shown
 
 
-def _shown(path: str, ground: Ground) -> str:
+def _shown(path: str, directories: Directories) -> str:
     """Return a found home as people read it best: by its name alone where they stand beside it."""
-    return NAME if os.path.dirname(path) == _working_directory(ground) else path
+    return NAME if os.path.dirname(path) == _working_directory(directories) else path
 
 
 def _quoted(path: str) -> str:

@@ -15,7 +15,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
-from jobwire.subscriber.watch import Past
+from jobwire.subscriber.watch import RecordedEvent
 
 # Enough lines for every refusal and status change between the wanted events, in all but a flood.
 _HISTORY_MARGIN = 256
@@ -60,7 +60,7 @@ class LocalJobs:
         """Tell whether the job was there when the watch began, or is under watch."""
         return job_id in self._known
 
-    def history(self, job_id: str, first_seq: int, last_seq: int) -> list[Past]:
+    def history(self, job_id: str, first_seq: int, last_seq: int) -> list[RecordedEvent]:
         """Return accepted events from `first_seq` to `last_seq` as far as the history holds them."""
         count = min(_MAX_HISTORY, 2 * max(0, last_seq - first_seq + 1) + _HISTORY_MARGIN)
         lines = self._store.audit(job_id).tail(count)
@@ -121,7 +121,7 @@ class LocalJobs:
             return 0
 
 
-def _past(line: Mapping[str, Any]) -> Past | None:
+def _past(line: Mapping[str, Any]) -> RecordedEvent | None:
     """Return the accepted event in a line of history, or None for every other line."""
     body = line.get("event")
     if line.get("verdict") != "accepted" or not isinstance(body, dict) or bad_field(body):
@@ -129,6 +129,6 @@ def _past(line: Mapping[str, Any]) -> Past | None:
     data = {key: value for key, value in body["data"].items() if key != SIGNATURE_FIELD}
     event = Event(body["seq"], body["job_id"], body["event"], body["timestamp"], body["detail"], data)
     try:
-        return Past(event, bytes.fromhex(str(line.get("digest"))))
+        return RecordedEvent(event, bytes.fromhex(str(line.get("digest"))))
     except ValueError:
-        return Past(event, b"")
+        return RecordedEvent(event, b"")

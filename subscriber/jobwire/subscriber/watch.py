@@ -29,7 +29,7 @@ _BY_STATUS = {
 _BY_LIMIT = {"idle": Outcome.IDLE, "wall": Outcome.WALL, "pending": Outcome.PENDING}
 
 
-class Past(NamedTuple):
+class RecordedEvent(NamedTuple):
     """One accepted event from the registry's history, with its message's digest."""
 
     event: Event
@@ -188,7 +188,7 @@ class JobWatch:
             self._expect_end(_BY_STATUS[snapshot.status], snapshot.detail, None, now)
         return []
 
-    def on_history(self, past: Iterable[Past], now: float) -> list[Line]:
+    def on_history(self, past: Iterable[RecordedEvent], now: float) -> list[Line]:
         """Take what the registry holds of the events that did not come over the wire, in any order."""
         lines: list[Line] = []
         for event, digest in sorted(past, key=lambda item: item.event.seq):

@@ -3,7 +3,7 @@
 from jobwire.testing.clock import ManualClock
 from jobwire.testing.embedded_server import EmbeddedServer
 from jobwire.testing.homes import new_home
-from jobwire.testing.in_memory import InMemoryBroker, InMemoryTransport, Published
+from jobwire.testing.in_memory import InMemoryBroker, InMemoryTransport, PublishedMessage
 from jobwire.testing.mosquitto_server import MosquittoServer
 from jobwire.testing.ports import free_port
 from jobwire.testing.process import BrokerProcess
@@ -18,7 +18,7 @@ __all__ = [
     "InMemoryTransport",
     "ManualClock",
     "MosquittoServer",
-    "Published",
+    "PublishedMessage",
     "ScriptedServer",
     "find_program",
     "free_port",

@@ -14,7 +14,7 @@ from jobwire.transport.acknowledgements import AckLedger
 Access = Callable[[str, str, str], bool]
 
 
-class Published(NamedTuple):
+class PublishedMessage(NamedTuple):
     """One message as the broker accepted it."""
 
     client_id: str
@@ -29,8 +29,8 @@ class _Session:
 
     def __init__(self) -> None:
         self.filters: dict[str, None] = {}
-        self.unacknowledged: dict[int, Published] = {}
-        self.waiting: deque[Published] = deque()
+        self.unacknowledged: dict[int, PublishedMessage] = {}
+        self.waiting: deque[PublishedMessage] = deque()
         self.last_packet_id = 0
         self.connection: InMemoryTransport | None = None
 
@@ -45,8 +45,8 @@ class InMemoryBroker:
 
     def __init__(self, *, access: Access = lambda _user, _action, _topic: True) -> None:
         self.access = access
-        self.published: list[Published] = []
-        self.retained: dict[str, Published] = {}
+        self.published: list[PublishedMessage] = []
+        self.retained: dict[str, PublishedMessage] = {}
         self._sessions: dict[str, _Session] = {}
         self._running = True
         self._refusal: JobwireError | None = None
@@ -167,7 +167,7 @@ class InMemoryBroker:
             if filter_matches(name, topic):
                 self._send(session, message, retain=True)
 
-    def publish(self, transport: "InMemoryTransport", message: Published) -> None:
+    def publish(self, transport: "InMemoryTransport", message: PublishedMessage) -> None:
         """Accept and distribute `message`, or raise."""
         with self._guard:
             if not self._running:
@@ -185,13 +185,13 @@ class InMemoryBroker:
                 self._pubacks_to_lose -= 1
                 raise UnreachableError("the connection was lost before the broker answered", cause="lost")
 
-    def _retain(self, message: Published) -> None:
+    def _retain(self, message: PublishedMessage) -> None:
         if message.retain and message.payload:
             self.retained[message.topic] = message
         elif message.retain:
             self.retained.pop(message.topic, None)
 
-    def _send(self, session: _Session, message: Published, *, retain: bool) -> None:
+    def _send(self, session: _Session, message: PublishedMessage, *, retain: bool) -> None:
         transport = session.connection
         if transport is None or transport.is_lost:
             session.waiting.append(message)
@@ -253,7 +253,9 @@ class InMemoryTransport:
     ) -> None:
         """See the port."""
         self._check_connected()
-        self._broker.publish(self, Published(self.client_id, topic, bytes(payload), retain, expiry_seconds))
+        self._broker.publish(
+            self, PublishedMessage(self.client_id, topic, bytes(payload), retain, expiry_seconds)
+        )
 
     def subscribe(self, filters: Iterable[str], *, deadline_seconds: float = 10.0) -> None:  # noqa: ARG002
         """See the port."""
@@ -312,7 +314,7 @@ class InMemoryTransport:
             self._incoming.append(item)
             self._arrived.notify_all()
 
-    def deliver_message(self, message: Published, packet_id: int, *, retain: bool) -> None:
+    def deliver_message(self, message: PublishedMessage, packet_id: int, *, retain: bool) -> None:
         """Append a message under a token of this connection."""
         token = self._ledger.received(packet_id)
         self.deliver(Message(message.topic, message.payload, retain, 1, token))

@@ -9,7 +9,7 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.figures import JournalEnd
 from jobwire.dashboard.report import Live, MetricsReport, safe_report
-from jobwire.dashboard.tables import TablesAt
+from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.metrics.settings import LOCK_NAME
 from jobwire.storage.file_lock import held
@@ -31,7 +31,7 @@ def tables(tmp_path: Path) -> Path:
 def ask(home: Path, *, journal: JournalEnd = JOURNAL, runs: bool | None = None) -> MetricsReport:
     """Return the figures of the last hour."""
     live = Live({}, [], journal, runs)
-    return safe_report(TablesAt(home=home, location=None), live, seconds=3600, now=NOW)
+    return safe_report(TablesLocator(home=home, location=None), live, seconds=3600, now=NOW)
 
 
 def test_figures_are_those_of_the_tables(tables: Path) -> None:
@@ -55,12 +55,12 @@ def test_figures_are_those_of_the_tables(tables: Path) -> None:
 def test_jobs_that_the_journal_never_saw_are_named(tables: Path) -> None:
     """A job that spoke before the registry process ran is in no figure: the page says how many there are."""
     writer = FleetWriter(tables)
-    at = TablesAt(home=tables, location=None)
+    at = TablesLocator(home=tables, location=None)
     assert at.missing_jobs() == ""
     writer.start("before serve")
     assert at.missing_jobs().startswith("1 job of this registry is missing in the metrics")
     writer.close()
-    assert TablesAt(home=tables / "nowhere", location=None).missing_jobs() == ""
+    assert TablesLocator(home=tables / "nowhere", location=None).missing_jobs() == ""
 
 
 def test_no_length_of_time_is_negative(tables: Path) -> None:
@@ -101,7 +101,7 @@ def test_query_that_does_not_run_has_stopped(tables: Path) -> None:
 
 def test_lock_tells_whether_the_query_runs(tables: Path) -> None:
     """The lock of the query's process is seen without being touched."""
-    found = TablesAt(home=tables, location=None)
+    found = TablesLocator(home=tables, location=None)
     assert found.query_runs() is False
     lock = tables / "metrics" / LOCK_NAME
     with held(lock, clock=SystemClock(), deadline_seconds=0, what="test"):

@@ -16,7 +16,7 @@ from jobwire.delivery.outbox import Outbox, SignedEvent
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.assembly import Connections
-from jobwire.registry.purge import Rules
+from jobwire.registry.purge import RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.serve import RegistryProcess
 from jobwire.registry.spec import JobSpec
@@ -24,7 +24,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
 from jobwire.transport import PahoTransport
 
-_RULES = Rules()
+_RULES = RetentionRules()
 
 
 class Site:
@@ -54,7 +54,7 @@ class Site:
         )
 
     @contextmanager
-    def serving(self, *, wait: bool = True, rules: Rules = _RULES) -> Iterator[RegistryProcess]:
+    def serving(self, *, wait: bool = True, rules: RetentionRules = _RULES) -> Iterator[RegistryProcess]:
         """Run the registry process in a thread for the block; it must end cleanly."""
         ready = threading.Event()
         errors: list[JobwireError] = []

@@ -20,7 +20,7 @@ from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.registry import health
-from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.upkeep import Announcements
@@ -271,7 +271,7 @@ def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> Non
     slow.register("slow")
     slow.commit("slow", offsets[2])
     assert len(list(journal.glob("*.seg"))) == 6
-    with site.serving(rules=Rules(journal=RetentionPolicy(keep_bytes=0))):
+    with site.serving(rules=RetentionRules(journal=RetentionPolicy(keep_bytes=0))):
         wait_for(lambda: len(list(journal.glob("*.seg"))) == 3, what="segments that all have read to go")
         with JournalReader(journal) as reader:
             assert reader.first_offset == offsets[2]

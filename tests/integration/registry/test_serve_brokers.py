@@ -7,7 +7,7 @@ from jobwire.core.ports import Message
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import Snapshot, decode_snapshot
-from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.testing import MosquittoServer, wait_for
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_job_over_a_real_broker(real_site: "Site") -> None:
             queue=site.queue,
             topics=site.topics,
             clear=lambda topic: sender.publish(topic, b"", retain=True, deadline_seconds=10),
-            rules=Rules(0.0, None),
+            rules=RetentionRules(0.0, None),
         )
         assert purge.run().cleared == 1
         sender.close()

@@ -20,7 +20,7 @@ class Started:
 
     def __init__(self, script: str, grace_seconds: float) -> None:
         self.command = Command(
-            ["bash", "-c", script], stage=Pipes(), clock=SystemClock(), grace_seconds=grace_seconds
+            ["bash", "-c", script], stdio=Pipes(), clock=SystemClock(), grace_seconds=grace_seconds
         )
         self._streams: list[Stream] = self.command.start()
 
@@ -105,7 +105,7 @@ def test_nothing_is_left_open() -> None:
     for number in range(50):
         if number % 5 == 0:
             with pytest.raises(FileNotFoundError):
-                Command(["no-such-program"], stage=Pipes(), clock=SystemClock()).start()
+                Command(["no-such-program"], stdio=Pipes(), clock=SystemClock()).start()
             continue
         one = Started("exit 0", 1.0)
         one.wait_ended()

@@ -92,7 +92,7 @@ def test_missing_secret_is_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "offer",
+    "credentials",
     [
         Credentials(authorization=f"Bearer {SECRET}"), Credentials(authorization=f"bearer {SECRET}"),
         Credentials(address=SECRET),
@@ -100,13 +100,13 @@ def test_missing_secret_is_a_clear_error(tmp_path: Path) -> None:
         Credentials(authorization="Bearer wrong", address="wrong", cookie=gate().new_cookie(NOW)),
     ],
 )  # fmt: skip
-def test_each_way_in(offer: Credentials) -> None:
+def test_each_way_in(credentials: Credentials) -> None:
     """The token is taken as Bearer, from the address or for a cookie, whatever else comes along."""
-    assert gate().judge(offer, NOW) is Access.ADMITTED
+    assert gate().judge(credentials, NOW) is Access.ADMITTED
 
 
 @pytest.mark.parametrize(
-    "offer",
+    "credentials",
     [
         Credentials(authorization="Bearer"), Credentials(authorization="Bearer correct"),
         Credentials(authorization=f"Basic {SECRET}"),
@@ -115,9 +115,9 @@ def test_each_way_in(offer: Credentials) -> None:
         Credentials(cookie=f"{'9' * 12}.x.{'0' * 64}"),
     ],
 )  # fmt: skip
-def test_wrong_on_any_way_is_a_guess(offer: Credentials) -> None:
+def test_wrong_on_any_way_is_a_guess(credentials: Credentials) -> None:
     """A wrong token counts as one, however it is brought; bringing none is none."""
-    assert gate().judge(offer, NOW) is Access.WRONG
+    assert gate().judge(credentials, NOW) is Access.WRONG
     assert gate().judge(Credentials(), NOW) is Access.ASKED
 
 

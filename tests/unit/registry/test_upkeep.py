@@ -13,7 +13,7 @@ from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry import health
-from jobwire.registry.purge import Purge, Rules
+from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
 from jobwire.registry.spec import JobSpec
@@ -134,7 +134,7 @@ def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock)
     assert queue.pick(LeaseGrant("you"), wait_seconds=10).job_id == job_id
 
 
-def _purge(queue: JobQueue, cleared: list[str], rules: Rules) -> Purge:
+def _purge(queue: JobQueue, cleared: list[str], rules: RetentionRules) -> Purge:
     return Purge(queue=queue, topics=Topics(), clear=cleared.append, rules=rules)
 
 
@@ -147,7 +147,7 @@ def test_purge_by_age(queue: JobQueue, store: RecordStore, clock: ManualClock) -
     queue.cancel(young)
     unfinished = queue.register(JobSpec()).record.job_id
     cleared: list[str] = []
-    purge = _purge(queue, cleared, Rules(7 * DAY, 30 * DAY))
+    purge = _purge(queue, cleared, RetentionRules(7 * DAY, 30 * DAY))
     assert purge.run() == (1, 0)
     assert cleared == [Topics().events(old), Topics().state(old)]
     assert purge.run() == (0, 0)
@@ -171,7 +171,7 @@ def test_purge_without_a_broker(queue: JobQueue, store: RecordStore, clock: Manu
         raise UnreachableError("no broker")
 
     with pytest.raises(UnreachableError):
-        Purge(queue=queue, topics=Topics(), clear=away, rules=Rules()).run()
+        Purge(queue=queue, topics=Topics(), clear=away, rules=RetentionRules()).run()
     assert store.exists(job_id)
 
 
@@ -180,15 +180,15 @@ def test_purge_nothing(queue: JobQueue, clock: ManualClock) -> None:
     job_id = queue.register(JobSpec()).record.job_id
     queue.cancel(job_id)
     clock.advance(1000 * DAY)
-    assert _purge(queue, [], Rules(None, None)).run() == (0, 0)
+    assert _purge(queue, [], RetentionRules(None, None)).run() == (0, 0)
 
 
 def test_rules(tmp_path: Path) -> None:
     """Days come from the command line, else from jobwire.toml, else the defaults; 0 is for ever."""
-    assert load_rules(tmp_path, retained_days=None, record_days=None) == Rules()
+    assert load_rules(tmp_path, retained_days=None, record_days=None) == RetentionRules()
     (tmp_path / "jobwire.toml").write_text("[registry]\nkeep_retained_days = 2\nkeep_records_days = 0\n")
-    assert load_rules(tmp_path, retained_days=None, record_days=None) == Rules(2 * DAY, None)
-    assert load_rules(tmp_path, retained_days=1, record_days=3) == Rules(DAY, 3 * DAY)
+    assert load_rules(tmp_path, retained_days=None, record_days=None) == RetentionRules(2 * DAY, None)
+    assert load_rules(tmp_path, retained_days=1, record_days=3) == RetentionRules(DAY, 3 * DAY)
 
 
 def test_journal_rules(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_journal_rules(tmp_path: Path) -> None:
     settings = tmp_path / "jobwire.toml"
     settings.write_text("[registry]\nkeep_journal_days = 0.5\nkeep_journal_mib = 2\n")
     rules = load_rules(tmp_path, retained_days=None, record_days=None)
-    assert rules == Rules(journal=RetentionPolicy(DAY / 2, 2 << 20))
+    assert rules == RetentionRules(journal=RetentionPolicy(DAY / 2, 2 << 20))
     settings.write_text("[registry]\nkeep_journal_days = 0\nkeep_journal_mib = 0\n")
     rules = load_rules(tmp_path, retained_days=None, record_days=None)
     assert rules.journal.keep_seconds == float("inf")

@@ -15,7 +15,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.snapshot import Snapshot
 from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
-from jobwire.subscriber.watch import JobWatch, Past
+from jobwire.subscriber.watch import JobWatch, RecordedEvent
 from jobwire.testing import ManualClock
 
 JOB = "0000abcd"
@@ -72,7 +72,7 @@ class Bench:
 
     def history(self, *events: Event) -> list[Line]:
         """Let the registry's history be read."""
-        past = [Past(one, b"digest of %d" % one.seq) for one in events]
+        past = [RecordedEvent(one, b"digest of %d" % one.seq) for one in events]
         return self._add(self.watch.on_history(past, self.clock.monotonic()))
 
     def after(self, seconds: float) -> list[Line]:

@@ -25,8 +25,8 @@ from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import read_span
 from jobwire.metrics.source.ingest import Ingest
+from jobwire.metrics.source.journal_offset import JournalOffset, read_place
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
-from jobwire.metrics.source.place import Place, read_place
 from jobwire.metrics.source.planning import SpanPartition, plan
 from jobwire.storage.file_lock import AlreadyRunningError
 
@@ -46,7 +46,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _forget(self) -> None:
         self._reader: JournalReader | None = None
         self._ingest: Ingest | None = None
-        self._target: Place | None = None
+        self._target: JournalOffset | None = None
         self._committed_at: float | None = None
         self._registered = False
 
@@ -174,16 +174,16 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reader = JournalReader(self._options.journal)
         return self._reader
 
-    def _place(self, offset: int) -> Place:
-        return Place(self._open().identity, offset)
+    def _place(self, offset: int) -> JournalOffset:
+        return JournalOffset(self._open().identity, offset)
 
-    def _end(self) -> Place:
+    def _end(self) -> JournalOffset:
         end = self._place(self._open().durable_offset)
         if self._target is not None and self._target.identity == end.identity:
             return self._target
         return end
 
-    def _begin(self, start: Place) -> Place:
+    def _begin(self, start: JournalOffset) -> JournalOffset:
         """Return `start`, or the first place still there where data was lost and that is allowed."""
         reader = self._open()
         first = reader.first_offset

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jobwire.core.errors import StorageError
 
 
-class Place(NamedTuple):
+class JournalOffset(NamedTuple):
     """Everything below `offset` of the journal `identity` is before this place."""
 
     identity: str
@@ -16,7 +16,7 @@ class Place(NamedTuple):
         return {"journal": self.identity, "offset": self.offset}
 
 
-def read_place(stored: dict[str, object]) -> Place:
+def read_place(stored: dict[str, object]) -> JournalOffset:
     """Return the place in `stored`; raises StorageError when it is not one of ours."""
     identity, offset = stored.get("journal"), stored.get("offset")
     if not isinstance(identity, str) or not isinstance(offset, int):
@@ -24,4 +24,4 @@ def read_place(stored: dict[str, object]) -> Place:
             f"the checkpoint holds no place in a journal: {sorted(stored)}",
             hint="it belongs to another source; give this query a checkpoint of its own",
         )
-    return Place(identity, offset)
+    return JournalOffset(identity, offset)
