@@ -20,6 +20,7 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
@@ -30,7 +31,6 @@ from jobwire.runner.tmux import Tmux, check_name
 from jobwire.storage.settings_file import mtls_port
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
-from jobwire.subscriber.text import safe
 from jobwire.transport import load_settings
 from jobwire.transport.tls import build_context
 

@@ -80,8 +80,8 @@ def render_json(line: Line) -> str:
 
 def render_table(rows: list[Row], now: float) -> str:
     """Return what needs a person, one line a job, and how many jobs there are besides."""
+    from jobwire.core.terminal_text import one_line  # noqa: PLC0415 - as above
     from jobwire.dashboard.fleet import PROBLEMS, tally, words  # noqa: PLC0415 - not for --line
-    from jobwire.dashboard.plain import one_line  # noqa: PLC0415 - as above
 
     counts = tally(rows)
     shown = [row for row in rows if row.group in PROBLEMS][:_SHOWN]

@@ -13,10 +13,10 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
+from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
-from jobwire.dashboard.plain import one_line
 from jobwire.dashboard.top_once import HEADINGS, SESSION_WIDTH, cells, now
 
 LOOK_SECONDS = 0.25

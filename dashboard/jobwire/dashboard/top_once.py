@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.assembly import new_model, new_source
 from jobwire.dashboard.fleet import Query, Row, Thresholds, arrange, words
 from jobwire.dashboard.labels import STATE_WIDTH, state_word
 from jobwire.dashboard.model import FleetModel
-from jobwire.dashboard.plain import one_line
 from jobwire.registry.store import RecordStore
 
 _BETWEEN = " · "

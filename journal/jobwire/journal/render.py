@@ -4,6 +4,7 @@ import base64
 import json
 
 from jobwire.core.clock import utc_timestamp
+from jobwire.core.terminal_text import fit, safe
 from jobwire.core.topics import Topics
 from jobwire.journal.entry import Stored
 
@@ -44,12 +45,12 @@ def as_json(row: Stored, topics: Topics) -> str:
 
 def as_line(row: Stored, topics: Topics, width: int) -> str:
     """Return the entry as one readable line of at most `width` characters, safe for a terminal."""
-    address = job_id(row, topics) or printable(row.topic)
+    address = job_id(row, topics) or safe(row.topic)
     marks = ("R" if row.retained else "-") + ("D" if row.redelivered else "-")
-    verdict = f"{printable(row.verdict):<{_VERDICT_WIDTH}}"
+    verdict = f"{safe(row.verdict):<{_VERDICT_WIDTH}}"
     time = moment(row.received_at_us)[11:23]
     text = f"{row.offset:>9}  {time}  {verdict} {marks}  {address}  {_summary(row.payload)}"
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+    return fit(text, width)
 
 
 def job_id(row: Stored, topics: Topics) -> str | None:
@@ -63,16 +64,6 @@ def _summary(payload: bytes) -> str:
     text = payload.decode(errors="backslashreplace")
     try:
         event = json.loads(text)
-        return printable(f"#{event['seq']} {event['event']}  {event['detail']}")
+        return safe(f"#{event['seq']} {event['event']}  {event['detail']}")
     except (ValueError, KeyError, TypeError, RecursionError):
-        return printable(text)
-
-
-def printable(text: str) -> str:
-    """Return `text` with control, format and other invisible characters as escapes.
-
-    A payload must not move the cursor, ring, colour or reorder what stands on the terminal.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return safe(text)

@@ -5,14 +5,13 @@ purged or changed later does not change old windows, and a rebuild uses what was
 registry's directory is not on this host, the session is empty.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobwire.core.terminal_text import safe
 from jobwire.core.topics import check_job_id
 from jobwire.jobs.record import RecordFormatError, decode_record
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LONGEST = 64
 
 
@@ -37,4 +36,4 @@ class SessionLookup:
             record = decode_record((self._jobs / f"{check_job_id(job_id)}.json").read_bytes())
         except (OSError, RecordFormatError):
             return ""
-        return _UNPRINTABLE.sub("?", record.agent_session or "")[:_LONGEST]
+        return safe(record.agent_session or "")[:_LONGEST]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.clock import utc_timestamp
+from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.database import Database, open_tables
 from jobwire.metrics.statements import queries
@@ -119,8 +120,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     # Names come from records and topics: no markup, and nothing that moves the cursor.
-    text = "".join(letter if letter.isprintable() else "?" for letter in str(value or _UNKNOWN))
-    return text.replace("[", "\\[")
+    return safe(str(value or _UNKNOWN)).replace("[", "\\[")
 
 
 def _registry_says(home: Path, job_id: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import safe, table
 from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
@@ -101,7 +102,7 @@ def show(args: argparse.Namespace) -> int:
     lines = store.audit(args.job).tail(args.history) if args.history else []
     text = present.facts(record, store.clock.now())
     if lines:
-        text += "\n\n" + present.table(present.HISTORY_HEADER, map(present.history_row, lines), _width())
+        text += "\n\n" + _table([present.HISTORY_HEADER, *map(present.history_row, lines)])
     say(args, {**public_record(record), **({"history": lines} if args.history else {})}, text)
     return ExitCode.OK
 
@@ -120,7 +121,7 @@ def list_jobs(args: argparse.Namespace) -> int:
     elif records:
         now = queue.store.clock.now()
         rows = [present.list_row(record, now) for record in records]
-        say(args, None, present.table(present.LIST_HEADER, rows, _width()))
+        say(args, None, _table([present.LIST_HEADER, *rows]))
     elif not queue.unread:
         say(args, None, f"no jobs in {args.home}")
     if queue.unread:
@@ -191,7 +192,7 @@ def reap(args: argparse.Namespace) -> int:
         for item in reaped
     ]
     words = [f"{one['job_id']}: {one['before']} -> {one['after']}: {one['cause']}" for one in body]
-    say(args, {"reaped": body}, "\n".join(map(present.printable, words)) or "nothing ran out of time")
+    say(args, {"reaped": body}, "\n".join(map(safe, words)) or "nothing ran out of time")
     return ExitCode.OK
 
 
@@ -209,8 +210,8 @@ def _say_record(args: argparse.Namespace, record: JobRecord) -> None:
     say(args, public_record(record), present.facts(record, RecordStore(args.home).clock.now()))
 
 
-def _width() -> int:
-    return shutil.get_terminal_size((120, 24)).columns
+def _table(rows: list[tuple[str, ...]]) -> str:
+    return "\n".join(table(rows, shutil.get_terminal_size((120, 24)).columns))
 
 
 _PIPE_HINT = "name a file, or - for stdin"

@@ -3,62 +3,16 @@
 import datetime as dt
 import json
 import math
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from jobwire.core.terminal_text import one_line, safe
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.deadlines import ready_at
 
-_GAP = "  "
 # A job that asked for a permission (docs/glossary.md).
 _WAITS = "waits for you"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-def printable(text: str) -> str:
-    """Return `text` on one line and without anything that a terminal obeys.
-
-    Texts come from workers: escape sequences and invisible direction marks must not reach a screen.
-    """
-    return "".join(
-        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
-
-
-def display_width(text: str) -> int:
-    """Return how many terminal columns `text` takes."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
-
-
-def shorten(text: str, width: int) -> str:
-    """Return `text` cut to `width` columns, with an ellipsis where something was cut."""
-    if display_width(text) <= width:
-        return text
-    kept, used = "", 1
-    for char in text:
-        used += display_width(char)
-        if used > width:
-            break
-        kept += char
-    return kept + "…"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
-    """Return aligned columns within `width`; the last column gets what is left."""
-    cells = [tuple(header), *(tuple(printable(cell) for cell in row) for row in rows)]
-    widths = [max(display_width(row[column]) for row in cells) for column in range(len(header) - 1)]
-    left = max(width - sum(widths) - len(_GAP) * len(widths), 10)
-    return "\n".join(_line(row, widths, left) for row in cells)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:
-    padded = (cell + " " * (size - display_width(cell)) for cell, size in zip(row, widths, strict=False))
-    return (_GAP.join(padded) + _GAP + shorten(row[-1], left)).rstrip()
 
 
 def age(stamp: str | None, now: float) -> str:
@@ -100,7 +54,7 @@ def list_row(record: JobRecord, now: float) -> tuple[str, ...]:
         _WAITS if record.attention else f"{record.status}{f', in {rest}' if rest else ''}",
         str(record.attempt),
         str(record.priority),
-        shorten(record.agent_session or "-", 20),
+        one_line(record.agent_session or "-", 20),
         str(record.last_seq),
         age(record.created_at, now),
         words,
@@ -147,7 +101,7 @@ def _lease(record: JobRecord) -> str:
 
 
 def _fact(name: str, value: str) -> str:
-    lines = [printable(line) for line in value.splitlines()] or [""]
+    lines = [safe(line) for line in value.splitlines()] or [""]
     return f"{name:<13}" + ("\n" + " " * 13).join(lines)
 
 

@@ -3,13 +3,13 @@
 import codecs
 import re
 
+from jobwire.core.terminal_text import ACTING, escape
+
 # ECMA-48 8.3.117, SGR: colours and weights. Everything else moves, clears, retitles or answers.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,64})?\Z")
-_SPECIAL = re.compile(
-    # A line break as terminals write it, a colour, and what else acts on a terminal or reorders its text.
-    "\r\n|\x1b\\[[0-9;:]{0,64}m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
+# A line break as terminals write it, a colour, and what else acts on a terminal but for tab and line break.
+_SPECIAL = re.compile(f"\r\n|\x1b\\[[0-9;:]{{0,64}}m|(?![\t\n])[{ACTING}]")
 _PLAIN = "\x1b[0m"
 
 
@@ -49,4 +49,4 @@ class OutputSanitizer:
         code = ord(found)
         if code < 0x20 or code == 0x7F:  # noqa: PLR2004 - C0 and DEL
             return f"^{chr(code ^ 0x40)}"
-        return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - one byte
+        return escape(found)

@@ -16,6 +16,7 @@ from jobwire.core.errors import NoWorkError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.core.terminal_text import safe
 from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.ticket import Ticket
 from jobwire.registry.store import RecordStore
@@ -35,7 +36,6 @@ from jobwire.subscriber.options import (
 from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.subscriber import open_watch, settings_for
-from jobwire.subscriber.text import safe
 from jobwire.subscriber.watch_loop import WatchLoop
 from jobwire.transport import load_settings
 

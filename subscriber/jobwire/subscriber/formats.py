@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jobwire.core.terminal_text import fit, safe, table, width
 from jobwire.jobs.event import Event
 from jobwire.subscriber.outcome import EventLine, Outcome, Verdict, Verdicts
-from jobwire.subscriber.text import fit, safe, width
 
 _BAR_CELLS = 10
 # Columns before the detail: time 8, job 8, event 10, and a blank after each.
@@ -146,24 +146,14 @@ def summary(verdicts: Verdicts, titles: dict[str, str], style: Style) -> list[st
                 str(int(verdict.exit_code)),
                 str(verdict.events),
                 duration(verdict.seconds),
-                safe(verdict.reason),
+                verdict.reason,
             )
         )
     for job_id in verdicts.undecided:
         title = [fit(safe(titles.get(job_id, "")), _MAX_TITLE)] if titled else []
         rows.append((job_id, *title, "still open", "-", "-", "-", ""))
-    return _table(rows, style)
-
-
-def _table(rows: list[tuple[str, ...]], style: Style) -> list[str]:
-    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines: list[str] = []
-    for index, row in enumerate(rows):
-        cells = [cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=False)]
-        text = "  ".join([*cells, row[-1]]).rstrip()
-        text = text if style.columns is None else fit(text, style.columns)
-        lines.append(f"\x1b[{_BOLD}m{text}\x1b[0m" if style.colour and index == 0 else text)
-    return lines
+    head, *lines = table(rows, style.columns)
+    return [f"\x1b[{_BOLD}m{head}\x1b[0m" if style.colour else head, *lines]
 
 
 def percent_of(event: Event) -> float | None:

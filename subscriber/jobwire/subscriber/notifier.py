@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.terminal_text import safe
 from jobwire.subscriber.notifications import Notification
-from jobwire.subscriber.text import safe
 
 HOOK_SECONDS = 10.0
 _WAITING = 64

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.terminal_text import safe
 from jobwire.subscriber.formats import LineFormat, Style, json_line
 from jobwire.subscriber.outcome import EventLine, Line, Note, Refusal, Verdict
 from jobwire.subscriber.refusals import RefusalLog
-from jobwire.subscriber.text import safe
 
 PROG = "job_subscriber"
 

@@ -1,21 +1,13 @@
 """Records for people: nothing that a terminal obeys, nothing that wraps."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobwire.core.lease import Lease
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.present import age, display_width, facts, list_row, printable, shorten, table
+from jobwire.registry.present import age, facts, list_row
 
 STAMP = "2026-01-01T00:00:00.000Z"
 NOW = 1_767_225_600.0
-
-
-@given(st.text())
-def test_printable_is_inert(text: str) -> None:
-    """No control character, escape or direction mark survives."""
-    assert printable(text).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -38,22 +30,6 @@ def test_resting_job() -> None:
     assert list_row(record, NOW)[1] == "pending, in 40s"
     assert "not before   2026-01-01T00:00:40.000Z (in 40s)" in facts(record, NOW)
     assert list_row(record, NOW + 40)[1] == "pending"
-
-
-@given(st.text(), st.integers(1, 40))
-def test_shorten_fits(text: str, width: int) -> None:
-    """A shortened text takes no more columns than it may."""
-    assert display_width(shorten(text, width)) <= width
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_table_fits_the_terminal(width: int) -> None:
-    """Columns are aligned and no line is wider than the terminal, wide characters included."""
-    rows = [("1a2b3c4d", "waits for you", "日本語 " * 30), ("ffffffff", "ok", "\x1b[31mred\nline")]
-    lines = table(("JOB", "STATUS", "TITLE"), rows, width).split("\n")
-    assert len(lines) == 3
-    assert all(display_width(line) <= width for line in lines)
-    assert "\x1b" not in "".join(lines)
 
 
 def test_facts_hide_secrets() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobwire.core.terminal_text import safe, width
 from jobwire.jobs.event import Event
 from jobwire.subscriber.formats import LineFormat, Style, duration, json_line, percent_of, summary
 from jobwire.subscriber.outcome import EventLine, Outcome, Verdict, Verdicts
-from jobwire.subscriber.text import fit, safe, width
 
 JOB = "0000abcd"
 STAMP = "2026-01-02T03:04:05.678Z"
@@ -93,39 +93,6 @@ def test_colours_only_where_wanted() -> None:
     """Escape sequences appear with colour and never without."""
     assert "\x1b[32m" in readable(line("", "completed"), Style(colour=True))
     assert "\x1b" not in readable(line("", "completed"), Style())
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain", "plain"),
-        ("a\x1b[31mb", r"a\x1b[31mb"),
-        ("a\nb\tc\rd", r"a\nb\tc\rd"),
-        ("a\x9b31mb", r"a\x9b31mb"),
-        ("abc\u202etxt.exe", r"abc\u202etxt.exe"),
-        ("a\u2028b", r"a\u2028b"),
-        ("naïve 日本 🙂", "naïve 日本 🙂"),
-    ],
-)
-def test_text_from_strangers(text: str, expected: str) -> None:
-    """Control characters and reordering marks are written out, everything else is left alone."""
-    assert safe(text) == expected
-
-
-@given(st.text(max_size=60), st.integers(0, 40))
-def test_fit(text: str, columns: int) -> None:
-    """Cut text never exceeds its columns; text with room is left alone."""
-    cut = fit(text, columns)
-    assert width(cut) <= columns
-    if width(text) <= columns:
-        assert cut == text
-
-
-def test_wide_characters_take_two_columns() -> None:
-    """East Asian wide characters count double, combining marks nothing."""
-    assert width("日本") == 4
-    assert width("e\u0301") == 1
-    assert fit("日本語", 5) == "日本…"
 
 
 @pytest.mark.parametrize(
