@@ -34,8 +34,8 @@ from typing import NamedTuple
 
 from registry_ways import JOBS, STAMP, Bare, InFiles, InSqlite, Spoken, Way, records, story  # type: ignore[import-not-found]  # Python finds it beside this script
 
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, encode_record
 from jobwire.registry.pending import POSITION

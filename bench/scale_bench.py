@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.signature import new_token
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, encode_record
 from jobwire.journal import JournalReader

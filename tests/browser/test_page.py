@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from jobwire.jobs.fold import LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.metric_tables import speak, write_tables

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError
+from jobwire.core.lease import LeaseGrant
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.signing import Draft
 from jobwire.delivery.ticket_log import TicketEventLog
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.journal import Entry, JournalReader, JournalWriter

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Priority
 from jobwire.registry.changes import Change

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 
-from jobwire.registry.present import table
+from jobwire.core.terminal_text import table
 from jobwire.storage.settings_file import in_force, read_own_settings, read_settings
 
 _HEADER = ("setting", "value", "from")
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [(f"{one.table}.{one.key}", _words(one.value), one.source) for one in settings]
     print(f"home: {args.home}")
-    print(table(_HEADER, rows, shutil.get_terminal_size((120, 24)).columns))
+    print(*table([_HEADER, *rows], shutil.get_terminal_size((120, 24)).columns), sep="\n")
     return 0
 
 

@@ -1,5 +1,7 @@
 """The bounds of what a record holds: one definition for whoever writes it and whoever reads it."""
 
+import os
+
 from jobwire.core.errors import InvalidInputError
 
 MAX_TITLE = 200
@@ -62,3 +64,11 @@ def check_text(field: str, value: str, limit: int) -> None:
         raise InvalidInputError(f"the {field} is not valid UTF-8") from error
     if "\0" in value:
         raise InvalidInputError(f"the {field} holds a NUL character", hint="is it a text?")
+
+
+def fits_a_path(text: str) -> bool:
+    """Tell whether the system takes it as an argument or a name: no NUL, and every character from bytes."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

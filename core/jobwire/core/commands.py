@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import ConfigError, InvalidInputError, JobwireError, NotFoundError, StorageError
 from jobwire.core.exit_codes import ExitCode, help_table
 from jobwire.core.override import override
@@ -61,7 +62,7 @@ class CommandParser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         self._as_json = wants_json(words)
         for word in words:
-            if not is_argument(word):
+            if not fits_a_path(word):
                 self.error(f"no argument can be {word[:100]!r}")
         return super().parse_known_args(args, namespace)
 
@@ -88,14 +89,6 @@ class CommandParser(argparse.ArgumentParser):
         else:
             self.print_usage(sys.stderr)
         self.exit(ExitCode.INVALID, f"{self.prog}: error: {message}\n")
-
-
-def is_argument(word: str) -> bool:
-    """Tell whether a process can be given the word: no NUL, and every character from bytes."""
-    try:
-        return b"\0" not in os.fsencode(word)
-    except UnicodeEncodeError:
-        return False
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -183,20 +176,16 @@ def _report_defect(error: Exception, *, prog: str, as_json: bool) -> None:
     hint = "this is a defect of jobwire; report it with the command and this trace"
     found = JobwireError(f"unexpected {type(error).__name__}: {error}", hint=hint)
     if as_json:
-        print(json.dumps({**_body(found), "trace": trace}), file=sys.stderr)
+        print(json.dumps({**found.to_json(), "trace": trace}), file=sys.stderr)
         return
     print(trace, end="", file=sys.stderr)
     report(found, prog=prog, as_json=False)
 
 
-def _body(error: JobwireError) -> dict[str, object]:
-    return {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
-
-
 def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     """Write cause and remedy to stderr, as two lines or as one JSON object."""
     if as_json:
-        print(json.dumps(_body(error)), file=sys.stderr)
+        print(json.dumps(error.to_json()), file=sys.stderr)
         return
     print(f"{prog}: error: {error.message}", file=sys.stderr)
     if error.hint:

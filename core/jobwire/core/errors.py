@@ -16,6 +16,9 @@
 Callers branch on the class and on `facts`, never on the text.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override
 
@@ -34,6 +37,18 @@ class JobwireError(Exception):
     @override
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def to_json(self) -> dict[str, object]:
+        """Return what a program is told of it; `error_of` is the way back."""
+        return {"error": self.message, "hint": self.hint, "exit_code": int(self.exit_code)}
+
+
+def error_of(said: Mapping[str, object]) -> JobwireError:
+    """Return the error that another process told of by `to_json`; an unknown exit code is INTERNAL."""
+    error = JobwireError(str(said["error"]), hint=str(said.get("hint", "")))
+    with suppress(ValueError):
+        error.exit_code = ExitCode(said.get("exit_code"))  # type: ignore[arg-type]  # any other is a ValueError
+    return error
 
 
 class InvalidInputError(JobwireError):

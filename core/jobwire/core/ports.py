@@ -1,6 +1,6 @@
 """The ports at the edge: what the components need from a broker connection, as contracts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 
@@ -105,6 +105,3 @@ class Transport(Protocol):
     def close(self) -> None:
         """Send what was acknowledged, disconnect cleanly and free everything; idempotent."""
         ...
-
-
-TransportFactory = Callable[[], Transport]

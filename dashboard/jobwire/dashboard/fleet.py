@@ -9,11 +9,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.core.clock import epoch
 from jobwire.core.errors import TransitionError
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import dismissed_at
-from jobwire.registry.deadlines import epoch, pending_since
+from jobwire.registry.deadlines import pending_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

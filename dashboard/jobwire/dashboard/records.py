@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jobwire.core.clock import utc_timestamp
+from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.dashboard.fleet import JobFacts, LastEvent, newer, percent_of, with_record
 from jobwire.dashboard.index_reader import IndexView, read_index
 from jobwire.dashboard.timeline import entry, text_of
 from jobwire.jobs.lifecycle import Status
-from jobwire.registry.deadlines import epoch
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jobwire.core.clock import epoch
 from jobwire.core.errors import StorageError
 from jobwire.core.signature import SIGNATURE_FIELD
 from jobwire.dashboard.fleet import clean
 from jobwire.jobs.record import JobRecord, public_record
-from jobwire.registry.deadlines import epoch
 
 # What one message carries, and how much of a very long history a page begins with.
 CHUNK_BYTES = 256 * 1024

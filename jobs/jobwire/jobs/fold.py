@@ -5,24 +5,10 @@ from jobwire.core.backoff import retry_delay
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, KEPT_TOKENS, MAX_ATTEMPTS, MAX_NAME
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError, TransitionError
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS, Lease, LeaseGrant
+from jobwire.core.lease import Lease, LeaseGrant
 from jobwire.jobs.event import MAX_DETAIL, Event
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, Status, check_transition, event_allowed
 from jobwire.jobs.record import REGISTRY, JobRecord
-
-# What a claim asks for belongs to the calls below.
-__all__ = [
-    "DEFAULT_LEASE_SECONDS",
-    "LeaseGrant",
-    "apply_event",
-    "cancel",
-    "claim",
-    "fail",
-    "lose_lease",
-    "next_attempt",
-    "renew",
-    "retry",
-]
 
 # Of a worker that starts without a pick: it did not ask for a lease, so it knows of none to renew, and it
 # may work longer than a claim's 300 s between two events.

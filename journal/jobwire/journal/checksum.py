@@ -11,8 +11,3 @@ import google_crc32c
 def crc32c(data: bytes) -> int:
     """Return the checksum of `data`."""
     return int(google_crc32c.value(data))
-
-
-def is_fast() -> bool:
-    """Tell whether the C implementation is in use; the fallback is some hundred times slower."""
-    return bool(google_crc32c.implementation == "c")

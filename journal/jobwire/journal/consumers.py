@@ -72,16 +72,6 @@ class Consumers:
             known = self._same_journal(self._known(name), reader)
             return known.offset if offset <= known.offset else self._write(name, offset, reader)
 
-    def rewind(self, name: str, offset: int) -> int:
-        """Set the place to any offset still there, also of a recreated journal; return it."""
-        with self._changing() as reader:
-            self._known(name)
-            if offset < reader.first_offset:
-                raise InvalidInputError(
-                    f"offset {offset} is pruned", hint=f"the first offset is {reader.first_offset}"
-                )
-            return self._write(name, offset, reader)
-
     def committed(self, name: str) -> int:
         """Return the place. Raises NotFoundError for a name that is not registered."""
         with JournalReader(self._directory) as reader:

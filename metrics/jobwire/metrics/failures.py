@@ -15,7 +15,6 @@ _PERMANENT: dict[str, type[JobwireError]] = {
     "ConfigError": ConfigError,
 }
 _LINE = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
-_NOT_THE_CAUSE = frozenset({"Traceback"})
 _LONGEST = 300
 
 

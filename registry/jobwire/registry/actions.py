@@ -10,8 +10,8 @@ from pathlib import Path
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.terminal_text import safe, table
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine

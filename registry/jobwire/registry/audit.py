@@ -25,7 +25,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jobwire.jobs.record import public_record
-from jobwire.storage.durable import append_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.lines import whole_length
 
@@ -131,10 +130,6 @@ class AuditLog:
                 return False
             start = os.fstat(descriptor).st_size - len(line)
             return start >= 0 and os.pread(descriptor, len(line), start)[_AT:] == line[_AT:]
-
-    def append_raw(self, encoded: bytes) -> None:
-        """Append whole lines, flushed; creates a missing folder. Raises StorageError."""
-        append_durably(self.events_path, encoded, files=self._files)
 
     def status(self, record: JobRecord) -> tuple[str, bytes]:
         """Return the path of status.json, and its bytes for `record`."""

@@ -10,7 +10,7 @@ from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.commands import add_command
-from jobwire.jobs.fold import DEFAULT_LEASE_SECONDS
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Priority
 from jobwire.registry import actions

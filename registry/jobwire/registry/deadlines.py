@@ -8,8 +8,6 @@ from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 
-__all__ = ["epoch", "next_due", "overdue", "pending_since", "ready_at"]
-
 # How much longer the lease of a job that asks for permission is believed: its worker may be unable to do
 # anything until a person answers, and people sleep.
 _QUESTION_SECONDS = 86400.0

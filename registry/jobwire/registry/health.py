@@ -9,9 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jobwire.core.clock import Clock, utc_timestamp
+from jobwire.core.clock import Clock, epoch, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError, UnreachableError
-from jobwire.registry.deadlines import epoch
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK, HomeLayout
 from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically, replace_durably

@@ -18,10 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jobwire.core.clock import epoch
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES
 from jobwire.jobs.record import DISMISSED, RECORD_VERSION, JobRecord, Priority, dismissed_at
-from jobwire.registry.deadlines import epoch, next_due, ready_at
+from jobwire.registry.deadlines import next_due, ready_at
 from jobwire.registry.layout import TOUCHED
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.store import RecordStore

@@ -21,9 +21,9 @@ from jobwire.core.errors import (
     StoppedError,
     StorageError,
 )
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.signature import new_token
 from jobwire.jobs import fold
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected

@@ -10,10 +10,10 @@ from pathlib import Path
 from jobwire.core.commands import missing_library
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings, is_loopback
 from jobwire.jobs import fold
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for

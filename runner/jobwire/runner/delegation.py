@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import MASK, Redactor
 from jobwire.core.signature import new_token
-from jobwire.jobs.fold import LeaseGrant, cancel, claim, fail
+from jobwire.jobs.fold import cancel, claim, fail
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.registry.spec import JobSpec, check_spec
 from jobwire.registry.store import RecordStore

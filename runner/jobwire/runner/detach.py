@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from jobwire.core.errors import JobwireError, StorageError
-from jobwire.core.exit_codes import ExitCode
+from jobwire.core.errors import JobwireError, StorageError, error_of
 
 Body = Callable[[Callable[[], None]], object]
 
@@ -30,9 +29,7 @@ def in_background(body: Body) -> None:
         raise StorageError("the background process ended before it had begun")
     error = json.loads(said)
     if error is not None:
-        raised = JobwireError(error["error"], hint=error["hint"])
-        raised.exit_code = ExitCode(error["exit_code"])
-        raise raised
+        raise error_of(error)
 
 
 def _be_the_child(answer: int, body: Body) -> NoReturn:
@@ -50,7 +47,7 @@ def _be_the_child(answer: int, body: Body) -> NoReturn:
         _let_go_of_files(answer)
         body(lambda: say(None))
     except JobwireError as error:
-        say({"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)})
+        say(error.to_json())
     finally:
         # Not sys.exit: what the caller has still to do at its end is not the child's.
         os._exit(0)

@@ -4,7 +4,8 @@ import contextlib
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import ConflictError, NotFoundError, StorageError
-from jobwire.jobs.fold import LeaseGrant, cancel, fail, renew
+from jobwire.core.lease import LeaseGrant
+from jobwire.jobs.fold import cancel, fail, renew
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, ended_by_event
 from jobwire.registry.store import RecordStore

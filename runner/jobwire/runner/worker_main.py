@@ -11,7 +11,7 @@ from pathlib import Path
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.commands import report
 from jobwire.core.errors import JobwireError
-from jobwire.jobs.fold import LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.publisher import Publisher
 from jobwire.registry.store import RecordStore
 from jobwire.runner.command import Command, Pipes

@@ -14,6 +14,7 @@ import stat
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
 from jobwire.storage.named_files import rights_of_others
 
@@ -196,13 +197,8 @@ def _named(option: str | None, environ: Mapping[str, str]) -> str | None:
     if option == "":
         raise InvalidInputError("--home is empty", hint="name a directory, or leave --home out")
     name = option if option is not None else environ.get(VARIABLE) or None
-    if name is not None:
-        try:
-            usable = b"\0" not in os.fsencode(name)
-        except UnicodeEncodeError:
-            usable = False
-        if not usable:
-            raise InvalidInputError(f"the home {name!r} cannot be a path", hint=_OR_NAME)
+    if name is not None and not fits_a_path(name):
+        raise InvalidInputError(f"the home {name!r} cannot be a path", hint=_OR_NAME)
     return name
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, Self, TypeVar
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.errors import JobwireError, StorageError
-from jobwire.core.exit_codes import ExitCode
+from jobwire.core.errors import StorageError, error_of
 from jobwire.storage.files import DIRECTORY_MODE, FILE_MODE
 
 T = TypeVar("T")
@@ -234,7 +233,7 @@ class ManagedProcess:
                 if isinstance(value, dict) and (value.get("ready") or value.get("kind") == "ready"):
                     return value
                 if isinstance(value, dict) and "error" in value:
-                    raise _error_of(value)
+                    raise error_of(value)
         return {}
 
     def ready_line(self, deadline_seconds: float) -> dict[str, object]:
@@ -247,13 +246,6 @@ class ManagedProcess:
             how = "said nothing of being ready" if self.alive() else self.how_it_ended()
             raise StorageError(f"`{' '.join(self.words)}` {how}: {self.tail()}")
         return line
-
-
-def _error_of(said: Mapping[str, object]) -> JobwireError:
-    error = JobwireError(str(said["error"]), hint=str(said.get("hint", "")))
-    with suppress(ValueError):
-        error.exit_code = ExitCode(said.get("exit_code"))  # type: ignore[arg-type]  # any other is a ValueError
-    return error
 
 
 def _in_a_thread_that_stays(spawn: Callable[[], T]) -> T:

@@ -40,9 +40,6 @@ class Style(NamedTuple):
     unicode: bool = True
 
 
-Formatter = Callable[[EventLine | Verdict], str]
-
-
 def json_line(line: EventLine | Verdict) -> str:
     """Return one JSON object without its line break.
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs import fold
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue

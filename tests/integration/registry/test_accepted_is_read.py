@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.cli.main import main
-from jobwire.jobs.fold import LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.models import RecordModel
 from jobwire.jobs.record import Priority, decode_record
 from jobwire.registry.queue import JobQueue

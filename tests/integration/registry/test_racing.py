@@ -18,7 +18,7 @@ from jobwire.registry.store import RecordStore
 PICKER = """
 import sys
 from jobwire.core.errors import NoWorkError
-from jobwire.jobs.fold import LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 

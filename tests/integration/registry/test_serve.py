@@ -10,9 +10,9 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError, StorageError
+from jobwire.core.lease import LeaseGrant
 from jobwire.delivery.outbox import Outbox
 from jobwire.delivery.relay import Relay
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.snapshot import Snapshot, decode_snapshot

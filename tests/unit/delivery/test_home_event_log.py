@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.core.canonical import canonical_json
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -16,7 +17,7 @@ from jobwire.core.errors import (
     TransitionError,
 )
 from jobwire.core.override import override
-from jobwire.core.signature import signed_event_message, verify_bytes
+from jobwire.core.signature import verify_bytes
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
 from jobwire.jobs.record import JobRecord
@@ -46,7 +47,8 @@ def test_events_are_numbered_signed_kept_and_applied(events: HomeEventLog, store
     assert (record.status, record.last_seq) == ("completed", 3)
     for entry in entries:
         body = json.loads(entry.payload)
-        assert verify_bytes(signed_event_message(body), body["data"]["hmac_sig"], record.auth_token)
+        signature = body["data"].pop("hmac_sig")
+        assert verify_bytes(canonical_json(body), signature, record.auth_token)
     history = [line["seq"] for line in store.audit(JOB).lines() if line["kind"] == "event"]
     assert history == [1, 2, 3]
 

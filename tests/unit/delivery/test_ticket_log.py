@@ -16,6 +16,7 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
+from jobwire.core.lease import LeaseGrant
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox_sender import OutboxSender
 from jobwire.delivery.publishing import publish
@@ -157,7 +158,7 @@ def test_cancellation_and_a_new_attempt_are_noticed(
     """A signed state that says cancelled, or that another attempt holds the job, stops the worker."""
     events = _again(path, clock)
     publish(events, senders.sender(events), STARTED)
-    registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
+    registry.move(fold.claim(registry.record, LeaseGrant("w"), clock.now()))
     registry.move(fold.next_attempt(registry.record, "n" * 43, clock.now(), "lease ran out"))
     registry.say(confirmed=1)
     events = _again(path, clock)
@@ -180,7 +181,7 @@ def test_a_job_that_the_registry_ended_is_a_conflict(
     """When the registry itself ended the job, its worker's next event is a conflict."""
     events = _again(path, clock)
     publish(events, senders.sender(events), STARTED)
-    registry.move(fold.claim(registry.record, fold.LeaseGrant("w"), clock.now()))
+    registry.move(fold.claim(registry.record, LeaseGrant("w"), clock.now()))
     registry.move(fold.fail(registry.record, clock.now(), "wall timeout"))
     registry.say(confirmed=1)
     events = _again(path, clock)

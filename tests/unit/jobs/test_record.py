@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError, TransitionError
-from jobwire.core.lease import Lease
+from jobwire.core.lease import Lease, LeaseGrant
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant, apply_event, cancel, claim, fail, next_attempt, renew
+from jobwire.jobs.fold import apply_event, cancel, claim, fail, next_attempt, renew
 from jobwire.jobs.lifecycle import TRANSITIONS, Status, check_transition
 from jobwire.jobs.models import RecordModel, StateModel
 from jobwire.jobs.record import (

@@ -79,10 +79,3 @@ def test_missing_history_is_empty(tmp_path: Path) -> None:
     """No file is no line."""
     log = _log(tmp_path)
     assert (list(log.lines()), log.tail(3), log.last()) == ([], [], None)
-
-
-def test_append_creates_a_missing_folder(tmp_path: Path) -> None:
-    """A history that was removed by hand starts again."""
-    log = _log(tmp_path)
-    log.append_raw(_line("a"))
-    assert [line["cause"] for line in log.lines()] == ["a"]

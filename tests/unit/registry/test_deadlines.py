@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.clock import utc_timestamp
+from jobwire.core.clock import epoch, utc_timestamp
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant, apply_event, cancel, claim, next_attempt, renew
+from jobwire.jobs.fold import apply_event, cancel, claim, next_attempt, renew
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.registry.deadlines import epoch, next_due, overdue
+from jobwire.registry.deadlines import next_due, overdue
 
 NOW = 1_767_225_600.0
 TOKEN = "n" * 43

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.lease import Lease
+from jobwire.core.lease import Lease, LeaseGrant
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import Parsed, parse
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.jobs.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.jobs.fold import cancel, claim, next_attempt
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.journaled import AHEAD, Journaled, fold_journaled, is_journaled

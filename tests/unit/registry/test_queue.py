@@ -16,9 +16,8 @@ from jobwire.core.errors import (
     StoppedError,
     TransitionError,
 )
-from jobwire.core.lease import Lease
+from jobwire.core.lease import Lease, LeaseGrant
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, dismissed_at
 from jobwire.registry import queue as queue_module

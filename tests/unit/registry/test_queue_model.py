@@ -10,9 +10,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, NoWorkError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.record import Priority
 from jobwire.registry.changes import Change
 from jobwire.registry.queue import JobQueue

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, TransitionError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant, cancel, claim
+from jobwire.jobs.fold import cancel, claim
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError, find

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import NoWorkError, StorageError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.registry import quarantine
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -8,8 +8,8 @@ import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, StorageError, UnreachableError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.topics import Topics
-from jobwire.jobs.fold import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry import health

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import Event
-from jobwire.jobs.fold import LeaseGrant, cancel, claim, next_attempt
+from jobwire.jobs.fold import cancel, claim, next_attempt
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader, JournalWriter
@@ -21,6 +22,7 @@ from jobwire.registry.audit import event_line
 from jobwire.registry.store import RecordStore, payload_digest
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
+from jobwire.storage.durable import append_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.testing import ManualClock
 
@@ -238,7 +240,7 @@ def test_refused_events_do_not_count_as_seen(
         digest=payload_digest(progress[1]),
         payload=progress[1],
     )
-    store.audit(job.job_id).append_raw(line)
+    append_durably(store.audit(job.job_id).events_path, line, files=SystemFiles())
     fresh = WireAdmission(topics=Topics(), views=Views(store))
     assert (
         _verdicts(wire._replace(admit=fresh), [started, say(job, 2, "progress"), progress])
