@@ -54,9 +54,9 @@ def render_lifecycle() -> str:
         "exit code 2.\n\n"
         f"A job has {DEFAULT_MAX_ATTEMPTS} attempts where `register --max-attempts` says no other number.\n"
         "After a lost lease it rests before it can be picked: 5 s, then twice as long after each further\n"
-        "attempt, 10 minutes at most. A release does not rest. `update JOB --status pending` is a person's\n"
-        "retry: the next attempt at once, one more than the limit if need be; for a job at rest, the end of\n"
-        "its rest.\n"
+        "attempt, 10 minutes at most. A released job does not rest. `update JOB --status pending` is a\n"
+        "person's retry: the next attempt at once, one more than the limit if need be; for a job at\n"
+        "rest, the end of its rest.\n"
     )
 
 

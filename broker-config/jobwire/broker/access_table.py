@@ -33,10 +33,10 @@ MEANING = {
     Action.PUBLISH_OTHERS: "an event to `<root>/B/events` reaches a subscriber",
     Action.PUBLISH_STATE: "a message to `<root>/A/state` reaches a subscriber",
     Action.PUBLISH_RETAINED: "an event to `<root>/A/events` with the retain flag is kept for later",
-    Action.WILL_TO_OTHERS: "a Will to `<root>/B/events` reaches a subscriber after the client vanished",
+    Action.WILL_TO_OTHERS: "a Will to `<root>/B/events` reaches a subscriber after the client has vanished",
     Action.SUBSCRIBE_OWN: "a message to `<root>/A/state` arrives",
     Action.SUBSCRIBE_EVENTS: "with the filter `<root>/+/events` an event of job B arrives",
-    Action.SUBSCRIBE_ALL: "with the filter `#` a message outside of the topic root arrives",
+    Action.SUBSCRIBE_ALL: "with the filter `#` a message outside the topic root arrives",
     Action.SUBSCRIBE_SYS: "the broker's own figures arrive",
     Action.RECEIVE_RETAINED: "the retained state of job A arrives on subscription",
 }

@@ -1,4 +1,4 @@
-"""`jobwire broker check DIR`: is this folder fit to be deployed? Looked at, and tried."""
+"""`jobwire broker check DIR`: is this folder ready to deploy? Looked at, and tried."""
 
 import socket
 import ssl

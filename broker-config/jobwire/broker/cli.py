@@ -257,8 +257,12 @@ def _add_check(commands: "_Commands") -> None:
         "jobwire broker check broker",
     )
     parser.add_argument("directory", metavar="DIR")
-    parser.add_argument("--warn-days", type=_DAYS, default=30.0, help="warn so long before an expiry")
-    parser.add_argument("--strict", action="store_true", help="exit 30 for warnings too, as a timer needs it")
+    parser.add_argument(
+        "--warn-days", type=_DAYS, default=30.0, help="warn this long before something expires"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 30 for warnings too, for use in a timer"
+    )
     parser.set_defaults(run=run_check, home_need=Need.NOTHING)
 
 
@@ -274,7 +278,7 @@ def run_check(args: argparse.Namespace) -> int:
     else:
         for finding in found:
             print(f"{finding.level:<8} {finding.subject}: {finding.message}\n         {finding.hint}")
-        print(f"{args.directory}: " + ("not fit to be deployed" if failed else "fit to be deployed"))
+        print(f"{args.directory}: " + ("not ready to deploy" if failed else "ready to deploy"))
     return ExitCode.INVALID if failed else ExitCode.OK
 
 

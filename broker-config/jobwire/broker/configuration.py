@@ -59,7 +59,7 @@ def render_service(files: BrokerFiles, *, user: str, mosquitto: str) -> str:
     place = str(files.configuration.parent)
     if not place.startswith("/") or not place.isprintable() or _UNSAFE & set(place):
         raise InvalidInputError(
-            f"the folder {place!r} cannot stand in a systemd unit",
+            f"the folder {place!r} cannot be written into a systemd unit",
             hint="name its place on the broker's host by --installed-at, absolute and without blanks",
         )
     return render_template(

@@ -37,7 +37,7 @@ def send_reload(path: Path) -> int:
     try:
         pid = _read(path)
         if pid <= 1 or not _is_broker(pid):
-            raise NotFoundError(f"{path} names {pid}, which is no running broker", hint=_HINT)
+            raise NotFoundError(f"{path} names {pid}, which is not a running broker", hint=_HINT)
         os.kill(pid, signal.SIGHUP)
     except (OSError, ValueError) as error:
         raise NotFoundError(f"no running broker found through {path}: {error}", hint=_HINT) from error

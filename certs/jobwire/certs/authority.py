@@ -154,7 +154,7 @@ class CertificateAuthority:
         with self._alone() as now:
             kind = Kind.SERVER if self.places.is_server(name) else Kind.ROLE
             if server_names and kind is not Kind.SERVER:
-                raise InvalidInputError(f"{name!r} is no server: it has no host names", name=name)
+                raise InvalidInputError(f"{name!r} is not a server: it has no host names", name=name)
             request = CertificateRequest(name, kind, now, lifetime_seconds, backdate_seconds, server_names)
             return issuing.renew(self.places, request, new_key=new_key)
 

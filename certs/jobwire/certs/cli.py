@@ -113,7 +113,7 @@ def _add_issuing(commands: "_Commands") -> None:
         action="append",
         required=True,
         metavar="HOST",
-        help="DNS name or address that clients use, repeatable; best none that the broker has",
+        help="DNS name or address that clients use, repeatable; preferably none of the broker's",
     )
     _days_option(server, SERVER_LIFETIME, "lifetime")
     server.set_defaults(run=_issue_server)
@@ -157,7 +157,9 @@ def _add_upkeep(commands: "_Commands") -> None:
     revoke.set_defaults(run=_revoke)
 
     crl = add_command(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
-    crl.add_argument("--days", type=_DAYS, help="valid for so many days (default: as long as the authority)")
+    crl.add_argument(
+        "--days", type=_DAYS, help="valid for this many days (default: as long as the authority)"
+    )
     crl.set_defaults(run=_crl)
 
     check = add_command(
@@ -186,7 +188,9 @@ def _add_rollover(commands: "_Commands") -> None:
         "step", choices=["status", "begin", "switch", "finish", "cancel"], nargs="?", default="status"
     )
     _permit_option(parser)
-    parser.add_argument("--force", action="store_true", help="finish: drop what lives on the old authority")
+    parser.add_argument(
+        "--force", action="store_true", help="finish: drop what still depends on the old authority"
+    )
     parser.set_defaults(run=_rollover)
 
 

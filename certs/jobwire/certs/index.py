@@ -48,7 +48,7 @@ class Index:
             except (ValueError, KeyError, TypeError) as error:
                 raise StorageError(
                     f"line {number} of {self._path} is damaged",
-                    hint="restore the file from a backup, or delete that line and issue anew what it named",
+                    hint="restore the file from a backup, or delete that line and issue again what it named",
                     path=str(self._path),
                     line=number,
                 ) from error

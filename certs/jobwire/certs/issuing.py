@@ -153,7 +153,7 @@ def renew(places: Places, request: CertificateRequest, *, new_key: bool = False)
         remedy = f"jobwire certs issue {request.name} --force makes a new key and certificate"
     if entry is not None and entry.revoked_at is not None and not (new_key and request.kind is Kind.SERVER):
         raise ConflictError(
-            f"the certificate of {request.name!r} is revoked, its key is not certified again",
+            f"the certificate of {request.name!r} is revoked; its key is not certified again",
             hint=remedy,
             serial=present.serial_number,
         )

@@ -63,7 +63,7 @@ def check_name(name: str) -> str:
         )
     if _LOOKS_LIKE_JOB.fullmatch(name):
         raise InvalidInputError(
-            f"{name!r} has the form of a job id, a user, role or server may not be called so",
+            f"{name!r} looks like a job id; a user, role or server cannot have such a name",
             hint="for a job's certificate use: jobwire certs issue-job JOB",
             name=name,
         )

@@ -28,16 +28,16 @@ example:
   jobwire attach 1a2b3c4d
 
 a job that runs in a tmux pane is shown there: in this terminal, or by switching the tmux that you are in.
-Without a terminal, and for every other job, its output and its events come here until the verdict, whose
-exit code this is. Ctrl-C leaves the job alone."""
+Without a terminal, and for every other job, its output and events are shown here until the verdict, whose
+exit code becomes this command's. Ctrl-C leaves the job running."""
 
 
 def add_commands(subparsers: Subparsers) -> None:
     """Add `jobwire attach`."""
     parser = subparsers.add_parser(
         "attach",
-        help="join a job: its tmux pane, or its output and events to the verdict",
-        description="Join a job that was begun elsewhere.",
+        help="join a job: its tmux pane, or its output and events until the verdict",
+        description="Join a job that was started elsewhere.",
         epilog=EXAMPLES,
     )
     parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")

@@ -39,8 +39,8 @@ _BROKER_VARIABLES = "MQTT_"
 DESCRIPTION = """\
 Make certificates, start a broker with TLS 1.3 on a free loopback port and the registry process, delegate
 three real jobs at once (one succeeds, one fails, one asks for permission), watch them live in one view,
-and print a summary, with Spark's figures where Java is there. Exit code 0 when all three ended as they
-should. Everything it starts, it ends."""
+and print a summary, with Spark's figures where Java is installed. Exit code 0 when all three ended as they
+should. It ends everything that it starts."""
 
 
 class DemoJob(NamedTuple):
@@ -91,7 +91,8 @@ def _fresh(directory: Path) -> Path:
     if directory.exists():
         if not (directory / _MARKER).exists():
             raise InvalidInputError(
-                f"{directory} exists and was not made by the demo", hint="name another with --directory"
+                f"{directory} exists and was not made by the demo",
+                hint="name another folder with --directory",
             )
         shutil.rmtree(directory)
     directory.mkdir(parents=True)

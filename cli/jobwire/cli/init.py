@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"home": str(path), "created": created}))
         return 0
-    print(f"made the home {path}" if created else f"the home {path} is there already")
+    print(f"made the home {path}" if created else f"the home {path} already exists")
     _say_what_leads_elsewhere(path, before)
     print(_NEXT)
     return 0
@@ -54,7 +54,9 @@ def _place(args: argparse.Namespace) -> str:
     option = args.home
     if args.directory is not None:
         if option is not None or not args.directory:
-            raise InvalidInputError("where is the home to be?", hint="name DIR, or the home itself by --home")
+            raise InvalidInputError(
+                "where should the home be?", hint="name DIR, or the home itself by --home"
+            )
         option = str(Path(args.directory, NAME))
     return place_for_home(option, os.environ, above=False)
 

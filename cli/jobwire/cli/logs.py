@@ -15,7 +15,7 @@ examples:
   jobwire logs 1a2b3c4d
   jobwire logs -f --lines 20 1a2b3c4d
 
-on a terminal only colours pass, other controls are written out; elsewhere the output is as it came."""
+on a terminal, colours pass and other control characters are spelled out; elsewhere nothing is changed."""
 
 
 def add_commands(subparsers: Subparsers) -> None:
@@ -23,11 +23,11 @@ def add_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "logs",
         help="print the output of a job's command",
-        description="Print what the command of a job has written, both streams in one.",
+        description="Print what a job's command has written to both of its streams.",
         epilog=EXAMPLES,
     )
     parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep going until the job ends")
     parser.add_argument("--lines", type=count, metavar="N", help="the last N lines only (default: all)")
     parser.set_defaults(run=run)
 

@@ -51,8 +51,8 @@ the command's output passes through and is kept in DIR/logs/JOB/output.log. Perc
 lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
 process, where one runs, enforces them also when this command is gone.
 
-where input and output are a terminal, the command has it, keys and all: Ctrl-C interrupts the command, and
-cancels the job when that ends of it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
+where input and output are a terminal, the command has it to itself, keys included: Ctrl-C interrupts it, and
+cancels the job if that ends it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
 (SIGTERM to all it started, after 5 s SIGKILL). So does closing the terminal, but with --tmux, --detach and
 nohup the job goes on.
 
@@ -72,10 +72,10 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("--title", default="", help="what people read in lists (default: the command)")
+    parser.add_argument("--title", default="", help="what lists show (default: the command)")
     parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
     parser.add_argument(
-        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without event or output"
+        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
     )
     parser.add_argument(
         "--wall-timeout",

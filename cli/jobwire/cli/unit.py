@@ -160,7 +160,7 @@ def _service_section(service: Service, program: Path, home: Path, user: str | No
 
 def _unsafe(what: str, value: str) -> InvalidInputError:
     return InvalidInputError(
-        f"the {what} {value!r} cannot stand in a systemd unit",
+        f"the {what} {value!r} cannot be written into a systemd unit",
         hint="use one without quotes, %, $, ; and backslashes"
         + ("" if what == "arguments" else ", and blanks"),
     )

@@ -24,7 +24,7 @@ KEPT_TOKENS = 16
 
 def seconds_fit(value: object) -> bool:
     """Tell whether `value` is a positive number of seconds that a record can hold."""
-    # Not isinstance: True would be written as `true`, which is no number.
+    # Not isinstance: True would be written as `true`, which is not a number.
     return type(value) in (int, float) and 0 < value <= MAX_SECONDS  # type: ignore[operator]  # a number by now
 
 
@@ -56,7 +56,7 @@ def check_text(field: str, value: str, limit: int) -> None:
     if len(value) > limit:
         raise InvalidInputError(
             f"the {field} has {len(value)} characters, {limit} are allowed",
-            hint="shorten it; what is longer goes into a file that it names",
+            hint="shorten it; put a longer text into a file and name that",
         )
     try:
         value.encode()

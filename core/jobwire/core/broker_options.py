@@ -20,7 +20,7 @@ _SETTINGS = (
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each setting but the password: argv is readable by everybody on the host."""
-    group = parser.add_argument_group("broker", "each goes before its MQTT_* variable and jobwire.toml")
+    group = parser.add_argument_group("broker", "each outranks its MQTT_* variable and jobwire.toml")
     add = group.add_argument
     add("--broker", metavar="HOST", help="host name or address")
     add("--port", metavar="N", type=whole(1, MAX_PORT))
@@ -29,7 +29,7 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     add("--certfile", metavar="FILE", help="client certificate")
     add("--keyfile", metavar="FILE", help="its key")
     add("--username", metavar="NAME")
-    add("--password-file", metavar="FILE", help="file with the password: never in argv, where all can see it")
+    add("--password-file", metavar="FILE", help="file with the password, which argv would show to everybody")
     add("--topic-root", metavar="TOPIC")
     add("--protocol", choices=PROTOCOLS)
 

@@ -27,7 +27,7 @@ def seal(body: Mapping[str, object], key: str, *, former_keys: Iterable[str] = (
     """Return `body`, signed with `key`, as canonical JSON.
 
     With one more signature for each of `former_keys`: who held the thing before can verify that he was
-    replaced, and nobody else learns anything. Raises JsonShapeError for what is no JSON.
+    replaced, and nobody else learns anything. Raises JsonShapeError for what is not JSON.
     """
     message = canonical_json(body)
     return canonical_json(

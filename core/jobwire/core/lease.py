@@ -28,7 +28,7 @@ class Lease(NamedTuple):
     # Earlier versions wrote names of any length.
     owner: Annotated[str, text(MAX_NAME, cut=True)]
     expires_at: Annotated[str, STAMP]
-    seconds: Annotated[float, SECONDS.described("granted: each event extends it by so much")] = (
+    seconds: Annotated[float, SECONDS.described("granted: each event extends it by as much")] = (
         DEFAULT_LEASE_SECONDS
     )
 
@@ -45,7 +45,7 @@ def take(held: Lease | None, wanted: LeaseGrant, now: float) -> Lease:
     if held is not None and held.owner != wanted.owner and not expired(held, now):
         raise ConflictError(
             f"{held.owner} holds it until {held.expires_at}",
-            hint="wait for that time, or ask the holder to release it",
+            hint="wait until then, or ask the holder to release it",
             holder=held.owner,
             until=held.expires_at,
         )

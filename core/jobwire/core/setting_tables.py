@@ -92,7 +92,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
 
 
 def _number(least: float, most: float, unit: str) -> Values:
-    # Not isinstance: true is no number.
+    # Not isinstance: true is not a number.
     return Values(
         f"a number from {least:g} to {most:.0f} ({unit})",
         lambda value: type(value) in (int, float) and least <= value <= most,  # type: ignore[operator]

@@ -56,7 +56,7 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
         help="your own token or password, mode 0600; needed beyond loopback (default: a new one each time)",
     )
     parser.add_argument(
-        "--link", action="store_true", help="show the address of each page that runs for this home, and end"
+        "--link", action="store_true", help="show the address of each page that runs for this home, and exit"
     )
     parser.add_argument(
         "--allowed-host",
@@ -97,7 +97,7 @@ def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = subparsers.add_parser(
         "status",
         help="one line for a status bar",
-        description="Say how the fleet does. --line is for a status bar: running, waiting for you, failed.",
+        description="Say how the fleet is doing; --line, for a status bar: running, waiting for you, failed.",
         epilog="example (tmux.conf):\n  set -g status-right '#(jobwire --home ~/work/.hermes status --line)'",
     )
     parser.add_argument("--line", action="store_true", help="one short line")

@@ -13,7 +13,7 @@ from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 
-STOP_HINT = "stop working on it; nothing it says is accepted any more"
+STOP_HINT = "stop working on it; nothing that this attempt says is accepted any more"
 
 
 class Draft(NamedTuple):

@@ -28,7 +28,7 @@ def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
         return record
     if record.terminal:
         raise TransitionError(
-            f"job {record.job_id} is {record.status}: it takes no {event.event} event any more",
+            f"job {record.job_id} is {record.status}: it takes no more {event.event} events",
             hint="register a new job for further work",
             before=str(record.status),
         )
@@ -125,7 +125,7 @@ def retry(record: JobRecord, token: str, now: float, cause: str) -> JobRecord:
     if record.status is Status.PENDING:
         if record.not_before is None:
             raise TransitionError(
-                f"job {record.job_id} is pending already",
+                f"job {record.job_id} is already pending",
                 hint="a worker takes it with `jobwire registry pick`",
                 before=str(record.status),
             )

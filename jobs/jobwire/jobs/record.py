@@ -203,7 +203,7 @@ def decode_record(payload: bytes) -> JobRecord:
     version = body.get("schema_version")
     if type(version) is int and version > RECORD_VERSION:
         raise RecordVersionError(
-            f"it is of schema version {version}, and this jobwire knows version {RECORD_VERSION}",
+            f"it has schema version {version}, and this jobwire knows version {RECORD_VERSION}",
             hint="use the jobwire that wrote it, or a later one",
             field="schema_version",
             version=version,

@@ -40,7 +40,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     commands = journal.add_subparsers(dest="journal_command", metavar="COMMAND", required=True)
     tail = _leaf(commands, "tail", "show the last entries", "jobwire journal tail -f --since 10m", run=_tail)
-    tail.add_argument("-f", "--follow", action="store_true", help="go on with what arrives")
+    tail.add_argument("-f", "--follow", action="store_true", help="keep printing what arrives")
     tail.add_argument(
         "-n",
         "--lines",
@@ -105,7 +105,7 @@ def _add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--max-bytes", type=size, default=KEEP_BYTES, metavar="SIZE", help="unless larger than this (8G)"
     )
     prune.add_argument("--force", action="store_true", help="also what a consumer has not read; says whose")
-    prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def _add_consumers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -76,7 +76,7 @@ def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head | None) ->
     try:
         for block in walk(segment, position, size):
             if block.header.base_offset != offset:
-                raise BadBlockError(f"block claims offset {block.header.base_offset}, due is {offset}")  # noqa: TRY301 - one place ends the walk
+                raise BadBlockError(f"block claims offset {block.header.base_offset}, expected {offset}")  # noqa: TRY301 - one place ends the walk
             _note(entries, offset, position, highest)
             position += block.header.length
             offset = block.header.end_offset

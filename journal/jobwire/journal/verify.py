@@ -111,7 +111,7 @@ class _Check:
             for block in walk(reader, position, limit):
                 if block.header.base_offset != offset:
                     found = block.header.base_offset
-                    return position, offset, BadBlockError(f"block claims offset {found}, due is {offset}")
+                    return position, offset, BadBlockError(f"block claims offset {found}, expected {offset}")
                 decode_rows(block.data, block.header, block.start)
                 position, offset = position + block.header.length, block.header.end_offset
                 self.blocks += 1

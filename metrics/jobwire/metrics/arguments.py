@@ -28,7 +28,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--trigger", metavar="SECONDS", type=number(86400), help="shortest time between two batches (0.5)"
     )
     parser.add_argument(
-        "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="rows a batch reads at most (100000)"
+        "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="the most rows that a batch reads (100000)"
     )
     parser.add_argument(
         "--verify",

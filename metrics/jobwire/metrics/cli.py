@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  jobwire metrics run                    follow the journal, for ever
-  jobwire metrics once                   up to the journal's present end, then stop
+  jobwire metrics run                    follow the journal until stopped
+  jobwire metrics once                   up to the journal's current end, then stop
   jobwire metrics show                   the last hour, from the tables (no Spark)
   jobwire metrics plot --out fleet.png   throughput, durations, waiting"""
 _ONCE_TRIES = 3

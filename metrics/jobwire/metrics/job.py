@@ -34,9 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="jobwire.metrics.job", description=__doc__)
     parser.add_argument("mode", choices=MODES, nargs="?", default="run")
     parser.add_argument(
-        "--java-options", metavar="FILE", help="print the JVM's flags that keep its log in FILE, and end"
+        "--java-options", metavar="FILE", help="print the JVM's flags that keep its log in FILE, and exit"
     )
-    parser.add_argument("--path", action="store_true", help="print this file's path and end")
+    parser.add_argument("--path", action="store_true", help="print this file's path and exit")
     parser.add_argument(
         "--settings", metavar="JSON", help="all settings at once (as the supervisor gives them)"
     )

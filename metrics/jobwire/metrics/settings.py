@@ -129,7 +129,7 @@ def split_url(url: str) -> SplitResult:
         parts.port  # noqa: B018 - read for its check
     except ValueError as error:
         raise ConfigError(
-            f"the place of the tables is no URL: {error}", hint="give a file path or a postgresql:// URL"
+            f"the place of the tables is not a URL: {error}", hint="give a file path or a postgresql:// URL"
         ) from error
     return parts
 

@@ -42,7 +42,7 @@ def open_event_log(
 
         events = TicketEventLog(Path(ticket), clock=clock, attempt=attempt)
         if job_id is not None and job_id != events.job_id:
-            raise InvalidInputError(f"the ticket {ticket} is of job {events.job_id}, not of {job_id}")
+            raise InvalidInputError(f"the ticket {ticket} is for job {events.job_id}, not for {job_id}")
         return events
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")

@@ -14,8 +14,8 @@ Say what happens to a job: sign one event, keep it in the job's outbox, publish 
 
 Prints one JSON line: job_id, seq, event, delivered (the broker acknowledged it) and, where it was
 waited for, confirmed (the registry process has it on its disk).
-Of a flush, one line a job: also sent, and waiting (events that stay for the next flush; 0 is the end);
-of a flush of all jobs, only those that had anything to send."""
+A flush prints one line a job, with sent and waiting (events that stay for the next flush; 0 means done);
+a flush of all jobs prints only those that had anything to send."""
 
 EXAMPLES = """\
 examples:

@@ -96,7 +96,7 @@ def _add_pick(commands: Subparsers) -> None:
     parser.add_argument("--owner", metavar="NAME", help="the lease's holder (default: host:pid)")
     _add_lease(parser)
     parser.add_argument(
-        "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait that long for a job"
+        "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait this long for a job"
     )
 
 
@@ -113,7 +113,7 @@ def _add_lease_commands(commands: Subparsers) -> None:
         "--lease",
         type=duration,
         metavar="SECONDS",
-        help="grant so much from now on (default: as granted before)",
+        help="grant this much from now on (default: as granted before)",
     )
     parser = add_command(
         commands,
@@ -183,7 +183,7 @@ def add_dismiss(commands: Subparsers, prefix: str = _PREFIX) -> None:
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("jobs", metavar="JOB", nargs="*", default=[], help="8 lower-case hex characters")
-    which.add_argument("--failed", action="store_true", help="every job that failed until now")
+    which.add_argument("--failed", action="store_true", help="every job that has failed so far")
 
 
 def _add_changing(commands: Subparsers) -> None:
@@ -280,13 +280,13 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         "--keep-retained",
         type=duration,
         metavar="DAYS",
-        help="clear the retained messages of jobs finished so long ago (default: 7; 0: never)",
+        help="clear the retained messages of jobs that finished this long ago (default: 7; 0: never)",
     )
     parser.add_argument(
         "--keep-records",
         type=duration,
         metavar="DAYS",
-        help="remove jobs finished so long ago, with their history (default: 90; 0: never)",
+        help="remove jobs that finished this long ago, with their history (default: 90; 0: never)",
     )
 
 
@@ -306,7 +306,7 @@ def _add_ticket(commands: Subparsers) -> None:
         type=duration,
         default=_TICKET_LEASE_SECONDS,
         metavar="SECONDS",
-        help=f"a pending job is claimed for so long (default: {_TICKET_LEASE_SECONDS:g})",
+        help=f"a pending job is claimed for this long (default: {_TICKET_LEASE_SECONDS:g})",
     )
     parser.add_argument(
         "--broker",
@@ -363,7 +363,7 @@ def _add_lease(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_LEASE_SECONDS,
         metavar="SECONDS",
         help=(
-            "believed for so long without a sign of life; each event and each renewal extends it by so much "
+            "believed for this long without a sign of life; each event or renewal extends it by as much "
             f"(default: {DEFAULT_LEASE_SECONDS:g})"
         ),
     )
@@ -380,14 +380,14 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
         "--idle-timeout",
         type=duration,
         metavar="SECONDS",
-        help="error after so long without an event; not while it asks for permission",
+        help="error after this long without an event, but not while it asks for permission",
     )
-    add("--wall-timeout", type=duration, metavar="SECONDS", help="error so long after its start")
+    add("--wall-timeout", type=duration, metavar="SECONDS", help="error this long after its start")
     add(
         "--pending-timeout",
         type=duration,
         metavar="SECONDS",
-        help="cancelled after so long without a worker",
+        help="cancelled after this long without a worker",
     )
 
 

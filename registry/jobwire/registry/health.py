@@ -104,15 +104,15 @@ def _hanging(facts: Mapping[str, Any]) -> JobwireError | None:
     for name, duty in duties_of(facts).items():
         if duty.get("stuck"):
             return StorageError(
-                f"the {name} of the registry process hangs: it is {duty.get('doing')}, and got no further in "
-                f"{duty.get('seconds')} s",
+                f"the {name} of the registry process hangs: it is {duty.get('doing')}, "
+                f"and has made no progress for {duty.get('seconds')} s",
                 hint=f"restart process {facts.get('pid')}: what was acknowledged is on the disk",
                 duty=name,
             )
     behind = facts.get("lag_seconds")
     if isinstance(behind, int | float) and behind > BEHIND_SECONDS:
         return StorageError(
-            f"the folder of the registry process got no further in {behind} s: it stands at offset "
+            f"the folder of the registry process has made no progress for {behind} s: it stands at offset "
             f"{facts.get('offset')}, with {facts.get('lag')} entries to go",
             hint=f"look at the log of process {facts.get('pid')}",
             duty="folder",

@@ -63,7 +63,7 @@ def show_health(args: argparse.Namespace) -> int:
     facts = {"healthy": wrong is None, "running": found.running, **found.facts}
     say(args, facts, "\n".join(_words(facts)))
     for job_id, why in health.put_off(found.facts).items():
-        warn(f"job {job_id} is put off, its events wait in the journal: {why}")
+        warn(f"job {job_id} is set aside, its events wait in the journal: {why}")
     if wrong is not None:
         raise wrong
     return ExitCode.OK

@@ -151,7 +151,7 @@ class RecordStore(HomeLayout):
         first = sorted(job_ids)[:_NAMED]
         more = f" and {len(job_ids) - len(first)} more" if len(job_ids) > len(first) else ""
         return StorageError(
-            f"what is shown is not everything: {', '.join(first)}{more} in {self.home} could not be read",
+            f"the list is incomplete: {', '.join(first)}{more} in {self.home} could not be read",
             hint="the warnings say why; see the owner and mode of the records, and the disk",
             job_ids=first,
         )

@@ -104,7 +104,7 @@ class Pump:
         except OSError as error:
             # A full disk must not end the work: the command would wait for ever in its next print.
             self._logging = False
-            self._complain(f"the output is not kept any more: {error.strerror}")
+            self._complain(f"the output is no longer kept: {error.strerror}")
 
 
 def keep_recording(streams: Sequence[Stream], log: int) -> None:

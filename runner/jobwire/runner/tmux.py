@@ -58,7 +58,7 @@ def check_name(name: str, *, what: str = "session") -> str:
     bad = (_SEPARATORS if what == "session" else {"/"}) & set(name) or _MARKS & {name[0]}
     if bad:
         raise InvalidInputError(
-            f"{name!r} is no name of a tmux {what}: tmux reads {min(bad)!r} as something else",
+            f"{name!r} is not a name for a tmux {what}: tmux reads {min(bad)!r} as something else",
             hint="use letters, digits, - and _",
         )
     return name

@@ -64,8 +64,8 @@ def acquire(path: StrPath, *, clock: Clock, deadline_seconds: float, what: str) 
     if descriptor is None:
         who, pid = _holder(path)
         raise LockTimeoutError(
-            f"{what} is locked by {who} for more than {deadline_seconds:g} s",
-            hint=f"see what it does with `ps {pid}`; the lock goes with the process" if pid else "try again",
+            f"{what} has been locked by {who} for more than {deadline_seconds:g} s",
+            hint=f"see what it does with `ps {pid}`; the lock ends with the process" if pid else "try again",
             path=os.fspath(path),
             pid=pid,
         )

@@ -221,7 +221,7 @@ def _working_directory(directories: Directories) -> str:
         return directories.working_directory()
     except OSError as error:
         raise NotFoundError(
-            f"the working directory cannot be told: {error.strerror}", hint=f"cd to another; {_OR_NAME}"
+            f"the working directory cannot be determined: {error.strerror}", hint=f"cd to another; {_OR_NAME}"
         ) from error
 
 
@@ -241,20 +241,20 @@ def _unreadable(path: str, error: OSError) -> JobwireError:
 
 def _require_directory(path: str, entry: PathStat) -> None:
     if not stat.S_ISDIR(entry.mode):
-        raise InvalidInputError(f"the home {path} is no directory", hint=_OR_NAME)
+        raise InvalidInputError(f"the home {path} is not a directory", hint=_OR_NAME)
 
 
 def _require_own(path: str, entry: PathStat, user: int) -> None:
     explicit = f"to use it all the same, name it: --home {_quoted(path)}, or {VARIABLE}"
     if others := entry.owners - {user}:
         raise InvalidInputError(
-            f"the home {path} was found, and it belongs to user {min(others)}, not to you ({user})",
+            f"the home {path} was found, but it belongs to user {min(others)}, not to you ({user})",
             hint=explicit,
             path=path,
         )
     if shown := rights_of_others(entry.mode, to_write=True):
         raise InvalidInputError(
-            f"the home {path} was found, and it is writable by others (mode {shown})",
+            f"the home {path} was found, but it is writable by others (mode {shown})",
             hint=f"chmod go-w {_quoted(path)}; {explicit}",
             path=path,
         )
@@ -270,7 +270,7 @@ def is_home(path: str, directories: Directories = SYSTEM) -> bool:
 
 def _require_home(path: str, shown: str, hint: str, directories: Directories) -> str:
     if not is_home(path, directories):
-        raise NotFoundError(f"{path} is no home of jobwire: nothing of its files is there", hint=hint)
+        raise NotFoundError(f"{path} is not a jobwire home: none of its files are there", hint=hint)
     return shown
 
 

@@ -115,7 +115,7 @@ def _checked(file: SettingsFile, name: str, value: object, own: bool) -> dict[st
             )
         setting = settings[key]
         if own and setting.own is None:
-            raise ConfigError(f"{key} in {where} belongs into a home's {SETTINGS_FILE}", path=file.path)
+            raise ConfigError(f"{key} in {where} belongs in a home's {SETTINGS_FILE}", path=file.path)
         check_value(setting, given, where, own=own)
         if setting.secret and _holds_password(key, str(given)):
             check_named_file(file.path, "settings file with a password in it", private=True)

@@ -27,7 +27,9 @@ def hook_words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InvalidInputError(f"--exec {text!r} is no command: {error}", hint="close the quotes") from error
+        raise InvalidInputError(
+            f"--exec {text!r} is not a command: {error}", hint="close the quotes"
+        ) from error
     if not words or shutil.which(words[0]) is None:
         raise InvalidInputError(
             f"--exec: there is no command {words[0] if words else ''!r}",

@@ -27,7 +27,7 @@ timeouts count on the monotonic clock from the start of the watch; default: thos
 They end the watch, not the job. The job's own limits are enforced by the registry process, which ends
 the job: that, too, is exit code 2.
 Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's.
---until: 0 when the first job reaches the moment; where all end before, as without it."""
+--until: exit code 0 when the first job reaches that point; if all end before it, as without --until."""
 
 _TIMEOUTS = ("idle", "wall", "pending")
 
@@ -46,9 +46,9 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
     add("--job", metavar="ID", action="append", default=[], help="a job of this registry; repeatable")
     add("--ticket", metavar="FILE", action="append", default=[],
         help="the ticket of a job of another host's registry; repeatable")  # fmt: skip
-    add("--all", action="store_true", help="every unfinished job of this registry, and those that appear")
+    add("--all", action="store_true", help="every unfinished job of this registry, and every new one")
     add("--any", action="store_true", help="end with the first verdict instead of the last")
-    add("--fail-fast", action="store_true", help="end with the first verdict that is not success")
+    add("--fail-fast", action="store_true", help="end with the first verdict that is not a success")
     add("--follow", action="store_true", help="with --all: stay for new jobs when all have ended")
 
 
@@ -62,7 +62,7 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_telling(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("telling you").add_argument
+    add = parser.add_argument_group("notifications").add_argument
     add("--until", choices=sorted(UNTIL), default="verdict", metavar="MOMENT",
         help="permission: end with 0 as soon as a job waits for you; started; default: verdict")  # fmt: skip
     add("--exec", dest="hook", metavar="CMD", type=str,
@@ -93,7 +93,7 @@ def mode_of(args: argparse.Namespace) -> Mode:
     if not (args.job or args.ticket or args.all):
         raise InvalidInputError("no job is named", hint="give --job ID, --ticket FILE or --all")
     if args.follow and not args.all:
-        raise InvalidInputError("--follow needs --all", hint="jobs named one by one do not appear")
+        raise InvalidInputError("--follow needs --all", hint="new jobs can appear only with --all")
     if args.follow and args.any:
         raise InvalidInputError("--follow and --any contradict each other")
     if args.format == "line" and args.json:
@@ -110,5 +110,5 @@ def _limit(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, nor none")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a positive number of seconds nor none")
     return value

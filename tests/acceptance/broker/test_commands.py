@@ -232,7 +232,7 @@ def test_reload_signals_nobody_else(tmp_path: Path) -> None:
         assert innocent.poll() is None
         innocent.kill()
     assert said.returncode == 40
-    assert f"names {innocent.pid}, which is no running broker" in said.stderr
+    assert f"names {innocent.pid}, which is not a running broker" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -310,9 +310,9 @@ def test_paths_cannot_add_lines(tmp_path: Path, path: str) -> None:
         ({"topic_root": "a/#"}, "not a topic root"),
         ({"server_names": ("bad name",)}, "not a host name"),
         ({"user": "a b"}, "not a user name"),
-        ({"installed_at": Path("relative")}, "cannot stand in a systemd unit"),
-        ({"installed_at": Path("/with a blank")}, "cannot stand in a systemd unit"),
-        ({"installed_at": Path("/with/%h")}, "cannot stand in a systemd unit"),
+        ({"installed_at": Path("relative")}, "cannot be written into a systemd unit"),
+        ({"installed_at": Path("/with a blank")}, "cannot be written into a systemd unit"),
+        ({"installed_at": Path("/with/%h")}, "cannot be written into a systemd unit"),
     ],
 )
 def test_unusable_values_write_nothing(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:

@@ -112,13 +112,13 @@ def test_the_remedy_can_be_pasted() -> None:
 def test_a_directory_of_something_else_is_no_home() -> None:
     """`--home ~/work` instead of `~/work/.hermes` is said, and never an empty fleet."""
     directories = MemoryDirectories("/work", {"/home": folder(), "/work/.hermes": folder()}, homes=set())
-    with pytest.raises(NotFoundError, match="/home is no home of jobwire"):
+    with pytest.raises(NotFoundError, match="/home is not a jobwire home"):
         find_home("/home", {}, directories)
     # Nor is the next one above taken instead: what was here may be on a disk that is not mounted.
     above = MemoryDirectories(
         "/a/b", {"/a/b/.hermes": folder(), "/a/.hermes": folder()}, homes={"/a/.hermes"}
     )
-    with pytest.raises(NotFoundError, match=r"/a/b/\.hermes is no home"):
+    with pytest.raises(NotFoundError, match=r"/a/b/\.hermes is not a jobwire home"):
         find_home(None, {}, above)
 
 
@@ -127,9 +127,9 @@ def test_a_file_is_no_home() -> None:
     file = PathStat(frozenset({ME}), stat.S_IFREG | 0o600)
     directories = MemoryDirectories("/work", {"/work/.hermes": file})
     for option in ("/work/.hermes", None):
-        with pytest.raises(InvalidInputError, match="is no directory"):
+        with pytest.raises(InvalidInputError, match="is not a directory"):
             find_home(option, {}, directories)
-        with pytest.raises(InvalidInputError, match="is no directory"):
+        with pytest.raises(InvalidInputError, match="is not a directory"):
             place_for_home(option, {}, directories)
 
 

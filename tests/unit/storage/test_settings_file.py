@@ -98,7 +98,7 @@ def test_a_cluster_is_named_in_the_users_own_file_only(tmp_path: Path) -> None:
 def test_the_users_own_file_says_nothing_else(tmp_path: Path) -> None:
     """Addresses and passwords belong to a home."""
     write(tmp_path / "jobwire", '[broker]\nbroker = "x"\n')
-    with pytest.raises(ConfigError, match="belongs into a home"):
+    with pytest.raises(ConfigError, match="belongs in a home"):
         read_own_settings({"XDG_CONFIG_HOME": str(tmp_path)})
 
 

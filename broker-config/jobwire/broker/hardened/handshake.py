@@ -58,7 +58,7 @@ class Handshake:
         async with asyncio.timeout(self._limits.connect_seconds):
             first = await packets.next_packet()
         if first is None or first.header.packet_type != CONNECT:
-            raise MQTTError("[MQTT-3.1.0-1] the first packet is no CONNECT")
+            raise MQTTError("[MQTT-3.1.0-1] the first packet is not a CONNECT")
         _check_version(first, writer)
         try:
             handler, session = await HardenedHandler.init_from_connect(

@@ -74,7 +74,7 @@ def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[
         # MQTT 5, 4.8.2: the broker deals the messages out among the recorders of the group.
         if settings.protocol == "3.1.1":
             raise ConfigError(
-                "a shared subscription is of MQTT 5, and this broker is spoken to in 3.1.1",
+                "shared subscriptions need MQTT 5, and this broker is spoken to in 3.1.1",
                 hint='one recorder and one journal, or Mosquitto with protocol = "5" in jobwire.toml',
             )
         filters = [f"$share/{words['share_group']}/{topic_filter}" for topic_filter in filters]

@@ -72,7 +72,7 @@ def sqlite_failure(
         who = f"process {pid}" if pid is not None else "another process"
         return LockTimeoutError(
             f"{place} is written by {who} for more than {deadline_seconds:g} s",
-            hint=f"see what it does with `ps {pid}`; the lock goes with the process" if pid else "try again",
+            hint=f"see what it does with `ps {pid}`; the lock ends with the process" if pid else "try again",
             path=place,
             pid=pid,
         )
