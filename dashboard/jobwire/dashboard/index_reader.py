@@ -1,4 +1,4 @@
-"""What the registry's index says right now, read without its lock and without changing anything.
+"""What the registry's index says right now, read without the queue's lock and without changing what it says.
 
 `jobwire status --line` runs every few seconds in a status bar: it must neither wait for the queue's
 lock nor grow with the number of finished jobs. The index is a cache of the records
@@ -8,20 +8,20 @@ lock nor grow with the number of finished jobs. The index is a cache of the reco
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import StorageError
 from jobwire.core.topics import check_job_id
+from jobwire.registry.pending_tables import FILE, TABLES, record_version
+from jobwire.storage.sqlite.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_INDEX = "queue/pending.sqlite"
 _TOUCHED = "queue/touched"
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _BUSY_SECONDS = 0.25
 # The layout of `core.record.encode_record`: one space before a field of the record itself, more
 # before anything inside it. Where neither form is found, the record is read as JSON.
@@ -65,52 +65,41 @@ def read_index(home: str, *, failed_since: str, limit: int = 1000) -> IndexView 
     `failed_since` is ISO 8601 UTC. Never blocks for more than a quarter of a second. Raises StorageError, as
     all functions here do, for what is there and cannot be read.
     """
-    path = os.path.join(home, _INDEX)  # noqa: PTH118 - pathlib costs a tenth of the time allowed
+    path = os.path.join(home, "queue", FILE)  # noqa: PTH118 - pathlib costs a tenth of the time allowed
     # Marks first: one that is taken away after this was put into the index before that.
     touched = _touched(home)
     try:
-        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
-    except sqlite3.Error:
+        index = SqliteFile(path, TABLES, deadline_seconds=_BUSY_SECONDS, read_only=True)
+        with contextlib.closing(index), index.reading():
+            # Of another boot: marks may have been lost with the power.
+            known = record_version(index) is not None
+            return _read(index, touched, failed_since, limit) if known else None
+    except StorageError:
         return None
-    try:
-        about = dict(connection.execute("SELECT name, value FROM about").fetchall())
-        # Of another boot: marks may have been lost with the power. Another layout fails below.
-        if about.get("boot") != _boot_id():
-            return None
-        return _read(connection, touched, failed_since, limit)
-    except sqlite3.Error:
-        return None
-    finally:
-        connection.close()
 
 
-def _read(connection: sqlite3.Connection, touched: frozenset[str], since: str, limit: int) -> IndexView:
-    def ids(query: str, *values: object) -> list[str]:
-        return [row[0] for row in connection.execute(query, values)]
+def _read(index: SqliteFile, touched: frozenset[str], since: str, limit: int) -> IndexView:
+    def ids(status: str) -> frozenset[str]:
+        return frozenset(row[0] for row in index.rows("of_status", {"status": status}))
+
+    def newest(status: str) -> list[tuple[str, str, int]]:
+        # By registration, not by end: that is what the index is sorted by, so nothing else is read.
+        return index.rows("newest", {"status": status, "limit": limit})
 
     def status_of(job_id: str) -> str:
-        row = connection.execute("SELECT status FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-        return str(row[0]) if row else ""
+        return "".join(row[0] for row in index.rows("status_of", {"job_id": job_id}))
 
-    running = ids("SELECT job_id FROM jobs WHERE status = 'running'")
-    pending = ids("SELECT job_id FROM jobs WHERE status = 'pending'")
-    # By registration, not by end: that is what the index is sorted by, so nothing else is read.
-    newest = "SELECT job_id, finished_at, dismissed FROM jobs WHERE status = ? ORDER BY position DESC LIMIT ?"
-    recent = [
-        job_id for status in ("completed", "cancelled", "error") for job_id in ids(newest, status, limit)
-    ]
-    counting = f"SELECT job_id FROM ({newest}) WHERE finished_at >= ? AND dismissed = 0"  # noqa: S608 - our own text
-    failed = ids(counting, "error", limit, since)
-    counts = dict(connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
+    running, errors = ids("running"), newest("error")
+    ended = [*newest("completed"), *newest("cancelled"), *errors]
     # Whoever brought the index up to date could not read these; we may, or say that we cannot either.
-    touched |= set(ids("SELECT job_id FROM jobs WHERE status = 'unreadable'"))
+    touched |= ids("unreadable")
     return IndexView(
-        open=frozenset(running) | frozenset(pending),
-        recent=tuple(recent),
-        failed=frozenset(failed),
-        running=frozenset(running),
+        open=running | ids("pending"),
+        recent=tuple(job_id for job_id, _, _ in ended),
+        failed=frozenset(job_id for job_id, at, dismissed in errors if at >= since and not dismissed),
+        running=running,
         touched={job_id: status_of(job_id) for job_id in touched},
-        counts=counts,
+        counts=dict(index.rows("counts")),
     )
 
 
@@ -188,16 +177,3 @@ def _touched(home: str) -> frozenset[str]:
     except OSError as error:
         raise _unreadable(folder, error) from error
     return frozenset(name.removesuffix(".seen") for name in names)
-
-
-def _boot_id() -> str:
-    try:
-        with open(_BOOT_ID) as file:  # noqa: PTH123 - as above
-            return file.read().strip()
-    except OSError:
-        return "unknown"
-
-
-def _quoted(path: str) -> str:
-    """Return a path for a SQLite URI (sqlite.org/uri.html): ? # and % would end or change it."""
-    return os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # noqa: PTH100

@@ -113,6 +113,15 @@ def test_nothing_for_tests_is_installed(wheel: Path) -> None:
     assert not parts & {"testing", "tests"}
 
 
+def test_queries_and_migrations_are_installed(wheel: Path) -> None:
+    """Every .sql file of a component is in the wheel, at its place."""
+    files = (file.relative_to(ROOT).parts for file in ROOT.glob("*/jobwire/**/*.sql"))
+    ours = {"/".join(parts[1:]) for parts in files}
+    with zipfile.ZipFile(wheel) as archive:
+        assert {name for name in archive.namelist() if name.endswith(".sql")} == ours
+    assert any(name.endswith("pending_sql/queries.sql") for name in ours)
+
+
 def test_without_extras_jobs_are_registered_run_and_read(plain: Path, tmp_path: Path) -> None:
     """The plain installation delegates, records and shows jobs, with its commands and without the source."""
     run = runner(plain, tmp_path / "work")

@@ -218,7 +218,11 @@ def test_broker_that_forgot_everything(site: "Site") -> None:
 
 def test_second_process_is_refused(site: "Site") -> None:
     """One process a home: the second is told who works there."""
-    with site.serving(), pytest.raises(ConflictError, match="works on") as caught, site.serving(wait=False):
+    with (
+        site.serving(),
+        pytest.raises(ConflictError, match="already is the registry process of") as caught,
+        site.serving(wait=False),
+    ):
         pass
     assert isinstance(caught.value.facts["pid"], int)
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.errors import ConflictError, JobwireError, StorageError
 from jobwire.storage.failures import storage_failure
-from jobwire.storage.file_lock import LockTimeoutError
 
 if TYPE_CHECKING:
     from jobwire.storage.files import StrPath
@@ -68,6 +67,8 @@ def sqlite_failure(
         number = _ERRNOS[kind]
         return storage_failure(action, path, OSError(number, os.strerror(number)))
     if kind in _LOCKED:
+        from jobwire.storage.file_lock import LockTimeoutError  # noqa: PLC0415 - the status line has no time
+
         pid = writer_pid(path)
         who = f"process {pid}" if pid is not None else "another process"
         return LockTimeoutError(

@@ -42,16 +42,17 @@ class Schema(NamedTuple):
         return _queries(self.package, self.folder)
 
     def migrations(self) -> dict[int, str]:
-        """Return the scripts by number, from 1 to `version`; raises SqlFormatError for any others."""
+        """Return the scripts by number, from 1 to `version`; raises SqlFormatError where one is missing."""
         from importlib import resources  # noqa: PLC0415 - slow to import, and needed once a database
 
         scripts: dict[int, str] = {}
         for file in sorted(resources.files(self.package).joinpath(self.folder).iterdir(), key=str):
             found = _MIGRATION.fullmatch(file.name)
-            if found is not None and int(found[1]) in scripts:
-                raise SqlFormatError(f"{self.package}: two migrations have the number {found[1]}")
-            if found is not None:
-                scripts[int(found[1])] = file.read_text(encoding="utf-8")
+            number = int(found[1]) if found is not None else 0
+            if number in scripts:
+                raise SqlFormatError(f"{self.package}: two migrations have the number {number}")
+            if 0 < number <= self.version:
+                scripts[number] = file.read_text(encoding="utf-8")
         if list(scripts) != list(range(1, self.version + 1)):
             raise SqlFormatError(f"{self.package}: migrations {list(scripts)}, not 1 to {self.version}")
         return scripts

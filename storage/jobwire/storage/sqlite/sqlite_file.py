@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.core.errors import ConfigError, StorageError
 from jobwire.storage.failures import storage_failure
-from jobwire.storage.files import FILE_MODE, StrPath
 from jobwire.storage.sqlite.failures import DatabaseVersionError, sqlite_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from jobwire.storage.files import StrPath
     from jobwire.storage.sqlite.schema import Schema
 
 BUSY_SECONDS = 5.0
@@ -97,6 +97,11 @@ class SqliteFile:
         """Run the named query, which returns nothing; return how many rows it changed."""
         with self._errors("change"):
             return self._live().execute(self._schema.queries[query], values or {}).rowcount
+
+    def execute_many(self, query: str, values: Iterable[Mapping[str, object]]) -> int:
+        """Run the named query for each of the values; return how many rows it changed."""
+        with self._errors("change"):
+            return self._live().executemany(self._schema.queries[query], values).rowcount
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -239,6 +244,8 @@ def _make_private(path: str) -> None:
     connections to it (fcntl(2)), and the next one to end would take the log for its own and delete
     it, with every later commit in it (sqlite.org/howtocorrupt.html, 2.2).
     """
+    from jobwire.storage.files import FILE_MODE  # noqa: PLC0415 - brings threads, and a reader makes nothing
+
     try:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
