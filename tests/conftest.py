@@ -5,6 +5,7 @@ import functools
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,12 +44,16 @@ ast.parse = _parse_alone
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
-    """Say that a test runs Spark, which needs Java."""
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Say that a test runs Spark, which needs Java; JVMs that live for seconds start quickly."""
     from jobwire.metrics.errors import JavaMissingError  # noqa: PLC0415 - most runs are without Spark
-    from jobwire.metrics.java import find_java  # noqa: PLC0415 - as above
+    from jobwire.testing.quick_spark import quick_java  # noqa: PLC0415 - as above
 
-    try:
-        find_java(os.environ)
-    except JavaMissingError as error:
-        skip_here(str(error))
+    cache = getattr(request.config, "cache", None)  # kept from run to run; `make clean` removes it
+    folder = cache.mkdir("spark") if cache is not None else tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            patch.setenv("JDK_JAVA_OPTIONS", quick_java(folder))
+        except JavaMissingError as error:
+            skip_here(str(error))
+        yield

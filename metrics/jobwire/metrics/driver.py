@@ -148,6 +148,7 @@ class Driver:
                     memory=settings.memory,
                     java=QUICK_JAVA,
                     log_file=settings.log_file,
+                    home=settings.folder / "spark",
                     extra=QUERY_SETTINGS,
                 )
             )

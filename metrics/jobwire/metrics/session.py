@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,12 +54,17 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 class SparkSettings(NamedTuple):
-    """What differs from run to run. `memory` is the driver's heap, `java` more flags, as Java writes them."""
+    """What differs from run to run.
+
+    `memory` is the driver's heap, `java` more flags, as Java writes them; `home` is where `spark_home` may
+    stand for as long as the session lives.
+    """
 
     master: str = "local[2]"
     memory: str = "1g"
     java: str = ""
     log_file: Path | None = None
+    home: Path | None = None
     app_name: str = "jobwire metrics"
     extra: Mapping[str, str] = {}  # never changed in place
 
@@ -76,10 +82,29 @@ def start_session(settings: SparkSettings) -> Any:
     if settings.master.startswith("local"):
         # Without it Spark looks up the host's name and may bind to an outside address.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if settings.home is not None and "SPARK_HOME" not in os.environ:
+            os.environ["SPARK_HOME"] = str(spark_home(settings.home))
     builder = SparkSession.builder.appName(settings.app_name)
     for name, value in configuration(settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def spark_home(folder: Path) -> Path:
+    """Make `folder` a Spark home of links into the installed one, and return it.
+
+    Spark puts the zipped Python sources of its home before what is installed, and has half a dozen
+    processes, each of which would compile them anew: a quarter of a start's processor time. This home
+    has none.
+    """
+    installed, folder = resources.files("pyspark"), folder.absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        link, target = folder / name, Path(str(installed / name))
+        if not (link.is_symlink() and link.readlink() == target):
+            link.unlink(missing_ok=True)  # of an older installation
+            link.symlink_to(target)
+    return folder
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:

@@ -12,13 +12,13 @@ import re
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from jobwire.core.clock import Clock
 from jobwire.metrics.errors import QueryError
+from jobwire.metrics.session import spark_home
 from jobwire.storage.process import ManagedProcess
 
 HOST = "127.0.0.1"
@@ -30,11 +30,6 @@ _MASTER_PORT = re.compile(r"Starting Spark master at spark://[^:]+:(\d+)")
 _WEB_PORT = re.compile(r"Bound MasterWebUI to (?:\S+ ){1,8}http://[^:]+:(\d+)")
 _STEP_SECONDS = 0.1
 _END_SECONDS = 20.0
-
-
-def spark_home() -> Path:
-    """Return where the installed pyspark keeps Spark."""
-    return Path(str(resources.files("pyspark")))
 
 
 class StandaloneCluster:
@@ -55,6 +50,7 @@ class StandaloneCluster:
     ) -> None:
         self._folder = folder
         self._clock = clock
+        self._home = folder.absolute() / "spark"
         self._count = workers
         self._memory = worker_memory
         self._prefix = list(worker_prefix)
@@ -69,7 +65,7 @@ class StandaloneCluster:
     def environment(self) -> dict[str, str]:
         """Return the environment that the cluster and `spark-submit` need."""
         return os.environ | {
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
             # The REST server would take a port of its own choice.
@@ -91,12 +87,12 @@ class StandaloneCluster:
             **(options or {}),
         }
         settings = [word for name, value in chosen.items() for word in ("--conf", f"{name}={value}")]
-        submit = str(spark_home() / "bin" / "spark-submit")
+        submit = str(self._home / "bin" / "spark-submit")
         return [submit, "--master", self.url, *settings, str(program), *words]
 
     def start(self) -> None:
         """Start master and workers; return when all workers are registered. Raises QueryError."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        spark_home(self._home)
         self._launch(
             "master",
             "org.apache.spark.deploy.master.Master",
@@ -155,7 +151,7 @@ class StandaloneCluster:
     def _launch(self, name: str, main: str, words: list[str], *, prefix: Sequence[str] = ()) -> None:
         self._processes.append(
             ManagedProcess(
-                [*prefix, spark_home() / "bin" / "spark-class", main, *words],
+                [*prefix, self._home / "bin" / "spark-class", main, *words],
                 log=self._folder / f"{name}.log",
                 folder=self._folder,
                 environ=self.environment(),

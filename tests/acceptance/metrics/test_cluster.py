@@ -84,7 +84,7 @@ def test_shared_directory(home: Any, tmp_path: Path) -> None:
         assert home.counted() == len(ENTRIES)
         home.record(MORE)
         words = ("--history", "", "--master", cluster.url, "--memory", "640m")
-        again = home.run("once", *words, SPARK_LOCAL_IP=HOST, JDK_JAVA_OPTIONS=QUICK_START)
+        again = home.run("once", *words, SPARK_LOCAL_IP=HOST)
         assert again.returncode == 0, again.stderr
     assert home.counted() == len(ENTRIES) + len(MORE)
     assert home.digests() == home.expected()

@@ -52,7 +52,7 @@ def test_the_query_stops_and_goes_on_when_there_is_room(home: Any, small_disk: P
     home.record(ENTRIES[:_FIRST])
     said = home.path / "said"
     with said.open("w") as errors:
-        run = home.start("run", *words, errors=errors, JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1")
+        run = home.start("run", *words, errors=errors)
     wait_for(
         lambda: home.counted(tables) == _FIRST, deadline_seconds=_LONG_SECONDS, step_seconds=0.1, what="rows"
     )

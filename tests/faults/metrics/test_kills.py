@@ -50,8 +50,6 @@ _KILLED_AT_WORK = 0.7
 _LONG_SECONDS = 240.0
 # Questions that read /proc, a journal or a database: asked without a pause they would take a core.
 _STEP_SECONDS = 0.1
-# JVMs that live for seconds: with the second compiler a round takes a third longer.
-_QUICK_JVM = "-XX:TieredStopAtLevel=1"
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.mosquitto,
@@ -101,7 +99,7 @@ class Round:
     @property
     def environ(self) -> dict[str, str]:
         """Return the environment of the commands."""
-        return os.environ | {"JOBWIRE_KEYS_FILE": str(self.keys), "JDK_JAVA_OPTIONS": _QUICK_JVM}
+        return os.environ | {"JOBWIRE_KEYS_FILE": str(self.keys)}
 
     def start(self) -> None:
         """Start the run whose parts are killed."""

@@ -174,7 +174,6 @@ def test_tables_over_two_shards_are_those_of_one_journal(
         *("--ingest", "--verify", "--trigger", "0.1"),
         *(word for shard in shards for word in ("--journal", str(shard))),
         JOBWIRE_KEYS_FILE=str(keys),
-        JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1",
     )
     logs = [tmp_path / f"{shard.name}-recorder.log" for shard in shards]
     wait_for(

@@ -32,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: None) -> Iterator[Any]
     with pytest.MonkeyPatch.context() as patch:
         # Workers have the environment that the session was started in.
         patch.setenv("JOBWIRE_KEYS_FILE", str(folder / "keys.json"))
-        session = start_session(SparkSettings(log_file=folder / "spark.log"))
+        session = start_session(SparkSettings(log_file=folder / "spark.log", home=folder / "home"))
         yield session
         session.stop()
 
@@ -82,6 +82,17 @@ def test_two_lines_read_a_journal(spark: Any, make_journal: Callable[..., Path])
         assert (row.us, row.topic, bytes(row.payload)) == (entry.received_at_us, entry.topic, entry.payload)
         assert (row.retained, row.verdict) == (entry.retained, entry.verdict)
         assert row.job_id == entry.topic.split("/")[-2]
+
+
+def test_python_workers_take_what_is_installed(spark: Any) -> None:
+    """No Python process of Spark compiles the sources that Spark carries zipped beside the installed ones."""
+
+    def place(_row: Any) -> str:
+        import pyspark  # noqa: PLC0415 - asked in the worker
+
+        return str(pyspark.__file__)
+
+    assert set(spark.sparkContext.range(1).map(place).collect()) == {place(None)}
 
 
 def test_parsed_events_are_what_json_says(spark: Any, make_journal: Callable[..., Path]) -> None:
