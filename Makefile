@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 # Tests wait more than they compute: two workers a core. `make test WORKERS=0` runs one after another.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PARALLEL := -n $(WORKERS) --dist worksteal
-# What fills the machine by itself, or has one engine for all, follows after, one by one.
-ALONE := spark or browser or docker or alone
+# What computes more than it waits follows after: a worker a core, and a file's tests on one worker, since
+# they share a JVM, a browser or an engine.
+HEAVY := spark or browser or docker or alone
+HEAVY_PARALLEL := -n $(if $(filter 0,$(WORKERS)),0,$(shell nproc)) --dist loadfile
 STAMP := $(VENV)/.installed
 
 # Commands start as they do for users, from cached bytecode: compiling our modules at each start would
@@ -36,11 +38,11 @@ cluster: $(STAMP)  ## the metrics on a Spark cluster of processes on this machin
 
 test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	@scripts/system-packages test
-	$(BIN)/pytest tests $(PARALLEL) -m 'not ($(ALONE))' $(ARGS)
-	$(BIN)/pytest tests -m '$(ALONE)' $(ARGS)
+	$(BIN)/pytest tests $(PARALLEL) -m 'not ($(HEAVY))' $(ARGS)
+	$(BIN)/pytest tests $(HEAVY_PARALLEL) -m '$(HEAVY)' $(ARGS)
 
 unit: $(STAMP)  ## the pure rules only, in seconds
-	$(BIN)/pytest tests/unit $(ARGS)
+	@VENV=$(VENV) scripts/unit-tests $(ARGS)
 
 integration: $(STAMP)  ## against real brokers
 	@scripts/system-packages test

@@ -28,6 +28,9 @@ settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" e
 # A shell that starts the tests in the background has them ignore SIGINT; what they start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# `nohup` does so with SIGHUP. Ours is still ignored; what is executed gets the default back.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Python 3.11 keeps one count of the depth for all threads that build a syntax tree, and ends with a
 # SystemError where two do at once (gh-106905): a broker's thread logs a traceback while pytest reports.

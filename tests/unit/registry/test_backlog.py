@@ -61,9 +61,10 @@ def test_much_progress_waits_for_company() -> None:
 def test_a_full_backlog_waits_for_nobody() -> None:
     """What waits is bounded in entries and in bytes; at the bound everything goes, whoever's turn it is."""
     backlog = Backlog(0.0)
-    for number in range(MOST_BYTES // 65_536):
+    large = bytes(65_536)
+    for number in range(MOST_BYTES // len(large)):
         assert not _is_full(backlog)
-        backlog.add("0" * 8, _entry(number)._replace(payload=bytes(65_536)), Turn.CONFIRMATION, 0.0)
+        backlog.add("0" * 8, _entry(number)._replace(payload=large), Turn.CONFIRMATION, 0.0)
     assert _is_full(backlog)
     assert _fold(backlog, 0.0) == ["0" * 8]
     assert not _is_full(backlog)

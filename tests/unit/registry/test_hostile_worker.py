@@ -152,7 +152,7 @@ def test_messages_for_no_job_take_nobodys_turn(registry: "Registry", job: JobRec
 
 def test_recorder_and_fold_at_once(registry: "Registry", job: JobRecord, say: Say) -> None:
     """A job may speak as fast as it can while what it said is folded."""
-    said = [say(job, seq, "started" if seq == 1 else "progress") for seq in range(1, 1001)]
+    said = [say(job, seq, "started" if seq == 1 else "progress") for seq in range(1, 401)]
     ended = threading.Event()
     errors: list[BaseException] = []
 
@@ -176,4 +176,4 @@ def test_recorder_and_fold_at_once(registry: "Registry", job: JobRecord, say: Sa
         ended.set()
         thread.join()
     assert not errors
-    assert verdicts == ["accepted"] * 1000
+    assert verdicts == ["accepted"] * len(said)
