@@ -1,30 +1,25 @@
 """`jobwire broker check DIR`: is this folder ready to deploy? Looked at, and tried."""
 
 import socket
-import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jobwire.broker.address import free_port
 from jobwire.broker.configuration import Listening, current_user, render_configuration
 from jobwire.broker.difference import differences
+from jobwire.broker.examinations import examine_certificate_port, examine_strangers, examine_way
 from jobwire.broker.files import read_text, require_writable
 from jobwire.broker.home import BrokerFiles, concerns_broker
 from jobwire.broker.mosquitto import Mosquitto, find_mosquitto
 from jobwire.broker.rights_check import examine_access
 from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError, NotFoundError
+from jobwire.core.settings import BrokerSettings
 from jobwire.storage.named_files import exposure
 
 _HOST = "127.0.0.1"
-_SECONDS = 5.0
-# CONNECT of MQTT 3.1.1 with a clean session: without a name, and as hermes with the password "wrong".
-_STRANGERS = {
-    "an anonymous client": b"\x10\x0c\0\4MQTT\4\x02\0\x05\0\0",
-    "a wrong password": b"\x10\x1b\0\4MQTT\4\xc2\0\x05\0\0\0\6hermes\0\5wrong",
-}
-# What is the folder's own in a trial, whatever place on whatever host it is rendered for.
+# What is a trial's own, whatever place on whatever host the folder is rendered for.
 _PLACES = {
     "password_file",
     "acl_file",
@@ -104,79 +99,48 @@ def _certificates(files: BrokerFiles, warn_seconds: float) -> list[Finding]:
 
 
 def _trial(files: BrokerFiles) -> Iterator[Finding]:
-    ports = free_port(), free_port()
+    """Run Mosquitto on the folder's settings, accounts and rights, as a server for this host, and try it."""
+    ports = _free_port(), _free_port()
     with tempfile.TemporaryDirectory(prefix="jobwire-check-") as name, tempfile.TemporaryFile() as log:
-        configuration = Path(name) / "mosquitto.conf"
-        configuration.write_text(_tried(files, Path(name), ports), encoding="utf-8")
-        broker = Mosquitto(configuration, host=_HOST, ports=ports)
+        own = BrokerFiles(Path(name), Path(name) / "certs")
+        own.acl, own.passwd = files.acl.absolute(), files.passwd.absolute()
+        own.data, own.pid = own.broker, own.broker / "broker.pid"
+        CertificateAuthority(own.certs).init()
+        text = read_text(files.configuration, "configuration")
+        lines = [" ".join(line.split()) for line in text.splitlines()]
+        own.configuration.write_text(_tried(lines, own, ports), encoding="utf-8")
+        broker = Mosquitto(own.configuration, host=_HOST, ports=ports)
         try:
             broker.start(log=log.fileno())
-            for port in ports:
-                yield from _try_connections(port, files.ca)
+            listener = max(number for number, line in enumerate(lines) if line.startswith("listener "))
+            last = listener < lines.index("require_certificate true")
+            port, mtls_port = ports if last else reversed(ports)
+            settings = BrokerSettings(host=_HOST, port=port, ca_certs=str(own.ca), protocol="5")
+            found = [*examine_way(settings, SystemClock()), *examine_strangers(settings)]
+            found.append(examine_certificate_port(settings, mtls_port))
+            yield from (item._replace(level=Level.ERROR) for item in found if item.level is not Level.WELL)
         except JobwireError as error:
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()[-1:] or [error.message]
-            text, hint = f"it does not start: {said[0]}", f"{find_mosquitto()} -v -c ..."
-            yield Finding(Level.ERROR, "mosquitto", text, hint)
+            hint = f"{find_mosquitto()} -v -c ..."
+            yield Finding(Level.ERROR, "mosquitto", f"it does not start: {said[0]}", hint)
         finally:
             broker.stop()
 
 
-def _tried(files: BrokerFiles, folder: Path, ports: tuple[int, int]) -> str:
-    """Return the folder's configuration on other ports, with its own files and without touching its data."""
-    own = BrokerFiles(files.broker.absolute(), files.certs.absolute())
-    own.data, own.pid = folder, folder / "broker.pid"
+def _tried(present: Sequence[str], own: BrokerFiles, ports: tuple[int, int]) -> str:
+    """Return the configuration on other ports and for other places: nothing that is deployed is touched."""
     fresh = render_configuration(own, Listening(_HOST, *ports), user=current_user()).splitlines()
     listeners = (line for line in fresh if line.startswith("listener "))
     places = {name: line for line in fresh if (name := line.partition(" ")[0]) in _PLACES}
     lines = []
-    for line in read_text(files.configuration, "configuration").splitlines():
-        name = line.strip().partition(" ")[0]
+    for line in present:
+        name = line.partition(" ")[0]
         lines.append(next(listeners) if name == "listener" else places.get(name, line))
     return "\n".join(lines) + "\n"
 
 
-def _try_connections(port: int, ca: Path) -> Iterator[Finding]:
-    answers = {who: _answer(port, ca, packet) for who, packet in _STRANGERS.items()}
-    # The last byte of CONNACK; where it hung up instead there is none.
-    found = [f"{who} is let in" for who, answer in answers.items() if answer[3:] == b"\0"]
-    if _speaks_tls12(port, ca):
-        found.append("TLS 1.2 is spoken")
-    for text in found:
-        yield Finding(Level.ERROR, "mosquitto", text, "jobwire broker render --force")
-    try:
-        _connect(port, ca).close()
-    except OSError as error:
-        text = f"no TLS 1.3 connection comes about: {error}"
-        yield Finding(Level.ERROR, "server.pem", text, "jobwire certs check")
-
-
-def _answer(port: int, ca: Path, connect: bytes) -> bytes:
-    """Return the CONNACK, nothing where the broker hangs up instead."""
-    try:
-        with _connect(port, ca) as connection:
-            connection.sendall(connect)
-            return connection.makefile("rb").read(4)
-    except OSError:
-        return b""
-
-
-def _speaks_tls12(port: int, ca: Path) -> bool:
-    """Tell whether a handshake of version 1.2 is refused for anything but its version, or not at all.
-
-    A listener that wants a certificate ends the handshake in any version: only the alert tells why.
-    """
-    try:
-        _connect(port, ca, ssl.TLSVersion.TLSv1_2).close()
-    except OSError as error:
-        return not (isinstance(error, ssl.SSLError) and "PROTOCOL_VERSION" in (error.reason or ""))
-    return True
-
-
-def _connect(port: int, ca: Path, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=ca)
-    context.check_hostname = False
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.maximum_version = context.minimum_version = version
-    with socket.create_connection((_HOST, port), timeout=_SECONDS) as plain:
-        return context.wrap_socket(plain)
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
