@@ -10,20 +10,15 @@ from jobwire.core.errors import NotFoundError
 _HINT = "start it with jobwire broker up, or reload the service: systemctl reload jobwire-broker"
 
 
-def own_pid() -> int:
-    """Return this process's id."""
-    return os.getpid()
-
-
 def write_pid(path: Path) -> None:
     """Name this process as the running broker."""
-    write_private(path, f"{own_pid()}\n")
+    write_private(path, f"{os.getpid()}\n")
 
 
 def remove_pid(path: Path) -> None:
     """Remove the file if it names this process: another broker's stays."""
     try:
-        if _read(path) == own_pid():
+        if _read(path) == os.getpid():
             path.unlink()
     except (OSError, ValueError):
         return

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ _NEXT_STEP = {
 
 
 if TYPE_CHECKING:
-    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
+    _Add = partial[argparse.ArgumentParser]
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -60,148 +61,117 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         description="The private authority below <home>/certs: certificates of broker, page, users and jobs.",
     )
     commands = certs.add_subparsers(dest="certs_command", metavar="COMMAND", required=True)
-    _add_issuing(commands)
-    _add_upkeep(commands)
-    _add_rollover(commands)
+    for group in (_add_issuing, _add_upkeep, _add_rollover):
+        group(partial(add_command, commands))
 
 
-def _add_issuing(commands: "_Commands") -> None:
-    init = add_command(
-        commands,
+def _add_issuing(add: "_Add") -> None:
+    init = add(
         "init",
         "create the authority and a server certificate",
         "jobwire certs init --server-name broker.example.org --server-name 10.0.0.5",
+        run=_init,
     )
-    init.add_argument(
-        "--server-name",
-        action="append",
-        metavar="NAME",
-        help=f"DNS name or address of the broker, repeatable (default: {' '.join(DEFAULT_SERVER_NAMES)})",
-    )
+    text = f"DNS name or address of the broker, repeatable (default: {' '.join(DEFAULT_SERVER_NAMES)})"
+    init.add_argument("--server-name", action="append", metavar="NAME", help=text)
     _permit_option(init)
     _days_option(init, CA_LIFETIME, "lifetime of the authority")
     init.add_argument("--force", action="store_true", help="start over; the old folder is kept beside it")
-    init.set_defaults(run=_init)
 
-    issue = add_command(
-        commands, "issue", "issue a client certificate for a user or role", "jobwire certs issue hermes"
+    issue = add(
+        "issue", "issue a client certificate for a user or role", "jobwire certs issue hermes", run=_issue
     )
     issue.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
     _days_option(issue, ROLE_LIFETIME, "lifetime")
-    issue.set_defaults(run=_issue)
 
-    job = add_command(
-        commands,
+    job = add(
         "issue-job",
         "issue the short-lived client certificate of a job",
         "jobwire certs issue-job 3f9a01bc --hours 8",
+        run=_issue_job,
     )
     job.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
     text = "lifetime in hours (default %(default)g)"
     job.add_argument("--hours", type=_HOURS, default=JOB_LIFETIME / HOUR, help=text)
-    job.set_defaults(run=_issue_job)
 
-    server = add_command(
-        commands,
+    server = add(
         "issue-server",
         "issue the certificate of a server beside the broker, such as the page",
         "jobwire certs issue-server page --server-name page.example.org",
+        run=_issue_server,
     )
     server.add_argument("name", metavar="NAME", help="what the other commands call it")
-    server.add_argument(
-        "--server-name",
-        action="append",
-        required=True,
-        metavar="HOST",
-        help="DNS name or address that clients use, repeatable; preferably none of the broker's",
-    )
+    text = "DNS name or address that clients use, repeatable; preferably none of the broker's"
+    server.add_argument("--server-name", action="append", required=True, metavar="HOST", help=text)
     _days_option(server, SERVER_LIFETIME, "lifetime")
-    server.set_defaults(run=_issue_server)
     for parser in (issue, job, server):
         text = "replace an existing certificate and its key"
         parser.add_argument("--force", action="store_true", help=text)
 
-    renew = add_command(
-        commands,
+    renew = add(
         "renew",
         "renew a certificate before it expires, keeping its key",
         "jobwire certs renew server",
+        run=_renew,
     )
-    renew.add_argument(
-        "name", metavar="NAME", help="`server` (the broker), or the name of a server, user, role or job"
-    )
-    renew.add_argument(
-        "--server-name", action="append", metavar="NAME", help="new names of the server (default: as before)"
-    )
+    text = "`server` (the broker), or the name of a server, user, role or job"
+    renew.add_argument("name", metavar="NAME", help=text)
+    text = "new names of the server (default: as before)"
+    renew.add_argument("--server-name", action="append", metavar="NAME", help=text)
     renew.add_argument("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
     renew.add_argument("--new-key", action="store_true", help="make a new private key as well")
-    renew.set_defaults(run=_renew)
 
 
-def _add_upkeep(commands: "_Commands") -> None:
-    show = add_command(
-        commands, "show", "show certificates, ends and revocations", "jobwire certs show hermes"
-    )
+def _add_upkeep(add: "_Add") -> None:
+    show = add("show", "show certificates, ends and revocations", "jobwire certs show hermes", run=_show)
     show.add_argument("name", metavar="NAME", nargs="?", help="details of one: ca, server, a name or a file")
     show.add_argument("--long", action="store_true", help="details of all: SANs, serials, fingerprints")
-    show.set_defaults(run=_show)
 
-    revoke = add_command(
-        commands,
+    revoke = add(
         "revoke",
         "revoke a certificate and sign the revocation list",
         "jobwire certs revoke 3f9a01bc --reason keyCompromise",
+        run=_revoke,
     )
     revoke.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
     revoke.add_argument("--reason", choices=list(map(str, RevocationReason)), default="unspecified")
-    revoke.set_defaults(run=_revoke)
 
-    crl = add_command(commands, "crl", "sign the revocation list anew", "jobwire certs crl")
+    crl = add("crl", "sign the revocation list anew", "jobwire certs crl", run=_crl)
     crl.add_argument(
         "--days", type=_DAYS, help="valid for this many days (default: as long as the authority)"
     )
-    crl.set_defaults(run=_crl)
 
-    check = add_command(
-        commands,
+    check = add(
         "check",
         "find what is wrong or runs out soon (exit 30 for errors)",
         "jobwire certs check --warn-days 60 --strict",
+        run=_check,
     )
     text = "warn so many days before an end, but never before the last third (default %(default)g)"
     check.add_argument("--warn-days", type=_DAYS, default=WARN_WITHIN / DAY, help=text)
     check.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
-    check.set_defaults(run=_check)
 
-    prune = add_command(commands, "prune", "remove expired job certificates", "jobwire certs prune")
-    prune.set_defaults(run=_prune)
+    add("prune", "remove expired job certificates", "jobwire certs prune", run=_prune)
 
 
-def _add_rollover(commands: "_Commands") -> None:
-    parser = add_command(
-        commands,
+def _add_rollover(add: "_Add") -> None:
+    parser = add(
         "rollover",
         "move to a new authority in three steps",
         "jobwire certs rollover begin   (then: switch, finish; cancel before the switch)",
+        run=_rollover,
     )
-    parser.add_argument(
-        "step", choices=["status", "begin", "switch", "finish", "cancel"], nargs="?", default="status"
-    )
+    steps = ["status", "begin", "switch", "finish", "cancel"]
+    parser.add_argument("step", choices=steps, nargs="?", default="status")
     _permit_option(parser)
     parser.add_argument(
         "--force", action="store_true", help="finish: drop what still depends on the old authority"
     )
-    parser.set_defaults(run=_rollover)
 
 
 def _permit_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--permit",
-        action="append",
-        default=[],
-        metavar="TREE",
-        help="let the authority certify this DNS subtree or address range too, repeatable",
-    )
+    text = "let the authority certify this DNS subtree or address range too, repeatable"
+    parser.add_argument("--permit", action="append", default=[], metavar="TREE", help=text)
 
 
 def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: str) -> None:

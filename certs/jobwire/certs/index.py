@@ -6,11 +6,13 @@ A serial is written here before its certificate exists: a certificate in the wil
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jobwire.certs import files
 from jobwire.certs.values import Kind, RevocationReason
 from jobwire.core.errors import StorageError
+
+_OF_A_REVOCATION = ("revoked_at", "reason")
 
 
 class SerialEntry(NamedTuple):
@@ -56,61 +58,40 @@ class Index:
 
     def add(self, entry: SerialEntry) -> None:
         """Record that a certificate is about to be written."""
-        files.append_line(self._path, _issued_line(entry))
+        files.append_line(self._path, _issued(entry))
 
     def revoke(self, serial: int, *, at: float, reason: RevocationReason) -> None:
         """Record that a certificate is revoked from `at` on."""
-        files.append_line(self._path, _revoked_line(serial, at, reason))
+        files.append_line(self._path, _line(event="revoked", serial=f"{serial:x}", at=at, reason=reason))
 
     def rewrite(self, entries: Iterable[SerialEntry]) -> None:
         """Replace the whole file by `entries` (compaction)."""
         lines: list[bytes] = []
         for entry in entries:
-            lines.append(_issued_line(entry))
-            if entry.revoked_at is not None:
-                lines.append(_revoked_line(entry.serial, entry.revoked_at, entry.reason))
+            lines.append(_issued(entry))
+            if (at := entry.revoked_at) is not None:
+                lines.append(_line(event="revoked", serial=f"{entry.serial:x}", at=at, reason=entry.reason))
         files.write_file(self._path, b"".join(line + b"\n" for line in lines), overwrite=True)
 
 
-def _issued_line(entry: SerialEntry) -> bytes:
-    return _line(
-        event="issued",
-        serial=f"{entry.serial:x}",
-        name=entry.name,
-        kind=str(entry.kind),
-        issuer=entry.issuer,
-        not_before=entry.not_before,
-        not_after=entry.not_after,
-    )
-
-
-def _revoked_line(serial: int, at: float, reason: RevocationReason) -> bytes:
-    return _line(event="revoked", serial=f"{serial:x}", at=at, reason=str(reason))
+def _issued(entry: SerialEntry) -> bytes:
+    fields = {name: value for name, value in entry._asdict().items() if name not in _OF_A_REVOCATION}
+    return _line(event="issued", **fields | {"serial": f"{entry.serial:x}"})
 
 
 def _line(**fields: object) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _apply(entries: dict[int, SerialEntry], fields: dict[str, object]) -> None:
+def _apply(entries: dict[int, SerialEntry], fields: dict[str, Any]) -> None:
     serial = int(str(fields["serial"]), 16)
     match fields["event"]:
         case "issued":
-            entries[serial] = SerialEntry(
-                serial,
-                str(fields["name"]),
-                Kind(str(fields["kind"])),
-                str(fields["issuer"]),
-                _number(fields["not_before"]),
-                _number(fields["not_after"]),
-            )
+            name, kind, issuer = (str(fields[key]) for key in ("name", "kind", "issuer"))
+            start, end = (float(str(fields[key])) for key in ("not_before", "not_after"))
+            entries[serial] = SerialEntry(serial, name, Kind(kind), issuer, start, end)
         case "revoked":
-            entries[serial] = entries[serial]._replace(
-                revoked_at=_number(fields["at"]), reason=RevocationReason(str(fields["reason"]))
-            )
+            at, reason = float(str(fields["at"])), RevocationReason(str(fields["reason"]))
+            entries[serial] = entries[serial]._replace(revoked_at=at, reason=reason)
         case other:
             raise ValueError(other)
-
-
-def _number(value: object) -> float:
-    return float(str(value))

@@ -102,37 +102,33 @@ def build_list(
         .add_extension(identifier, critical=False)
     )
     for entry in entries:
-        if entry.revoked_at is not None and entry.not_after > now - _KEEP_EXPIRED:
-            builder = builder.add_revoked_certificate(_revoked(entry, entry.revoked_at))
+        if (at := entry.revoked_at) is None or entry.not_after <= now - _KEEP_EXPIRED:
+            continue
+        revoked = x509.RevokedCertificateBuilder().serial_number(entry.serial).revocation_date(moment(at))
+        if entry.reason is not RevocationReason.UNSPECIFIED:  # RFC 5280 5.3.1: leave the extension out then
+            reason = x509.CRLReason(x509.ReasonFlags(str(entry.reason)))
+            revoked = revoked.add_extension(reason, critical=False)
+        builder = builder.add_revoked_certificate(revoked.build())
     return builder.sign(signer.key, hashes.SHA256())
 
 
-def forget_expired(places: Places, *, now: float) -> int:
-    """Drop long expired certificates from the index; return how many."""
+def forget_expired(places: Places, *, now: float) -> None:
+    """Drop long expired certificates from the index."""
     index = Index(places.index)
-    entries = index.entries()
-    kept = [entry for entry in entries.values() if entry.not_after > now - _KEEP_EXPIRED]
+    entries = index.entries().values()
+    kept = [entry for entry in entries if entry.not_after > now - _KEEP_EXPIRED]
     if len(kept) < len(entries):
         index.rewrite(kept)
-    return len(entries) - len(kept)
-
-
-def _revoked(entry: SerialEntry, at: float) -> x509.RevokedCertificate:
-    builder = x509.RevokedCertificateBuilder().serial_number(entry.serial).revocation_date(moment(at))
-    if entry.reason is not RevocationReason.UNSPECIFIED:  # RFC 5280 5.3.1: leave the extension out then
-        builder = builder.add_extension(x509.CRLReason(x509.ReasonFlags(str(entry.reason))), critical=False)
-    return builder.build()
 
 
 def _find(entries: Iterable[SerialEntry], which: str | int) -> list[SerialEntry]:
     known = list(entries)
-    if isinstance(which, int):
-        return [entry for entry in known if entry.serial == which]
-    named = [entry for entry in known if entry.name == which]
-    text = which.replace(":", "")
-    if named or not _SERIAL.fullmatch(text):
-        return named
-    return [entry for entry in known if entry.serial == int(text, 16)]
+    if isinstance(which, str):
+        text = which.replace(":", "")
+        if (named := [entry for entry in known if entry.name == which]) or not _SERIAL.fullmatch(text):
+            return named
+        which = int(text, 16)
+    return [entry for entry in known if entry.serial == which]
 
 
 def _next_number(old: Iterable[x509.CertificateRevocationList], now: float) -> int:
