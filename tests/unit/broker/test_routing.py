@@ -37,7 +37,7 @@ def member(router: Router, user: str, *, persistent: bool = True, connected: boo
         user=user, client_id=f"{user}-{persistent}-{connected}", persistent=persistent, limits=LIMITS
     )
     made.connection = Line() if connected else None
-    router.add(made)
+    router.members[made.client_id] = made
     return made
 
 

@@ -12,25 +12,24 @@ from amqtt.adapters import ReaderAdapter, WriterAdapter
 from amqtt.broker import Broker, Server
 from amqtt.contexts import ListenerType
 from amqtt.errors import MQTTError
-from amqtt.mqtt.connack import ConnackPacket
+from amqtt.mqtt.connack import (
+    CONNECTION_ACCEPTED,
+    IDENTIFIER_REJECTED,
+    SERVER_UNAVAILABLE,
+    ConnackPacket,
+)
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
 from jobwire.broker.acl import AccessList
 from jobwire.broker.hardened.delivery import Outgoing
 from jobwire.broker.hardened.handler import HardenedHandler
-from jobwire.broker.hardened.handshake import (
-    CONNECTION_ACCEPTED,
-    IDENTIFIER_REJECTED,
-    SERVER_UNAVAILABLE,
-    Handshake,
-    refuse,
-)
+from jobwire.broker.hardened.handshake import Handshake, refuse
 from jobwire.broker.hardened.identity import Authenticator
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.routing import Member, Router
 from jobwire.broker.hardened.streams import PacketReader, Writer
-from jobwire.broker.passwd import PasswordFile, PasswordHash
+from jobwire.broker.passwd import PasswordFile
 from jobwire.core.override import override
 
 log = logging.getLogger("jobwire.broker")
@@ -54,12 +53,12 @@ class HardenedBroker(Broker):
     ) -> None:
         super().__init__(_configuration(host, port, limits))
         self._tls = tls
-        self._limits = limits
+        self.limits = limits
         self._authenticator = Authenticator(users)
-        self._router = Router(acl, limits)
+        self.router = Router(acl, limits)
         self._handshake = Handshake(
             authenticator=self._authenticator,
-            router=self._router,
+            router=self.router,
             limits=limits,
             plugins=self.plugins_manager,
         )
@@ -67,8 +66,6 @@ class HardenedBroker(Broker):
         self._installing = asyncio.Lock()
         self._room: list[asyncio.Future[None]] = []
         self._connections: set[asyncio.Task[Any]] = set()
-        # The password hash that a connection was let in with; absent for certificates.
-        self._let_in_with: dict[str, PasswordHash | None] = {}
         self._closing = False
 
     @property
@@ -85,16 +82,18 @@ class HardenedBroker(Broker):
         Who came in with a password that is gone, or with a certificate whose serial is among `revoked`, is
         disconnected.
         """
-        self._router.acl = acl
-        self._authenticator.replace_users(users)
+        self.router.acl = acl
+        self._authenticator.users = users
         for session, handler in list(self._sessions.values()):
             if not isinstance(handler, HardenedHandler) or handler.closing:
                 continue
             if _serial(session) in revoked:
                 handler.abort("its certificate is revoked")
-        for client_id, entry in list(self._let_in_with.items()):
-            member = self._router.member(client_id)
-            if member is not None and member.connection and not self._authenticator.knows(member.user, entry):
+        for member in list(self.router.members.values()):
+            known = member.by_certificate or (
+                member.password is not None and users.entries.get(member.user) == member.password
+            )
+            if member.connection and not known:
                 member.connection.abort("its password is no longer valid")
 
     @override
@@ -105,7 +104,7 @@ class HardenedBroker(Broker):
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        self._router.clear()
+        self.router.clear()
 
     async def wait_for_room(self, seconds: float) -> None:
         """Return when some queue has become shorter, or after `seconds`."""
@@ -138,7 +137,7 @@ class HardenedBroker(Broker):
             port,
             reuse_address=True,
             ssl=self._tls,
-            ssl_handshake_timeout=self._limits.connect_seconds,
+            ssl_handshake_timeout=self.limits.connect_seconds,
         )
 
     @override
@@ -150,7 +149,7 @@ class HardenedBroker(Broker):
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        packets = PacketReader(reader, max_packet_bytes=self._limits.max_packet_bytes)
+        packets = PacketReader(reader, max_packet_bytes=self.limits.max_packet_bytes)
         await self._client_connected(listener_name, packets, Writer(writer))
 
     @override
@@ -203,70 +202,55 @@ class HardenedBroker(Broker):
         if resumed:
             session = _continued(self._sessions[client_id][0], session)
         else:
-            self._router.remove(client_id)
+            self.router.remove(client_id)
             member = None
         if member is None:
-            if client_id not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
-                refuse(writer, SERVER_UNAVAILABLE)
-                await writer.close()
-                raise MQTTError("too many sessions")
+            if client_id not in self._sessions and len(self._sessions) >= self.limits.max_sessions:
+                refuse(writer, SERVER_UNAVAILABLE, "too many sessions")
             member = Member(
                 user=session.username or "",
                 client_id=client_id,
                 persistent=not session.clean_session,
-                limits=self._limits,
+                limits=self.limits,
             )
-            self._router.add(member)
+            self.router.members[client_id] = member
         session.parent = int(resumed)
         handler.attach(session, packets, writer)
-        handler.bind(
-            member=member,
-            router=self._router,
-            stalls=self,
-            limits=self._limits,
-            packets=packets,
-            writer=writer,
-        )
+        handler.bind(member=member, broker=self, packets=packets, writer=writer)
         member.connection = handler
         session.transitions.connect()
         self._sessions[client_id] = (session, handler)
-        by_certificate = session.ssl_object is not None and bool(session.ssl_object.getpeercert())
-        if by_certificate:
-            self._let_in_with.pop(client_id, None)
-        else:
-            self._let_in_with[client_id] = self._authenticator.entry(member.user)
+        member.by_certificate = session.ssl_object is not None and bool(session.ssl_object.getpeercert())
+        member.password = self._authenticator.users.entries.get(member.user)
         return session
 
     async def _take_over(self, session: Session, writer: Writer) -> Member | None:
         client_id = session.client_id or ""
-        member = self._router.member(client_id)
+        member = self.router.members.get(client_id)
         if member is None:
             return None
         # Asked again under the lock: the owner may have come between handshake and now.
         if member.user != session.username:
-            refuse(writer, IDENTIFIER_REJECTED)
-            await writer.close()
-            raise MQTTError(f"{session.username} may not use the client id {client_id!r}")
+            refuse(writer, IDENTIFIER_REJECTED, f"{session.username} may not use the client id {client_id!r}")
         older = member.connection
         if isinstance(older, HardenedHandler):
             older.abort("the same client connected again")
             await older.finished.wait()
-        return self._router.member(client_id)
+        return self.router.members.get(client_id)
 
     def _end(self, session: Session, handler: HardenedHandler, *, graceful: bool) -> None:
         member = handler.member
         if not graceful and not self._closing and session.will_flag:
             will = Outgoing(session.will_topic or "", bytes(session.will_message or b""))
-            self._router.publish(
+            self.router.publish(
                 member, will, qos=session.will_qos or 0, retain=bool(session.will_retain), force=True
             )
         session.will_flag = False
         member.connection = None
-        self._let_in_with.pop(member.client_id, None)
         session.transitions.disconnect()
         if not member.persistent:
             self._sessions.pop(member.client_id, None)
-            self._router.remove(member.client_id)
+            self.router.remove(member.client_id)
             # A full clean session may have held publishers.
             self.room_made()
         handler.closing = True
@@ -275,7 +259,7 @@ class HardenedBroker(Broker):
     @override
     async def _del_all_subscriptions(self, session: Session) -> None:
         # The base class calls this when it expires or cleans a session; our router holds the subscriptions.
-        self._router.remove(session.client_id or "")
+        self.router.remove(session.client_id or "")
         self.room_made()
 
 

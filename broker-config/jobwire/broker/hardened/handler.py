@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from amqtt.errors import MQTTError, NoDataError
 from amqtt.mqtt.packet import (
@@ -28,10 +28,12 @@ from amqtt.mqtt.unsuback import UnsubackPacket
 from amqtt.mqtt.unsubscribe import UnsubscribePacket
 
 from jobwire.broker.hardened.delivery import Outgoing, Sending
-from jobwire.broker.hardened.limits import BrokerLimits
-from jobwire.broker.hardened.routing import SUBSCRIPTION_REFUSED, Member, PublishResult, Router
+from jobwire.broker.hardened.routing import SUBSCRIPTION_REFUSED, Member, PublishResult
 from jobwire.broker.hardened.streams import PacketReader, RawPacket, Writer
 from jobwire.core.override import override
+
+if TYPE_CHECKING:
+    from jobwire.broker.hardened.broker import HardenedBroker
 
 # MQTT 3.1.1, 3.1.2.10: the server waits one and a half times the keep-alive.
 KEEP_ALIVE_FACTOR = 1.5
@@ -39,18 +41,6 @@ _DRAIN_SECONDS = 60.0
 _MAX_QOS = 2
 
 log = logging.getLogger("jobwire.broker")
-
-
-class Stalls(Protocol):
-    """Where publishers wait while a queue is full."""
-
-    async def wait_for_room(self, seconds: float) -> None:
-        """Return when some queue has become shorter, or after `seconds`."""
-        ...
-
-    def room_made(self) -> None:
-        """Let the waiting publishers look again."""
-        ...
 
 
 class HardenedHandler(BrokerProtocolHandler):
@@ -62,27 +52,16 @@ class HardenedHandler(BrokerProtocolHandler):
 
     # Set by `bind`; the base class's constructor is called by `init_from_connect` with fixed arguments.
     member: Member
-    _router: Router
-    _stalls: Stalls
-    _limits: BrokerLimits
+    _broker: "HardenedBroker"
     _packets: PacketReader
     _out: Writer
 
     def bind(
-        self,
-        *,
-        member: Member,
-        router: Router,
-        stalls: Stalls,
-        limits: BrokerLimits,
-        packets: PacketReader,
-        writer: Writer,
+        self, *, member: Member, broker: "HardenedBroker", packets: PacketReader, writer: Writer
     ) -> None:
         """Give the handler its collaborators, before `run`."""
         self.member = member
-        self._router = router
-        self._stalls = stalls
-        self._limits = limits
+        self._broker = broker
         self._packets = packets
         self._out = writer
         self._warned: set[str] = set()
@@ -127,7 +106,7 @@ class HardenedHandler(BrokerProtocolHandler):
 
     def send_once(self, message: Outgoing) -> None:
         """Send a QoS 0 message unless the client is far behind."""
-        if self._out.unsent_bytes <= self._limits.max_unsent_bytes:
+        if self._out.unsent_bytes <= self._broker.limits.max_unsent_bytes:
             self.send(PublishPacket.build(message.topic, message.payload, None, False, 0, message.retain))
 
     def abort(self, reason: str) -> None:
@@ -136,14 +115,14 @@ class HardenedHandler(BrokerProtocolHandler):
             log.warning("%s of %s disconnected: %s", self.member.client_id, self.member.user, reason)
         self.closing = True
         self._out.abort()
-        self._stalls.room_made()
+        self._broker.room_made()
 
     @override
     async def stop(self) -> None:
         """End the connection and wait for its end (called by the base class at shutdown and expiry)."""
         self.closing = True
         self._out.abort()
-        self._stalls.room_made()
+        self._broker.room_made()
         await self.finished.wait()
 
     def _write(self, sending: Sending) -> None:
@@ -190,16 +169,16 @@ class HardenedHandler(BrokerProtocolHandler):
             self.send(PubackPacket.build(identifier))
         elif qos == _MAX_QOS:
             # Exactly once, method B of MQTT 3.1.1, 4.3.3: the id is kept until the sender releases it.
-            if len(received) >= self._limits.max_inflight:
+            if len(received) >= self._broker.limits.max_inflight:
                 raise MQTTError("too many QoS 2 messages without PUBREL")
             received.add(identifier)
             self.send(PubrecPacket.build(identifier))
 
     async def _accepted(self, message: Outgoing, *, qos: int, retain: bool) -> bool:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.stall_seconds
+        deadline = loop.time() + self._broker.limits.stall_seconds
         while True:
-            verdict = self._router.publish(self.member, message, qos=qos, retain=retain)
+            verdict = self._broker.router.publish(self.member, message, qos=qos, retain=retain)
             if verdict is PublishResult.REFUSED:
                 # MQTT 3.1.1 knows no refusal of a PUBLISH but the end of the connection; Mosquitto
                 # acknowledges and discards, and so do we (3.3.5-2).
@@ -208,13 +187,13 @@ class HardenedHandler(BrokerProtocolHandler):
                 return True
             if self.closing or loop.time() >= deadline:
                 return False
-            await self._stalls.wait_for_room(deadline - loop.time())
+            await self._broker.wait_for_room(deadline - loop.time())
 
     def _on_puback(self, body: bytes) -> None:
         # Half of all packets are these: two bytes need no decoder object.
         if self.member.queue.acknowledge(int.from_bytes(body[:2], "big")):
             self.deliver()
-            self._stalls.room_made()
+            self._broker.room_made()
 
     def _on_pubrel(self, packet: PubrelPacket) -> None:
         self.member.received.discard(packet.packet_id)
@@ -224,13 +203,14 @@ class HardenedHandler(BrokerProtocolHandler):
         wanted = packet.payload.topics if packet.payload else []
         if not wanted or packet.variable_header is None or any(qos > _MAX_QOS for _, qos in wanted):
             raise MQTTError("[MQTT-3.8.3-3] a SUBSCRIBE without filters or with an unknown QoS")
-        codes = [self._router.subscribe(self.member, topic_filter, qos) for topic_filter, qos in wanted]
+        router = self._broker.router
+        codes = [router.subscribe(self.member, topic_filter, qos) for topic_filter, qos in wanted]
         self.send(SubackPacket.build(packet.variable_header.packet_id, codes))
         for (topic_filter, _), code in zip(wanted, codes, strict=True):
             if code == SUBSCRIPTION_REFUSED:
                 self._warn_once(f"{self.member.user} may not subscribe to {topic_filter}")
             else:
-                self._router.send_retained(self.member, topic_filter)
+                router.send_retained(self.member, topic_filter)
 
     async def _on_unsubscribe(self, raw: RawPacket) -> None:
         packet = await UnsubscribePacket.from_stream(raw.reader, fixed_header=raw.header)
@@ -242,7 +222,7 @@ class HardenedHandler(BrokerProtocolHandler):
 
     def _warn_once(self, text: str) -> None:
         # Once a connection and topic: a client that keeps trying must not fill the log.
-        if len(self._warned) < self._limits.max_inflight and text not in self._warned:
+        if len(self._warned) < self._broker.limits.max_inflight and text not in self._warned:
             self._warned.add(text)
             log.warning("%s (client %s)", text, self.member.client_id)
 

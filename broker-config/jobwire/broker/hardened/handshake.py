@@ -1,15 +1,12 @@
 """The first packet: who may have a session at all, decided before anything is touched."""
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from amqtt.errors import MQTTError, NoDataError
 from amqtt.mqtt.connack import (
-    CONNECTION_ACCEPTED,
     IDENTIFIER_REJECTED,
     NOT_AUTHORIZED,
-    SERVER_UNAVAILABLE,
     UNACCEPTABLE_PROTOCOL_VERSION,
     ConnackPacket,
 )
@@ -26,15 +23,11 @@ if TYPE_CHECKING:
     from amqtt.broker import BrokerContext
     from amqtt.plugins.manager import PluginManager
 
-__all__ = ["CONNECTION_ACCEPTED", "IDENTIFIER_REJECTED", "SERVER_UNAVAILABLE", "Handshake", "refuse"]
-
 _LEVEL_3_1_1 = 4
 _LEVEL_5 = 5
 # CONNACK of version 5: no session, reason 0x84 "Unsupported Protocol Version", no properties (MQTT 5, 3.2).
 _REFUSAL_5 = bytes([0x20, 0x03, 0x00, 0x84, 0x00])
 _MAX_CLIENT_ID = 128
-
-log = logging.getLogger("jobwire.broker")
 
 
 class Handshake:
@@ -79,8 +72,7 @@ class Handshake:
             tls=session.ssl_object, username=session.username, password=session.password
         )
         if identity is None:
-            refuse(writer, NOT_AUTHORIZED)
-            raise MQTTError(f"not authenticated: user {session.username!r}")
+            refuse(writer, NOT_AUTHORIZED, f"not authenticated: user {session.username!r}")
         session.username = identity.name
         if identity.by_certificate:
             # One identity, one session: nobody else's can be asked for.
@@ -89,10 +81,9 @@ class Handshake:
     def _check_client_id(self, session: Session, writer: Writer) -> None:
         client_id = session.client_id or ""
         usable = 0 < len(client_id) <= _MAX_CLIENT_ID and client_id.isprintable()
-        owner = self._router.member(client_id)
+        owner = self._router.members.get(client_id)
         if not usable or (owner is not None and owner.user != session.username):
-            refuse(writer, IDENTIFIER_REJECTED)
-            raise MQTTError(f"{session.username} may not use the client id {client_id!r}")
+            refuse(writer, IDENTIFIER_REJECTED, f"{session.username} may not use the client id {client_id!r}")
 
     def _check_will(self, session: Session, writer: Writer) -> None:
         if not session.will_flag:
@@ -100,13 +91,14 @@ class Handshake:
         topic = session.will_topic or ""
         plain = topic and not any(sign in topic for sign in "+#\0")
         if not plain or not self._router.may_publish(session.username or "", session.client_id or "", topic):
-            refuse(writer, NOT_AUTHORIZED)
-            raise MQTTError(f"{session.username} may not leave a Will to {topic!r}")
+            refuse(writer, NOT_AUTHORIZED, f"{session.username} may not leave a Will to {topic!r}")
 
 
-def refuse(writer: Writer, code: int) -> None:
-    """Answer a CONNECT with a 3.1.1 refusal; the caller closes."""
+def refuse(writer: Writer, code: int, reason: str) -> NoReturn:
+    """Answer a CONNECT with a 3.1.1 refusal, close and raise MQTTError with the reason."""
     writer.write(ConnackPacket.build(0, code).to_bytes())
+    writer.shut()
+    raise MQTTError(reason)
 
 
 def _check_version(packet: RawPacket, writer: Writer) -> None:
@@ -114,9 +106,10 @@ def _check_version(packet: RawPacket, writer: Writer) -> None:
     level = packet.body[2 + length : 3 + length]
     if not level:
         raise MQTTError("a CONNECT without a protocol level")
+    if level[0] == _LEVEL_3_1_1:
+        return
+    reason = f"protocol level {level[0]}: this broker speaks MQTT 3.1.1 (level 4)"
     if level[0] == _LEVEL_5:
         writer.write(_REFUSAL_5)
-    elif level[0] != _LEVEL_3_1_1:
-        refuse(writer, UNACCEPTABLE_PROTOCOL_VERSION)
-    if level[0] != _LEVEL_3_1_1:
-        raise MQTTError(f"protocol level {level[0]}: this broker speaks MQTT 3.1.1 (level 4)")
+        raise MQTTError(reason)
+    refuse(writer, UNACCEPTABLE_PROTOCOL_VERSION, reason)

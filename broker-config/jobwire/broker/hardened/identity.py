@@ -20,24 +20,12 @@ class Principal(NamedTuple):
 
 
 class Authenticator:
-    """Checks certificates and passwords. The slow hash runs in a thread and once a password."""
+    """Checks certificates and passwords of `users`. The slow hash runs in a thread and once a password."""
 
     def __init__(self, users: PasswordFile) -> None:
-        self._users = users
+        self.users = users
         self._key = os.urandom(32)
         self._verified: dict[str, tuple[PasswordHash, bytes]] = {}
-
-    def replace_users(self, users: PasswordFile) -> None:
-        """Use another password file from now on."""
-        self._users = users
-
-    def knows(self, name: str, since: PasswordHash | None) -> bool:
-        """Tell whether the password of `name` is still the one with the hash `since`."""
-        return since is not None and self.entry(name) == since
-
-    def entry(self, name: str) -> PasswordHash | None:
-        """Return the present hash of `name`."""
-        return self._users.entries.get(name)
 
     async def identify(
         self, *, tls: ssl.SSLObject | None, username: str | None, password: str | None
@@ -53,14 +41,14 @@ class Authenticator:
 
     async def _passes(self, name: str, password: str) -> bool:
         raw = password.encode(errors="surrogatepass")
-        entry = self.entry(name)
+        entry = self.users.entries.get(name)
         known = self._verified.get(name)
         # A keyed digest in memory stands for a password that passed: the stretching protects the file,
         # and would cost every cold publish 0.1 s again.
         digest = hmac.digest(self._key, raw, hashlib.sha256)
         if known is not None and known[0] == entry and hmac.compare_digest(known[1], digest):
             return True
-        if not await asyncio.to_thread(self._users.verify, name, raw):
+        if not await asyncio.to_thread(self.users.verify, name, raw):
             return False
         if entry is not None:
             self._verified[name] = (entry, digest)

@@ -2,13 +2,16 @@
 
 import enum
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobwire.broker.acl import AccessList, Right, is_topic_filter
 from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.retained import RetainedStore
 from jobwire.core.topics import filter_matches
+
+if TYPE_CHECKING:
+    from jobwire.broker.passwd import PasswordHash
 
 SUBSCRIPTION_REFUSED = 0x80
 # QoS 2 is granted as 1 (MQTT 3.1.1, 3.9.3): events carry a sequence number and are deduplicated by it.
@@ -45,6 +48,9 @@ class Member:
         # QoS 2 packet ids that the client has not released yet.
         self.received: set[int] = set()
         self.connection: ConnectedClient | None = None
+        # The hash of the password that the connection was let in with; a certificate has none.
+        self.by_certificate = False
+        self.password: PasswordHash | None = None
 
     def wanted_qos(self, topic: str) -> int | None:
         """Return the highest QoS of the matching subscriptions, None if none matches."""
@@ -61,25 +67,17 @@ class PublishResult(enum.Enum):
 
 
 class Router:
-    """Applies the access list to every publish, subscription and delivery."""
+    """Applies the access list to every publish, subscription and delivery of its members, by client id."""
 
     def __init__(self, acl: AccessList, limits: BrokerLimits) -> None:
         self.acl = acl
         self._limits = limits
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}
         self._retained = RetainedStore(limits)
-
-    def add(self, member: Member) -> None:
-        """Make a session known; an earlier one of the same client id is replaced."""
-        self._members[member.client_id] = member
-
-    def member(self, client_id: str) -> Member | None:
-        """Return the session of a client id."""
-        return self._members.get(client_id)
 
     def remove(self, client_id: str) -> None:
         """Forget a session with everything it was owed."""
-        member = self._members.pop(client_id, None)
+        member = self.members.pop(client_id, None)
         if member is not None and member.persistent and len(member.queue):
             log.warning(
                 "session %s of %s ended with %d undelivered", client_id, member.user, len(member.queue)
@@ -87,7 +85,7 @@ class Router:
 
     def clear(self) -> None:
         """Forget all sessions and retained messages."""
-        self._members.clear()
+        self.members.clear()
         self._retained = RetainedStore(self._limits)
 
     def may_publish(self, user: str, client_id: str, topic: str) -> bool:
@@ -136,7 +134,7 @@ class Router:
 
     def _targets(self, topic: str, qos: int) -> list[tuple[Member, int]]:
         found = []
-        for member in self._members.values():
+        for member in self.members.values():
             wanted = member.wanted_qos(topic)
             if wanted is not None and self._may_receive(member, topic):
                 found.append((member, min(wanted, qos)))

@@ -70,6 +70,10 @@ class Writer(StreamWriterAdapter):
     @override
     async def close(self) -> None:
         """Flush in the background and close; amqtt's would wait for a client that may never read."""
+        self.shut()
+
+    def shut(self) -> None:
+        """Close as `close` does, which only its base class makes a coroutine."""
         self.is_closed = True
         self.transport.close()
 
