@@ -6,9 +6,6 @@ nothing. How a broker says no (CONNACK, SUBACK 0x80, silence) differs and is not
 
 import enum
 from importlib.resources import files
-from typing import NamedTuple
-
-from jobwire.core.override import override
 
 
 class Action(enum.Enum):
@@ -89,31 +86,12 @@ ALLOWED: dict[Identity, frozenset[Action]] = {
 }
 
 
-class Cell(NamedTuple):
-    """One cell of the table."""
-
-    identity: Identity
-    action: Action
-
-    @property
-    def allowed(self) -> bool:
-        """Tell what the table says."""
-        return self.action in ALLOWED[self.identity]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.identity.value}-{self.action.value}"
-
-
-CELLS = tuple(Cell(identity, action) for identity in Identity for action in Action)
-
-
 def as_rows() -> list[dict[str, str]]:
     """Return the table as one mapping a row, for JSON."""
     return [
         {"identity": identity.value}
-        | {action.value: "allowed" if Cell(identity, action).allowed else "refused" for action in Action}
-        for identity in Identity
+        | {action.value: "allowed" if action in allowed else "refused" for action in Action}
+        for identity, allowed in ALLOWED.items()
     ]
 
 

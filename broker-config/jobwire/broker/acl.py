@@ -10,7 +10,7 @@ also be covered as a whole by one readable line, so that a refusal is seen in th
 import enum
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from jobwire.broker.files import read_text
 from jobwire.core.errors import ConfigError
@@ -137,20 +137,15 @@ def parse_access_list(lines: Iterable[str], source: str) -> AccessList:
     patterns: list[AccessRule] = []
     section = anonymous
     for number, raw in enumerate(lines, start=1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
+        keyword, _, rest = raw.strip().partition(" ")
+        if not keyword or keyword.startswith("#"):
             continue
-        keyword, _, rest = line.partition(" ")
-        rest = rest.strip()
         try:
             if keyword == "user":
-                section = users.setdefault(_user_name(rest), [])
-            elif keyword == "topic":
-                section.append(_rule(number, rest, pattern=False))
-            elif keyword == "pattern":
-                patterns.append(_rule(number, rest, pattern=True))
+                section = users.setdefault(_user_name(rest.strip()), [])
             else:
-                _unknown(keyword)
+                rule = _rule(number, keyword, rest.strip())
+                (patterns if keyword == "pattern" else section).append(rule)
         except ValueError as error:
             raise ConfigError(
                 f"{source}, line {number}: {error}",
@@ -165,17 +160,15 @@ def parse_access_list(lines: Iterable[str], source: str) -> AccessList:
     )
 
 
-def _unknown(keyword: str) -> NoReturn:
-    raise ValueError(f"unknown keyword {keyword!r}")
-
-
 def _user_name(text: str) -> str:
     if not text:
         raise ValueError("a user line without a name")
     return text
 
 
-def _rule(number: int, rest: str, *, pattern: bool) -> AccessRule:
+def _rule(number: int, keyword: str, rest: str) -> AccessRule:
+    if keyword not in {"topic", "pattern"}:
+        raise ValueError(f"unknown keyword {keyword!r}")
     first, _, remainder = rest.partition(" ")
     # "topic foo" without an access word means readwrite (mosquitto.conf(5)).
     access, topic = (first, remainder.strip()) if remainder.strip() else ("readwrite", first)
@@ -183,10 +176,9 @@ def _rule(number: int, rest: str, *, pattern: bool) -> AccessRule:
         raise ValueError(f"unknown access {access!r}")
     if not is_topic_filter(topic):
         raise ValueError(f"not a topic filter: {topic!r}")
-    if pattern:
+    if keyword == "pattern":
         _check_pattern(topic)
-    read, write = _ACCESS[access]
-    return AccessRule(number, topic, read, write)
+    return AccessRule(number, topic, *_ACCESS[access])
 
 
 def _check_pattern(topic: str) -> None:
@@ -198,28 +190,22 @@ def _check_pattern(topic: str) -> None:
 
 
 def _grants(rules: Iterable[AccessRule], topic: str, *, write: bool) -> bool:
-    granted = False
-    for rule in rules:
-        # As in Mosquitto: a topic in $... needs a rule that says $... itself.
-        if topic.startswith("$") and not rule.topic.startswith("$"):
-            continue
-        if not filter_matches(rule.topic, topic):
-            continue
-        if rule.deny:
-            return False
-        granted = granted or (rule.write if write else rule.read)
-    return granted
+    matching = (rule for rule in rules if filter_matches(rule.topic, topic))
+    # As in Mosquitto: a topic in $... needs a rule that says $... itself.
+    special = topic.startswith("$")
+    return _allows((rule for rule in matching if rule.topic.startswith("$") or not special), write=write)
 
 
 def _may_subscribe(rules: Iterable[AccessRule], topic_filter: str) -> bool:
-    if not is_topic_filter(topic_filter):
-        return False
+    # A narrower deny takes single messages out at delivery; one that covers all refuses the whole.
+    covering = (rule for rule in rules if filter_covers(rule.topic, topic_filter))
+    return is_topic_filter(topic_filter) and _allows(covering, write=False)
+
+
+def _allows(rules: Iterable[AccessRule], *, write: bool) -> bool:
     granted = False
     for rule in rules:
-        if not filter_covers(rule.topic, topic_filter):
-            continue
-        # A narrower deny takes single messages out at delivery; one that covers all refuses the whole.
         if rule.deny:
             return False
-        granted = granted or rule.read
+        granted = granted or (rule.write if write else rule.read)
     return granted

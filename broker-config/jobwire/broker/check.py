@@ -109,9 +109,9 @@ def _trial(files: BrokerFiles) -> Iterator[Finding]:
         text = read_text(files.configuration, "configuration")
         lines = [" ".join(line.split()) for line in text.splitlines()]
         own.configuration.write_text(_tried(lines, own, ports), encoding="utf-8")
-        broker = Mosquitto(own.configuration, host=_HOST, ports=ports)
+        broker = Mosquitto(own.configuration, host=_HOST, ports=ports, log=log.fileno())
         try:
-            broker.start(log=log.fileno())
+            broker.start()
             listener = max(number for number, line in enumerate(lines) if line.startswith("listener "))
             last = listener < lines.index("require_certificate true")
             port, mtls_port = ports if last else reversed(ports)

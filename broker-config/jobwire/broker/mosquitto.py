@@ -6,11 +6,13 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from jobwire.broker.configuration import Listening, current_user, render_configuration
 from jobwire.broker.files import require_writable, write_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
+from jobwire.core.override import override
 from jobwire.storage.process import ManagedProcess
 from jobwire.storage.signals import delivered
 
@@ -39,33 +41,34 @@ def configure(paths: BrokerPaths, listening: Listening) -> Path:
     return files.configuration
 
 
-class Mosquitto:
+class Mosquitto(ManagedProcess):
     """One broker process on a configuration file. Blocking; `end` and `reload` may come from any thread."""
 
-    def __init__(self, configuration: Path, *, host: str, ports: tuple[int, ...]) -> None:
+    def __init__(
+        self, configuration: Path, *, host: str, ports: tuple[int, ...], log: int | None = None
+    ) -> None:
+        super().__init__([], log=log, grace_seconds=STOP_SECONDS)
         self._configuration = configuration
         self._host = host
         self._ports = ports
-        self._child = ManagedProcess([], grace_seconds=STOP_SECONDS)
         self._ready = False
         self._reload_wanted = False
 
-    def start(self, *, log: int | None = None) -> None:
+    @override
+    def start(self) -> Self:
         """Start and return when every port accepts connections, or after `end`.
 
-        `log` is a file descriptor for its output (default: this process's stderr). Raises ConfigError if it
-        ends instead, UnreachableError if a port is taken or it does not come up.
+        Raises ConfigError if it ends instead, UnreachableError if a port is taken or it does not come up.
         """
         for port in self._ports:
             if _accepts(self._host, port):
                 raise UnreachableError(
                     f"port {port} is already in use", hint="stop the other broker or choose another --port"
                 )
-        self._child.words = [find_mosquitto(), "-c", str(self._configuration)]
-        self._child.log = log
-        self._child.start()
-        if not self._child.wait_until(self._accepts_all, START_SECONDS) and not self.ending:
-            code = self._child.wait(0)
+        self.words = [find_mosquitto(), "-c", str(self._configuration)]
+        super().start()
+        if not self.wait_until(self._accepts_all, START_SECONDS) and not self.ending:
+            code = self.wait(0)
             self.stop()
             if code is None:
                 raise UnreachableError(f"mosquitto did not accept connections within {START_SECONDS:.0f} s")
@@ -77,38 +80,17 @@ class Mosquitto:
         self._ready = True
         if self._reload_wanted:
             self.reload()
+        return self
 
     def _accepts_all(self) -> bool:
         return all(_accepts(self._host, port) for port in self._ports)
-
-    @property
-    def pid(self) -> int:
-        """Return its process id."""
-        return self._child.pid
-
-    @property
-    def ending(self) -> bool:
-        """Tell whether it was asked to end."""
-        return self._child.ending
-
-    def end(self) -> None:
-        """Ask it to end, saving its database; one that is not started yet never will be."""
-        self._child.end()
 
     def reload(self) -> None:
         """Let it read access list, passwords and certificates again, as soon as it is up."""
         self._reload_wanted = True
         # Before it is ready SIGHUP would end it: its own handler may not be there yet.
         if self._ready:
-            self._child.tell(signal.SIGHUP)
-
-    def wait(self) -> int:
-        """Block until it ends and return its exit code."""
-        return self._child.wait() or 0
-
-    def stop(self) -> None:
-        """End it, saving its database; idempotent."""
-        self._child.stop()
+            self.tell(signal.SIGHUP)
 
 
 def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
@@ -119,7 +101,7 @@ def run_foreground(broker: Mosquitto, *, on_ready: Callable[[], None]) -> int:
             broker.start()
             if not broker.ending:
                 on_ready()
-            code = broker.wait()
+            code = broker.wait() or 0
             return 0 if broker.ending else code
         finally:
             broker.stop()

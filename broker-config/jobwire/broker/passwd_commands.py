@@ -26,23 +26,20 @@ def add_passwd(commands: "_Commands") -> None:
     """Add `passwd` with its sub-commands to `jobwire broker`."""
     group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
     passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
-    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice")
-    add.add_argument("name")
-    add.add_argument(
-        "--password-file", metavar="FILE", help="read the password from FILE, - for standard input"
-    )
+    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice", run=run_passwd_add)
+    text = "read the password from FILE, - for standard input"
+    add.add_argument("--password-file", metavar="FILE", help=text)
     add.add_argument("--replace", action="store_true", help="change the password of an existing account")
     add.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
-    add.set_defaults(run=run_passwd_add)
-    remove = add_command(passwd, "remove", "remove an account", "jobwire broker passwd remove alice")
-    remove.add_argument("name")
-    remove.set_defaults(run=run_passwd_remove)
-    listing = add_command(passwd, "list", "list the accounts", "jobwire broker passwd list")
-    listing.set_defaults(run=run_passwd_list)
+    example = "jobwire broker passwd remove alice"
+    remove = add_command(passwd, "remove", "remove an account", example, run=run_passwd_remove)
+    example = "jobwire broker passwd list"
+    listing = add_command(passwd, "list", "list the accounts", example, run=run_passwd_list)
+    for parser in (add, remove):
+        parser.add_argument("name")
     for parser in (add, remove, listing):
-        parser.add_argument(
-            "--dir", metavar="DIR", help="a rendered folder (default: the home's own broker folder)"
-        )
+        text = "a rendered folder (default: the home's own broker folder)"
+        parser.add_argument("--dir", metavar="DIR", help=text)
         parser.set_defaults(home_need=_home_need)
 
 
