@@ -22,6 +22,8 @@ from jobwire.runner.terminal import READY
 from jobwire.runner.terminal_modes import copy_size, flags_of, raw_modes, same
 
 _CHUNK = 4096
+# By which the kernel stops who uses the terminal from the background.
+_FOREGROUND_SIGNALS = (signal.SIGTTIN, signal.SIGTTOU)
 # After an interrupt from the keyboard, how long the command's end is taken as its effect.
 INTERRUPT_SECONDS = 5.0
 
@@ -54,6 +56,10 @@ class PseudoTerminal:
             termios.tcsetattr(slave, termios.TCSANOW, self._modes)
             copy_size(self._real, slave)
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            # As every shell does it: where these were ignored when we were started (a daemon), a command that
+            # reads before it is the foreground would have no input (EIO, read(2)) instead of being stopped.
+            for number in _FOREGROUND_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
             process = subprocess.Popen(
                 words,
                 stdin=slave,

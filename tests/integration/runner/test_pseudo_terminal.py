@@ -40,3 +40,47 @@ def test_keys_and_sizes_outside_of_the_commands_life() -> None:
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (0, b"[0, 0, 0, 0]")
+
+
+_READS_AT_ONCE = """
+import os, signal, sys
+from jobwire.runner.pseudo_terminal import PseudoTerminal
+from jobwire.core.clock import SystemClock
+
+class LateTerminal(PseudoTerminal):
+    def _give_foreground(self, group):
+        if group != os.getpgrp():
+            os.waitid(os.P_PGID, group, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        super()._give_foreground(group)
+
+# As under tmux, or whatever starts its children so.
+for number in (signal.SIGTTIN, signal.SIGTTOU):
+    signal.signal(number, signal.SIG_IGN)
+real, _ = os.openpty()
+terminal = LateTerminal(real, stderr_apart=False, clock=SystemClock())
+process, streams = terminal.start(["sh", "-c", "read x; echo got $x"])
+terminal.type(b"typed\\n")
+process.wait()
+said = b""
+while b"got" not in said or not said.endswith(b"\\n"):
+    said += os.read(streams[0].source, 100)
+sys.stderr.buffer.write(said)
+terminal.close()
+"""
+
+
+def test_a_command_that_reads_before_it_has_the_foreground_is_made_to_wait() -> None:
+    """However late the terminal is its own, its first question gets what is typed, not an empty answer."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        done = subprocess.run(
+            [sys.executable, "-c", _READS_AT_ONCE],
+            stdout=theirs.fileno(),
+            stderr=subprocess.PIPE,
+            env=os.environ.copy(),
+            start_new_session=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stderr
+    assert b"got typed" in done.stderr
