@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
                 return _watch(args, job, settings, leave, say)
             except JobwireError:
                 # Whoever reads our exit code takes the command for not run: so it must not run on.
-                job.cancel("it could not be watched any more")
+                job.cancel("it could no longer be watched")
                 job.close()
                 raise
 

@@ -59,7 +59,7 @@ def extend(held: Lease, now: float) -> Lease:
 
 
 def expired(held: Lease, now: float) -> bool:
-    """Tell whether the lease has run out; raises ValueError where its end is no date of the calendar."""
+    """Tell whether the lease has run out; raises ValueError where its end is not a date of the calendar."""
     return epoch(held.expires_at) <= now
 
 

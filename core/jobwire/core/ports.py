@@ -76,7 +76,7 @@ class Transport(Protocol):
         ...
 
     def receive(self, timeout_seconds: float) -> Incoming | None:
-        """Return the next incoming thing in order, or None after `timeout_seconds`.
+        """Return the next incoming item in order, or None after `timeout_seconds`.
 
         Raises RefusedError when the broker refuses for good while reconnecting, TransportError when
         the network thread died or the transport is closed.
@@ -84,7 +84,7 @@ class Transport(Protocol):
         ...
 
     def receive_many(self, max_items: int, timeout_seconds: float) -> list[Incoming]:
-        """Return 1 to `max_items` incoming things in order, or [] after `timeout_seconds`.
+        """Return 1 to `max_items` incoming items in order, or [] after `timeout_seconds`.
 
         Returns as soon as there is anything. Raises as `receive` does.
         """

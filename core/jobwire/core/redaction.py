@@ -43,7 +43,7 @@ class Redactor:
         return sorted(leaks, key=lambda leak: (leak.start, leak.end))
 
     def find_secrets(self, text: str) -> list[Leak]:
-        """Return the leaks in `text` that are no paths."""
+        """Return the leaks in `text` that are not paths."""
         return sorted([*_secrets(text), *self._values.find(text)], key=lambda leak: (leak.start, leak.end))
 
     def redact(self, text: str) -> str:

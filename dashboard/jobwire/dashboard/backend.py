@@ -30,7 +30,7 @@ _OUTPUT = "output.log"
 
 
 class Backend:
-    """Reads for the pages. Every method may be called from any thread."""
+    """What the pages ask for. Every method may be called from any thread."""
 
     def __init__(
         self,

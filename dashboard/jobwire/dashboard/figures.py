@@ -19,7 +19,7 @@ STEPS: dict[int, tuple[int, int]] = {
 }
 _MAX_JOBS = 50_000
 _TOTAL_SESSIONS = 12
-# A query that said nothing for so long while rows wait for it does not run any more: its slowest
+# A query that said nothing for so long while rows wait for it no longer runs: its slowest
 # batch takes seconds.
 STOPPED_SECONDS = 30.0
 BEHIND_SECONDS = 10.0

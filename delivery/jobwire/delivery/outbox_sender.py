@@ -103,7 +103,7 @@ class OutboxSender:
             return Delivery(self._delivered(seq), failure=error, sent=self._sent)
         if self._delivered(seq):
             return Delivery(delivered=True, sent=self._sent)
-        # Nothing is due and yet it was not sent: its key is not the job's any more.
+        # Nothing is due and yet it was not sent: its key is no longer the job's.
         failure = StoppedError(f"job {self._events.job_id} was claimed again meanwhile", hint=STOP_HINT)
         return Delivery(delivered=False, failure=failure, sent=self._sent)
 

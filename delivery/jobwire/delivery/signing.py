@@ -13,7 +13,7 @@ from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 
-STOP_HINT = "stop working on it; nothing that this attempt says is accepted any more"
+STOP_HINT = "stop working on it; nothing that this attempt says is accepted now"
 
 
 class Draft(NamedTuple):
@@ -51,7 +51,7 @@ def check_open(record: JobRecord) -> None:
 def sign_next(record: JobRecord, draft: Draft, *, seq: int, now: float) -> tuple[Event, SignedEvent]:
     """Return the signed event that follows `record`; `now` is epoch seconds. Pure.
 
-    Raises TransitionError where it does not fit the record, InvalidInputError where it is no event.
+    Raises TransitionError where it does not fit the record, InvalidInputError where it is not an event.
     """
     event = compose(
         seq=seq,

@@ -78,7 +78,7 @@ class Consumers:
             return self._same_journal(self._known(name), reader).offset
 
     def remove(self, name: str) -> Committed:
-        """Forget the consumer: it holds nothing back any more. Return its last place."""
+        """Forget the consumer: it no longer holds anything back. Return its last place."""
         with self._locked():
             known = self._known(name)
             try:

@@ -165,7 +165,7 @@ def add_cancel(commands: Subparsers, prefix: str = _PREFIX) -> None:
         commands,
         "cancel",
         "cancel a job; its worker learns of it when it speaks",
-        f"{prefix} cancel 1a2b3c4d --reason 'not needed any more'",
+        f"{prefix} cancel 1a2b3c4d --reason 'no longer needed'",
         run=actions.cancel,
     )
     _add_job(parser)

@@ -129,7 +129,7 @@ class HomeEventLog:
             raise
 
     def _finish_half_done(self, locked: LockedRecord) -> None:
-        """Apply what a crash left in the outbox but not in the record; drop what does not fit any more.
+        """Apply what a crash left in the outbox but not in the record; drop what no longer fits.
 
         Nothing of it was sent: sending stops at the record's last seq.
         """

@@ -26,7 +26,7 @@ SOURCE = "wire"
 class Journaled(NamedTuple):
     """One entry of the journal that concerns a job.
 
-    `parsed` is None for what was no event. `received_at` is epoch seconds. `why` is given with a verdict
+    `parsed` is None for what was not an event. `received_at` is epoch seconds. `why` is given with a verdict
     that was found later than the entry was journaled.
     """
 
@@ -115,7 +115,7 @@ def _note(record: JobRecord, seq: int, held: Callable[[], Collection[int]]) -> J
 def _pass_lost(
     record: JobRecord, confirmed: int, ranges: seqs.Ranges, held: Collection[int]
 ) -> tuple[int, seqs.Ranges]:
-    """Pass over gaps of earlier attempts that nothing can fill: their key is not accepted any more."""
+    """Pass over gaps of earlier attempts that nothing can fill: their key is no longer accepted."""
     # The first one that can still be filled; the way there may be long.
     ours = (seq for seq in held if confirmed < seq <= record.attempt_seq and not seqs.contains(ranges, seq))
     return seqs.advance(ranges, min(ours, default=record.attempt_seq + 1) - 1)

@@ -126,7 +126,7 @@ class JobQueue:
     ) -> JobRecord:
         """Extend the lease of its holder, named by owner or by attempt; raises StoppedError for others.
 
-        By what was granted, or granted anew for `seconds`.
+        By the seconds granted before, or by `seconds`, which are then the new grant.
         """
         _check_names(owner=owner)
         with self.store.locked(job_id) as locked:
@@ -168,7 +168,7 @@ class JobQueue:
     def dismiss(self, job_id: str) -> tuple[JobRecord, bool]:
         """Mark a failed job as seen by a person, durably; return the record and whether this call did it.
 
-        It counts among the failures nowhere any more (`core.record.dismissed_at`). Raises ConflictError for
+        It no longer counts as a failure anywhere (`core.record.dismissed_at`). Raises ConflictError for
         a job that did not end in error.
         """
         with self.store.locked(job_id) as locked:
@@ -227,7 +227,7 @@ class JobQueue:
     def reap(self, *, until: float | None = None, skip: Container[str] = frozenset()) -> list[Reaped]:
         """Move on and return every job whose lease or timeout ran out by `until`: epoch seconds, else now.
 
-        But for those in `skip`.
+        Leaves out those in `skip`.
         """
         with self._queue() as index:
             return reap_due(

@@ -62,7 +62,7 @@ class Revision(NamedTuple):
 class RecordStore(HomeLayout):
     """All jobs below one home directory. Safe for any number of processes and threads.
 
-    Methods raise InvalidInputError for what is no job id, NotFoundError for an unknown job,
+    Methods raise InvalidInputError for what is not a job id, NotFoundError for an unknown job,
     UnreadableRecordError where its record cannot be made sense of (QuarantinedRecordError once it was
     moved aside, which only those do that hold its lock), and StorageError for the disk.
     """
@@ -206,7 +206,7 @@ class RecordStore(HomeLayout):
         """Write status.json of each; not flushed, because it repeats the record.
 
         The change is made and promised by now: a copy that cannot be written must not deny it. An old
-        one is removed, so that it tells no script what is not so any more.
+        one is removed, so that no script reads what is no longer so.
         """
         copies = [self.audit(record.job_id).status(record) for record in records]
         try:

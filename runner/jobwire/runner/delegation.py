@@ -229,5 +229,5 @@ def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Return what an argument says to people: bytes that are not UTF-8 are no characters."""
+    """Return what an argument says to people: bytes that are not UTF-8 are not characters."""
     return os.fsencode(text).decode(errors="replace")

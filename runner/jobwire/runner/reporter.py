@@ -102,7 +102,7 @@ class SendingThread:
         try:
             self._publisher.send()
         except (StoppedError, ConflictError):
-            return None  # the job is not ours any more: nothing is to be sent
+            return None  # the job is no longer ours: nothing is to be sent
         except JobwireError as error:
             if type(error) not in self._said:
                 self._said.add(type(error))

@@ -25,7 +25,7 @@ _FEW = 3
 
 
 class FlushPool:
-    """Helping threads, started when there is enough to do and ended when idle. Thread-safe.
+    """A pool of helping threads, started when there is enough to do and ended when idle. Thread-safe.
 
     Help is never needed: whoever asks works too, and waits only for what a helper has begun. So
     nothing is lost where helpers are busy for others, where none could be started, or after a fork.

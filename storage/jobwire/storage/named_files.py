@@ -22,7 +22,7 @@ def read_named_file(path: StrPath, what: str, *, limit: int, private: bool = Fal
     """Return the bytes of a regular file of at most `limit` bytes; `what` names it in errors. Never waits.
 
     Raises FileNotFoundError where there is none: what that means, the caller knows. Raises ConfigError
-    where it cannot be read, is no regular file, is too large, or is `private` and others have a right to it;
+    where it cannot be read, is not a regular file, is too large, or is `private` and open to others;
     `hint` is the remedy for the first two.
     """
     try:
@@ -51,7 +51,7 @@ def check_named_file(path: StrPath, what: str, *, private: bool = False, hint: s
 
 
 def check_target(path: StrPath, what: str) -> None:
-    """Raise ConfigError if something stands where a file is to be written that is no file.
+    """Raise ConfigError if what stands where a file is to be written is not a file.
 
     A pipe would be waited for, and a device would be replaced.
     """

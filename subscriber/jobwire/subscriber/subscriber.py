@@ -123,7 +123,7 @@ def watch_jobs(
     """Watch `jobs` to the end and return their verdicts; blocks.
 
     A home that is not named is found as commands find theirs.
-    `timeouts` goes before the records' limits: a `core.record.Timeouts` replaces all of them, a mapping
+    `timeouts` outranks the records' limits: a `core.record.Timeouts` replaces all of them, a mapping
     of its field names some; seconds, None is no limit. `on_line` is called in this thread with every
     EventLine, Verdict, Note and Refusal, in order. Setting `stop` from another thread ends it within half
     a second, `interrupted`. Raises NotFoundError, StorageError, RefusedError, ConfigError; a broker that is

@@ -30,7 +30,7 @@ class SpanPartition(InputPartition):
 def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) -> Iterator[SpanPartition]:
     """Yield the tasks that together read exactly [start, end), of about equal size.
 
-    Raises JournalTruncated when `start` is pruned or `end` is not durable any more.
+    Raises JournalTruncated when `start` is pruned or `end` is no longer durable.
     """
     total = sum(span.length for span in reader.scan(start, end, max_bytes=_EVERYTHING))
     tasks = max(1, -(-total // options.partition_bytes))

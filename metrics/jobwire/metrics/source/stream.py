@@ -103,7 +103,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of one batch.
 
-        Raises JournalTruncated or JournalRecreated when the range is not (all) there any more, or
+        Raises JournalTruncated or JournalRecreated when the range is no longer (all) there, or
         skips what is lost with failOnDataLoss=false.
         """
         begin, until = self._begin(read_place(start)), read_place(end)

@@ -43,7 +43,7 @@ _LOCKS = "/proc/locks"
 
 
 class DamagedDatabaseError(StorageError):
-    """The file is no database of ours, or malformed. Facts: path."""
+    """The file is not one of our databases, or is malformed. Facts: path."""
 
 
 class DatabaseVersionError(StorageError):

@@ -125,7 +125,7 @@ def _queries(package: str, folder: str) -> dict[str, str]:
     loader, home = module.__spec__ and module.__spec__.loader, os.path.dirname(module.__file__ or "")
     get_data = getattr(loader, "get_data", None)
     if get_data is None:
-        raise SqlFormatError(f"{package} is no package with files")
+        raise SqlFormatError(f"{package} is not a package with files")
     text: str = get_data(os.path.join(home, folder, "queries.sql")).decode("utf-8")
     return named_queries(text)
 
