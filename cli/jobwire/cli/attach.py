@@ -12,7 +12,7 @@ from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.cli import Subparsers, count
+from jobwire.registry.cli import Subparsers, add_job, count
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 from jobwire.runner.tmux import Pane, Tmux
@@ -40,7 +40,7 @@ def add_commands(subparsers: Subparsers) -> None:
         description="Join a job that was started elsewhere.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+    add_job(parser)
     parser.add_argument(
         "--lines",
         type=count,

@@ -6,7 +6,7 @@ from pathlib import Path
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.registry.cli import Subparsers, count
+from jobwire.registry.cli import Subparsers, add_job, count
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 
@@ -26,7 +26,7 @@ def add_commands(subparsers: Subparsers) -> None:
         description="Print what a job's command has written to both of its streams.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+    add_job(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="keep going until the job ends")
     parser.add_argument("--lines", type=count, metavar="N", help="the last N lines only (default: all)")
     parser.set_defaults(run=run)

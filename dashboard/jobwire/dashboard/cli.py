@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8470
 _SECONDS = number(MAX_SECONDS, zero=False)
 _PORT = whole(0, MAX_PORT)
-_EXTRA = "dashboard"
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -143,10 +142,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
         return _show_links(args)
     from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
 
-    try:
-        from jobwire.dashboard import serve  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
+    from jobwire.dashboard import serve  # noqa: PLC0415
     from jobwire.dashboard.auth import Bind  # noqa: PLC0415
     from jobwire.dashboard.open_pages import OpenPage, only_ours  # noqa: PLC0415
 
@@ -210,10 +206,8 @@ def run_top(args: argparse.Namespace) -> int:
         print(top_once.render(model, query, as_json=args.json), end="")
         top_once.require_all(model)
         return 0
-    try:
-        from jobwire.dashboard import top  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
+    from jobwire.dashboard import top  # noqa: PLC0415
+
     return top.show(model, query)
 
 
@@ -236,14 +230,3 @@ def run_status(args: argparse.Namespace) -> int:
         print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
     top_once.require_all(model)
     return 0
-
-
-def _missing(error: ModuleNotFoundError) -> Exception:
-    """Return what to say for a library that is not installed."""
-    from jobwire.core.errors import ConfigError  # noqa: PLC0415
-
-    if error.name is None or error.name.startswith("jobwire"):
-        return error
-    return ConfigError(
-        f"this command needs {error.name}, which is not installed", hint=f"pip install 'jobwire[{_EXTRA}]'"
-    )

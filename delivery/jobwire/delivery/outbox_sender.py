@@ -6,6 +6,7 @@ that waited finds its own already sent, or learns that the broker was away just 
     append ── send lock ──► connect ► publish each, QoS 1 ► PUBACK ► sent mark ► trim
 """
 
+import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -30,8 +31,6 @@ _HEARD_AT_ONCE = 64
 
 
 def _random() -> float:
-    import random  # noqa: PLC0415 - only a second try needs it
-
     return random.random()  # noqa: S311 - spreads load, keeps no secret
 
 

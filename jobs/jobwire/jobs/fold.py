@@ -150,16 +150,8 @@ def cancel(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> J
         return record
     if record.terminal:
         raise ConflictError(f"job {record.job_id} is already {record.status}", status=str(record.status))
-    stamp = utc_timestamp(now)
-    return record._replace(
-        status=Status.CANCELLED,
-        updated_at=stamp,
-        finished_at=stamp,
-        attention=False,
-        detail=cause[:MAX_DETAIL],
-        lease=None,
-        not_before=None,
-        result=_result("cancelled", cause, timeout) if timeout else None,
+    return _ended(
+        record, Status.CANCELLED, now, cause, _result("cancelled", cause, timeout) if timeout else None
     )
 
 
@@ -169,15 +161,22 @@ def fail(record: JobRecord, now: float, cause: str, *, timeout: str = "") -> Job
     `timeout` names the limit that was reached, if one was.
     """
     check_transition(record.status, Status.ERROR)
+    return _ended(record, Status.ERROR, now, cause, _result("error", cause, timeout))
+
+
+def _ended(
+    record: JobRecord, status: Status, now: float, cause: str, result: dict[str, object] | None
+) -> JobRecord:
     stamp = utc_timestamp(now)
     return record._replace(
-        status=Status.ERROR,
+        status=status,
         updated_at=stamp,
         finished_at=stamp,
         attention=False,
         detail=cause[:MAX_DETAIL],
         lease=None,
-        result=_result("error", cause, timeout),
+        not_before=None,
+        result=result,
     )
 
 

@@ -54,16 +54,8 @@ _HINT = "`jobwire registry ticket JOB` writes a new one"
 
 def ticket_for(record: JobRecord, *, broker: Mapping[str, str | int], topic_root: str) -> Ticket:
     """Return the ticket of the present attempt of `record`."""
-    return Ticket(
-        job_id=record.job_id,
-        auth_token=record.auth_token,
-        attempt=record.attempt,
-        broker=dict(broker),
-        topic_root=topic_root,
-        timeouts=record.timeouts,
-        last_seq=record.last_seq,
-        attempt_seq=record.attempt_seq,
-    )
+    own = {name: getattr(record, name) for name in _FIELDS if name not in {"broker", "topic_root"}}
+    return Ticket(broker=dict(broker), topic_root=topic_root, **own)
 
 
 def encode_ticket(ticket: Ticket) -> bytes:

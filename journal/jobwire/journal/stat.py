@@ -2,6 +2,7 @@
 
 import struct
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,11 +35,8 @@ def stat(directory: Path) -> Stat:
 
     Raises JournalNotFound, JournalCorrupt.
     """
-    head_file = HeadReader(directory)
-    try:
+    with closing(HeadReader(directory)) as head_file:
         head = head_file.read()
-    finally:
-        head_file.close()
     bases = [base for base in list_segments(directory) if base <= head.segment_base]
     count = _Count()
     for base in bases:

@@ -1,5 +1,6 @@
 """Checking every stored byte, and telling exactly which offsets damage has taken."""
 
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,11 +41,8 @@ class Verified(NamedTuple):
 
 def verify(directory: Path) -> Verified:
     """Read the whole durable journal in bounded memory. Raises JournalNotFound, JournalCorrupt (head)."""
-    head_file = HeadReader(directory)
-    try:
+    with closing(HeadReader(directory)) as head_file:
         head = head_file.read()
-    finally:
-        head_file.close()
     bases = [base for base in list_segments(directory) if base <= head.segment_base]
     check = _Check(directory, head)
     for base, following in pairwise([*bases, head.end_offset]):

@@ -7,6 +7,10 @@ from jobwire.core.argument_types import number, whole
 from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
 
 _MAX_ROWS = 10**9
+_SAME = ("sink", "history", "checkpoint", "master", "memory", "max_rows", "verify", "inline", "ingest")
+# Options and the settings that they give, where the names differ.
+_SETTING_OF = {name: name for name in (*_SAME, "share_group", "allow_data_loss")}
+_SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,19 +80,5 @@ def add_sink_argument(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace, environ: dict[str, str]) -> MetricsSettings:
     """Return the settings that the arguments, environment and jobwire.toml give. Raises ConfigError."""
-    given = {
-        "sink": getattr(args, "sink", None),
-        "journals": getattr(args, "journal", None),
-        "history": getattr(args, "history", None),
-        "checkpoint": getattr(args, "checkpoint", None),
-        "master": getattr(args, "master", None),
-        "memory": getattr(args, "memory", None),
-        "trigger_seconds": getattr(args, "trigger", None),
-        "max_rows": getattr(args, "max_rows", None),
-        "verify": getattr(args, "verify", None),
-        "inline": getattr(args, "inline", None),
-        "ingest": getattr(args, "ingest", None),
-        "share_group": getattr(args, "share_group", None),
-        "allow_data_loss": getattr(args, "allow_data_loss", None),
-    }
+    given = {setting: getattr(args, option, None) for option, setting in _SETTING_OF.items()}
     return load_metrics_settings(Path(args.home), given, environ)

@@ -134,7 +134,7 @@ def _add_reading(commands: Subparsers) -> None:
         "jobwire registry show 1a2b3c4d --history 20",
         run=actions.show,
     )
-    _add_job(parser)
+    add_job(parser)
     parser.add_argument(
         "--history",
         type=count,
@@ -168,7 +168,7 @@ def add_cancel(commands: Subparsers, prefix: str = _PREFIX) -> None:
         f"{prefix} cancel 1a2b3c4d --reason 'no longer needed'",
         run=actions.cancel,
     )
-    _add_job(parser)
+    add_job(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
 
 
@@ -196,7 +196,7 @@ def _add_changing(commands: Subparsers) -> None:
         "jobwire registry update 1a2b3c4d --priority high --expect-status pending --expect-seq 0",
         run=actions.update,
     )
-    _add_job(parser)
+    add_job(parser)
     parser.add_argument("--title", help="one line for people")
     parser.add_argument("--priority", choices=_PRIORITIES)
     parser.add_argument("--agent-session", metavar="NAME", help="address it to this name")
@@ -298,7 +298,7 @@ def _add_ticket(commands: Subparsers) -> None:
         "jobwire registry ticket 1a2b3c4d --broker broker=mq.example.org --certificate > job.ticket",
         run=_lazily("ticket_actions", "ticket"),
     )
-    _add_job(parser)
+    add_job(parser)
     parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
     parser.add_argument("--owner", metavar="NAME", help="who holds the lease of a job that was pending")
     parser.add_argument(
@@ -341,12 +341,13 @@ def _lazily(module: str, name: str) -> Callable[[argparse.Namespace], int]:
     return run
 
 
-def _add_job(parser: argparse.ArgumentParser) -> None:
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the job that a command is about."""
     parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
 
 
 def _add_holder(parser: argparse.ArgumentParser) -> None:
-    _add_job(parser)
+    add_job(parser)
     parser.add_argument("--owner", metavar="NAME", help="the lease's holder, as at pick")
     parser.add_argument(
         "--for-attempt",

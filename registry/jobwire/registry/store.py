@@ -6,6 +6,7 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,8 +47,6 @@ _log = logging.getLogger("jobwire.registry")
 
 def payload_digest(payload: bytes) -> bytes:
     """Return what tells two payloads apart, as `admission.digest_of` does (which brings more)."""
-    import hashlib  # noqa: PLC0415 - loaded by the signature anyway; kept off plain reading
-
     return hashlib.sha256(payload).digest()[:_DIGEST_BYTES]
 
 

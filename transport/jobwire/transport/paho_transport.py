@@ -1,6 +1,7 @@
 """The `Transport` port over paho-mqtt."""
 
 import logging
+import random
 from collections.abc import Callable, Iterable
 
 from jobwire.core.backoff import retry_delay
@@ -24,8 +25,6 @@ _MAX_RECEIVE_MAXIMUM = 65535  # MQTT 5, 3.1.2.11.3
 
 
 def _jittered_backoff(attempt: int) -> float:
-    import random  # noqa: PLC0415 - only a reconnect needs it, a cold publish does not
-
     return retry_delay(attempt, random.random())  # noqa: S311 - spreads load, keeps no secret
 
 
