@@ -4,8 +4,8 @@
     python scripts/readme_transcripts.py [--check]
 
 Each ```console block is one terminal of 80 columns in the same empty folder, with a real broker; each
-```python block is a program there. Job ids, clock times, lengths of time, process ids and ports are not
-compared, and what two writers say on one terminal may change places. A job id in a Python block stands
+```python block is a program there. Job ids, clock times, lengths of time, process ids, ports and tokens are
+not compared, and what two writers say on one terminal may change places. A job id in a Python block stands
 for a fresh job.
 """
 
@@ -30,17 +30,18 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 COLUMNS = 80
 SECONDS = 60.0
-PORT = "8883"
+PORT, PAGE_PORT = "8883", "8470"
 # Commands that go on while the next blocks are typed elsewhere, and what they say when they are ready.
-LEFT_RUNNING = {"jobwire broker up": "ready on", "job_subscriber": "watching "}
+LEFT_RUNNING = {"jobwire up": "all runs", "job_subscriber": "watching "}
 # Those of them that do not end by themselves.
-FOR_EVER = ("jobwire broker up",)
+FOR_EVER = ("jobwire up",)
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _JOB = re.compile(r"\b[0-9a-f]{8}\b")
 _VARYING = (
     (_JOB, "JOB"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b(after|pid) [\d.]+( min \d+)?"), r"\1 N"),
+    (re.compile(r"\btoken=[\w-]+"), "token=TOKEN"),
     # Where the machine is slow, the record is faster than the wire.
     (re.compile(r" \(from the record\)"), ""),
 )
@@ -154,7 +155,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = str(free_port())
+        self._port, self._page_port = str(free_port()), str(free_port())
         self._ids: dict[str, str] = {}
         self._open: dict[int, Terminal] = {}
         (folder / ".venv").symlink_to(ROOT / ".venv" if (ROOT / ".venv").exists() else sys.prefix)
@@ -218,7 +219,8 @@ class Reader:
     def _typed(self, text: str) -> str:
         for shown, real in self._ids.items():
             text = text.replace(shown, real)
-        return re.sub(r"^jobwire broker up", f"jobwire broker up --port {self._port}", text)
+        ports = f"--port {self._port} --page-port {self._page_port}"
+        return re.sub(r"^jobwire up", f"jobwire up {ports}", text)
 
     def _learn(self, expected: str, output: str) -> None:
         """Match the ids that were printed with those that the README shows, in the order of appearance."""
@@ -231,7 +233,9 @@ class Reader:
         """Return an output with the README's ids, its port, and no place of this machine."""
         for shown, real in self._ids.items():
             output = output.replace(real, shown)
-        return output.replace(f"{self._folder}/", "").replace(f":{self._port}", f":{PORT}").replace(_END, "")
+        for own, shown in {self._port: PORT, self._page_port: PAGE_PORT}.items():
+            output = output.replace(f":{own}", f":{shown}")
+        return output.replace(f"{self._folder}/", "").replace(_END, "")
 
 
 def _ids(text: str) -> list[str]:

@@ -120,7 +120,7 @@ class Demo:
         port = free_port()
         broker = self._background("broker", "broker", "up", "--port", str(port), "--json")
         broker.ready_line(_START_SECONDS)
-        self._background("registry", "registry", "serve", "--json").ready_line(_START_SECONDS)
+        self._background("serve", "serve", "--json").ready_line(_START_SECONDS)
         delegations = {job: self._delegate(job) for job in self._jobs}
         titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
         expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}

@@ -13,7 +13,7 @@ from jobwire.storage.home import NAME, VARIABLE, Need, find_home, is_home, place
 
 _NEXT = """\
 next:
-  jobwire broker up           a broker on this host, in a terminal of its own
+  jobwire up                  a broker, the registry process and a page, in a terminal of its own
   jobwire run -- make         any command as a watched job
   jobwire registry register   a job for a worker that picks it"""
 

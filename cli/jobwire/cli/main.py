@@ -27,6 +27,10 @@ class Subcommand(NamedTuple):
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
 COMMANDS: dict[str, Subcommand] = {
     "init": Subcommand("jobwire.cli.init", "make a home: the directory that keeps jobs, events and settings"),
+    "up": Subcommand(
+        "jobwire.cli.up", "everything on this host: broker, registry process and page", "broker"
+    ),
+    "down": Subcommand("jobwire.cli.up", "end what `jobwire up` started", "broker"),
     "run": Subcommand("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
     "demo": Subcommand("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
     "publish": Subcommand("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
@@ -38,6 +42,7 @@ COMMANDS: dict[str, Subcommand] = {
     "dismiss": Subcommand(
         "jobwire.registry.top_level", "take failed jobs out of the failures that are counted"
     ),
+    "serve": Subcommand("jobwire.registry.top_level", "the registry process: journal, records, states"),
     "registry": Subcommand(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),
@@ -63,7 +68,7 @@ RUN_VALUES = frozenset(
 
 EPILOG = """\
 start here:
-  jobwire broker up              a home and a broker here, TLS and all
+  jobwire up                     a home, a broker and a page here, TLS and all
   jobwire run -- make -j2 world  in a second terminal: a command as a job"""
 
 

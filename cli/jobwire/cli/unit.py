@@ -25,7 +25,7 @@ class Service(NamedTuple):
 BROKER = "broker"
 SERVICES = {
     BROKER: Service("broker up", "jobwire broker on this host", reloads=True),
-    "registry": Service("registry serve", "jobwire registry process: journal, records, states"),
+    "registry": Service("serve", "jobwire registry process: journal, records, states"),
     "metrics": Service("metrics run", "jobwire metrics: the journal through Spark", writes_code=True),
     "dashboard": Service("dashboard", "jobwire page and Prometheus endpoint"),
 }

@@ -66,6 +66,6 @@ def not_found(directory: Path) -> JournalNotFound:
     """Return the error for a directory without a journal."""
     return JournalNotFound(
         f"no journal in {directory}",
-        hint="`jobwire registry serve` records one; check --home",
+        hint="`jobwire serve` records one; check --home",
         directory=str(directory),
     )

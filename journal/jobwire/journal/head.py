@@ -104,7 +104,7 @@ class HeadReader:
 def _unusable(directory: Path, how: str) -> JournalCorrupt:
     return JournalCorrupt(
         f"the journal's head file in {directory} is {how}",
-        hint="opening the journal for writing rebuilds it: start `jobwire registry serve`",
+        hint="opening the journal for writing rebuilds it: start `jobwire serve`",
         segment=HEAD_NAME,
         position=0,
         reason=f"it is {how}",

@@ -36,7 +36,7 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
     if settings.ingest and not settings.verify:
         raise ConfigError(
             "--ingest records without keys, so nothing would count as accepted",
-            hint="add --verify, or let `jobwire registry serve` record",
+            hint="add --verify, or let `jobwire serve` record",
         )
     if settings.verify and not environ.get(KEYS_FILE_VARIABLE):
         raise ConfigError(

@@ -32,7 +32,7 @@ def missing_sentence(count: int) -> str:
     jobs = "1 job of this registry is" if count == 1 else f"{count:,} jobs of this registry are"
     return (
         f"{jobs} missing in the metrics: the journal has no event of theirs,"
-        " because `jobwire registry serve` did not run then"
+        " because `jobwire serve` did not run then"
     )
 
 

@@ -238,12 +238,13 @@ def _add_upkeep(commands: Subparsers) -> None:
     )
 
 
-def _add_process(commands: Subparsers) -> None:
+def add_serve(commands: Subparsers, prefix: str = _PREFIX) -> None:
+    """Add `serve`."""
     parser = add_command(
         commands,
         "serve",
         "run the registry process: journal the wire, keep the records, publish states",
-        "jobwire registry serve --home /var/lib/jobwire",
+        f"{prefix} serve --home /var/lib/jobwire",
         run=_lazily("process_actions", "serve"),
     )
     parser.description = (
@@ -257,6 +258,10 @@ def _add_process(commands: Subparsers) -> None:
     )
     _add_rules(parser)
     add_broker_options(parser)
+
+
+def _add_process(commands: Subparsers) -> None:
+    add_serve(commands)
     add_command(
         commands,
         "health",
@@ -373,7 +378,7 @@ def _add_lease(parser: argparse.ArgumentParser) -> None:
 def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "limits of the job",
-        "The registry process (`jobwire registry serve`) enforces them; `reap` does once. A watcher takes\n"
+        "The registry process (`jobwire serve`) enforces them; `reap` does once. A watcher takes\n"
         "them as its own where it is given none.",
     )
     add = group.add_argument

@@ -55,7 +55,7 @@ def read(home: HomeLayout) -> Health:
             facts = json.loads(file.read())
     except FileNotFoundError:
         raise NotFoundError(
-            f"no registry process works on {home.home}", hint="start one: jobwire registry serve"
+            f"no registry process works on {home.home}", hint="start one: jobwire serve"
         ) from None
     except OSError as error:
         raise storage_failure("read", path, error) from error
@@ -80,7 +80,7 @@ def verdict(health: Health, clock: Clock) -> JobwireError | None:
         return StorageError(
             f"the registry process is not running (it last said {facts.get('state', 'nothing')!r} at "
             f"{facts.get('updated_at', 'an unknown time')})",
-            hint="start it: jobwire registry serve",
+            hint="start it: jobwire serve",
         )
     age = _age(facts, clock)
     stale = age is None or age > STALE_SECONDS

@@ -1,4 +1,4 @@
-"""What `jobwire registry serve | health | purge` do."""
+"""What `jobwire serve | health | purge` do."""
 
 import argparse
 import hashlib

@@ -135,7 +135,7 @@ def find_home(option: str | None, environ: Mapping[str, str], directories: Direc
     if path is None:
         raise NotFoundError(
             f"there is no home ({NAME}) at or above {_working_directory(directories)}",
-            hint=f"`jobwire init` makes one here, `jobwire broker up` with a broker; {_OR_NAME}",
+            hint=f"`jobwire init` makes one here, `jobwire up` with a broker and a page; {_OR_NAME}",
         )
     return _require_home(
         path, _shown(path, directories), f"`jobwire init` makes one here; {_OR_NAME}", directories

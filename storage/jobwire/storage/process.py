@@ -219,7 +219,7 @@ class ManagedProcess:
         """Say how it ended, for a message: "ended with exit code 3"."""
         code = self.wait(0)
         if code is None:
-            return "still runs"
+            return "still runs" if self.alive() else "was not started"
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     def reported(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`jobwire registry serve` as an operator runs it: a real process, a real broker, real signals."""
+"""`jobwire serve` as an operator runs it: a real process, a real broker, real signals."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def run(fresh_mosquitto: MosquittoServer) -> Run:
 
 @contextmanager
 def _serve(home: Path, *, ready: bool = True) -> Iterator["subprocess.Popen[str]"]:
-    """Run `jobwire registry serve`; it is ended by the test or killed at the end."""
+    """Run `jobwire serve`; it is ended by the test or killed at the end."""
     process = subprocess.Popen(
         [BIN / "jobwire", "registry", "serve", "--json"],
         env=_environ(home),

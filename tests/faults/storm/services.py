@@ -45,7 +45,7 @@ class Broker(MosquittoServer):
 
 
 class Registry:
-    """`jobwire registry serve`, started again after each kill as systemd would."""
+    """`jobwire serve`, started again after each kill as systemd would."""
 
     def __init__(self, home: Path, fleet: Fleet) -> None:
         self._home = home
@@ -75,7 +75,7 @@ class Registry:
 
     def wait_ready(self) -> None:
         """Wait until it records."""
-        wait_for(self._records, deadline_seconds=_START_SECONDS, what="jobwire registry serve")
+        wait_for(self._records, deadline_seconds=_START_SECONDS, what="jobwire serve")
 
     def facts(self) -> dict[str, Any]:
         """Return what its health file says; empty while there is none of this process."""

@@ -41,7 +41,8 @@ THINGS = (
 WAITS = {"--wait", "--follow"}
 # They connect, or start what connects: their settings are unusable, so that they end before.
 CONNECTING = {
-    ("run",), ("publish",), ("watch",), ("doctor",), ("registry", "serve"), ("registry", "purge"),
+    ("run",), ("publish",), ("watch",), ("doctor",), ("up",), ("serve",), ("registry", "serve"),
+    ("registry", "purge"),
     ("metrics", "run"), ("metrics", "once"), ("metrics", "rebuild"), ("metrics", "record"),
 }  # fmt: skip
 # The last word counts: servers cannot listen there, and the demo refuses a directory that it did not make.

@@ -126,7 +126,7 @@ def test_a_lost_head_file_is_rebuilt_with_the_same_identity(
     lose(directory / "head")
     with pytest.raises(JournalCorrupt, match="head file") as caught:
         JournalReader(directory)
-    assert "registry serve" in caught.value.hint
+    assert "jobwire serve" in caught.value.hint
     with JournalWriter(directory, clock=ManualClock()) as writer:
         assert (writer.identity, writer.next_offset) == (identity, 60)
     assert len(_read(directory)) == 60

@@ -91,7 +91,7 @@ def test_without_a_home_nothing_is_made_up() -> None:
     with pytest.raises(NotFoundError, match="at or above /work/src") as caught:
         find_home(None, {}, MemoryDirectories("/work/src", {}))
     assert "jobwire init" in caught.value.hint
-    assert "jobwire broker up" in caught.value.hint
+    assert "jobwire up" in caught.value.hint
 
 
 @pytest.mark.parametrize("option", ["/gone", None])

@@ -38,7 +38,7 @@ def opening_failed(error: OSError, settings: BrokerSettings) -> TransportError:
     if isinstance(error, ConnectionRefusedError):
         return UnreachableError(
             f"nothing listens at {where}",
-            hint="start the broker (`jobwire broker up`) or check MQTT_BROKER and MQTT_PORT",
+            hint="start the broker (`jobwire up`) or check MQTT_BROKER and MQTT_PORT",
             cause="connection_refused",
             address=where,
         )
