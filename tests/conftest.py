@@ -21,7 +21,7 @@ pytest_plugins = ["jobwire.testing.fixtures"]
 
 # No deadline: the time of a single example says something about the machine, nothing about the code.
 # Quick: some new examples in every run; `make faults` searches.
-settings.register_profile("quick", max_examples=10, deadline=None)
+settings.register_profile("quick", max_examples=6, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("thorough" if os.environ.get("JOBWIRE_FAULTS") == "long" else "quick")
 

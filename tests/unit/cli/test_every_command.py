@@ -24,16 +24,20 @@ WITHOUT_A_HOME = {
 }
 
 
-@cache
+# As `main` builds them, once each: it is their answers that are tested here.
+PARSER = cache(_parser)
+
+
 def commands_below(name: str) -> dict[tuple[str, ...], argparse.ArgumentParser]:
     """Return the parser of each command whose first word is `name`."""
-    return {words: parser for words, parser in commands_of(_parser(name)) if words[0] == name}
+    return {words: parser for words, parser in commands_of(PARSER(name)) if words[0] == name}
 
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand in an empty directory without a home at or above it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jobwire.cli.main._parser", PARSER)
     for name in ("JOBWIRE_HOME", "JOBWIRE_TICKET", "JOBWIRE_JOB"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
