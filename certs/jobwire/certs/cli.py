@@ -30,6 +30,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.commands import add_command
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import table
 
 # A hundred years; every end of it still has a four-digit year.
 _MAX_DAYS = 36_525
@@ -189,10 +190,9 @@ def _say(args: argparse.Namespace, value: object, text: str) -> int:
 
 
 def _say_issued(args: argparse.Namespace, verb: str, issued: Issued) -> int:
-    text = f"{verb} {issued.name}, valid until {utc_timestamp(issued.not_after)}\n" + present.columns(
-        [("  certificate", str(issued.certfile)), ("  key", str(issued.keyfile))]
-    )
-    return _say(args, present.issued_json(issued), text)
+    rows = table([("  certificate", str(issued.certfile)), ("  key", str(issued.keyfile))], None)
+    said = f"{verb} {issued.name}, valid until {utc_timestamp(issued.not_after)}"
+    return _say(args, present.issued_json(issued), "\n".join([said, *rows]))
 
 
 def _init(args: argparse.Namespace) -> int:
@@ -207,8 +207,8 @@ def _init(args: argparse.Namespace) -> int:
         ("  revocations", str(places.crl)),
         ("  signing key", f"{places.ca_key} (keep it secret, back it up)"),
     ]
-    text = f"created a certificate authority in {places.directory}\n{present.columns(rows)}"
-    return _say(args, value, text)
+    said = f"created a certificate authority in {places.directory}"
+    return _say(args, value, "\n".join([said, *table(rows, None)]))
 
 
 def _issue(args: argparse.Namespace) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from jobwire.certs.values import DAY, HOUR, CertificateFacts, Finding, Issued, ends_soon, serial_text
 from jobwire.core.clock import utc_timestamp
+from jobwire.core.terminal_text import safe
+from jobwire.core.terminal_text import table as columns
 
 _HEADER = ("KIND", "NAME", "STATE", "UNTIL (UTC)", "LEFT")
 
@@ -53,7 +55,7 @@ def state(item: CertificateFacts) -> str:
 def table(items: Iterable[CertificateFacts]) -> str:
     """Return one line a certificate under a header, in at most 80 columns for names of usual length."""
     rows = [(item.kind, item.name, state(item), _minute(item.not_after), left(item)) for item in items]
-    return columns([_HEADER, *rows])
+    return "\n".join(columns([_HEADER, *rows], None))
 
 
 def details(item: CertificateFacts) -> str:
@@ -70,15 +72,15 @@ def details(item: CertificateFacts) -> str:
         ("state", state(item)),
         ("sha256", item.fingerprint),
     ]
-    return columns(facts)
+    return "\n".join(columns(facts, None))
 
 
 def findings(found: Sequence[Finding]) -> str:
     """Return each finding with its remedy below it."""
     lines = []
     for finding in found:
-        lines.append(f"{finding.level:<8} {printable(finding.subject)}: {printable(finding.message)}")
-        lines.append(f"{'':<8} -> {printable(finding.hint)}")
+        lines.append(f"{finding.level:<8} {safe(finding.subject)}: {safe(finding.message)}")
+        lines.append(f"{'':<8} -> {safe(finding.hint)}")
     return "\n".join(lines)
 
 
@@ -88,19 +90,6 @@ def left(item: CertificateFacts) -> str:
     if seconds < 0:
         return "-"
     return f"{item.days_left:.0f} days" if seconds >= 2 * DAY else f"{seconds / HOUR:.1f} h"
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return left-aligned columns, two spaces apart, without trailing spaces."""
-    clean = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[index]) for row in clean) for index in range(len(clean[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in clean)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def printable(text: str) -> str:
-    """Return `text` with control characters as `?`: a foreign certificate may not steer the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _minute(seconds: float) -> str:

@@ -8,11 +8,13 @@ import contextlib
 import errno
 import os
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jobwire.core.errors import ConfigError, NotFoundError
+from jobwire.core.override import override
 from jobwire.metrics.errors import SinkError
 from jobwire.metrics.settings import split_url
 from jobwire.storage.named_files import check_target
@@ -30,36 +32,49 @@ _ADVISORY_LOCK = int.from_bytes(b"jobwire", "big")
 Row = tuple[Any, ...]
 
 
-class Database(Protocol):
+class Database(ABC):
     """One connection, used from one thread at a time. Every failure is a SinkError."""
 
+    _connection: Any
+
+    @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """Run the block in one transaction that holds the write lock from its start."""
-        ...
+
+    @abstractmethod
+    def tables(self) -> set[str]:
+        """Return the names of the tables and views that are there."""
+
+    @abstractmethod
+    def _errors(self) -> contextlib.AbstractContextManager[None]: ...
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Return all rows of a query."""
-        ...
+        with self._errors():
+            found: list[Row] = self._connection.execute(self._translated(statement), values).fetchall()
+            return found
 
     def scan(self, statement: str) -> Iterator[Row]:
         """Yield the rows of a query one by one, in bounded memory."""
-        ...
+        with self._errors():
+            yield from self._connection.execute(statement)
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> None:
         """Run one statement."""
-        ...
+        with self._errors():
+            self._connection.execute(self._translated(statement), values)
 
     def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
         """Run a statement once a row."""
-        ...
-
-    def tables(self) -> set[str]:
-        """Return the names of the tables and views that are there."""
-        ...
+        with self._errors():
+            self._connection.cursor().executemany(self._translated(statement), values)
 
     def close(self) -> None:
         """Close the connection; idempotent."""
-        ...
+        self._connection.close()
+
+    def _translated(self, statement: str) -> str:
+        return statement
 
 
 def open_database(url: str, *, durable: bool = True, read_only: bool = False) -> Database:
@@ -93,7 +108,7 @@ def open_tables(url: str) -> Database:
     )
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """A file in WAL mode: readers never wait for the writer."""
 
     def __init__(self, path: Path, *, durable: bool, read_only: bool) -> None:
@@ -116,6 +131,7 @@ class SqliteDatabase:
                 # last transactions in a power cut and leave Spark's checkpoint ahead of the tables.
                 self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
 
+    @override
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Begin IMMEDIATE: two writers take turns instead of failing in the middle."""
@@ -129,34 +145,12 @@ class SqliteDatabase:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return all rows of a query."""
-        with self._errors():
-            return self._connection.execute(statement, values).fetchall()
-
-    def scan(self, statement: str) -> Iterator[Row]:
-        """Yield the rows of a query."""
-        with self._errors():
-            yield from self._connection.execute(statement)
-
-    def execute(self, statement: str, values: Sequence[object] = ()) -> None:
-        """Run one statement."""
-        with self._errors():
-            self._connection.execute(statement, values)
-
-    def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
-        """Run a statement once a row."""
-        with self._errors():
-            self._connection.executemany(statement, values)
-
+    @override
     def tables(self) -> set[str]:
         """Return the names of the tables and views that are there."""
         return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
+    @override
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -188,7 +182,7 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """A PostgreSQL database; the tables are made in the first schema of the search path."""
 
     # 53100: disk_full (PostgreSQL's table of error codes).
@@ -206,6 +200,7 @@ class PostgresDatabase:
             if not durable:
                 self._connection.execute("SET synchronous_commit TO off")
 
+    @override
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Begin, and wait for our turn: a lock that ends with the transaction."""
@@ -213,11 +208,7 @@ class PostgresDatabase:
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
             yield
 
-    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return all rows of a query."""
-        with self._errors():
-            return self._connection.execute(self._translated(statement), values).fetchall()
-
+    @override
     def scan(self, statement: str) -> Iterator[Row]:
         """Yield the rows of a query through a cursor on the server."""
         with (
@@ -227,16 +218,7 @@ class PostgresDatabase:
         ):
             yield from cursor.execute(self._translated(statement))
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> None:
-        """Run one statement."""
-        with self._errors():
-            self._connection.execute(self._translated(statement), values)
-
-    def execute_many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
-        """Run a statement once a row, in one pipeline."""
-        with self._errors(), self._connection.cursor() as cursor:
-            cursor.executemany(self._translated(statement), list(values))
-
+    @override
     def tables(self) -> set[str]:
         """Return the names of the tables and views that are there."""
         found = self.rows(
@@ -244,15 +226,12 @@ class PostgresDatabase:
         )
         return {name for (name,) in found}
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    @staticmethod
-    def _translated(statement: str) -> Any:
+    @override
+    def _translated(self, statement: str) -> str:
         # psycopg wants %s; no statement of ours holds a literal % or ?.
         return statement.replace("?", "%s")
 
+    @override
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         try:
