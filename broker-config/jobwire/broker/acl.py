@@ -100,25 +100,6 @@ class AccessList:
         return [*self.users.get(user, ()), *(rule for rule in patterns if rule is not None)]
 
 
-def filter_covers(wide: str, narrow: str) -> bool:
-    """Tell whether every topic that matches the filter `narrow` also matches the filter `wide`.
-
-    `$`-topics are outside of a leading wildcard (MQTT 3.1.1, 4.7.2-1).
-    """
-    if narrow.startswith("$") and wide[:1] in {"+", "#"}:
-        return False
-    wanted, levels = wide.split("/"), narrow.split("/")
-    for index, level in enumerate(wanted):
-        if level == "#":
-            return True
-        if index >= len(levels):
-            return False
-        # "a/#" also matches "a" itself (4.7.1-2), so a narrow # is only covered by a wide #.
-        if levels[index] == "#" or (level not in {"+", levels[index]}):
-            return False
-    return len(wanted) == len(levels)
-
-
 def is_topic_filter(text: str) -> bool:
     """Tell whether `text` is a well-formed topic filter (MQTT 3.1.1, 4.7.1 and 4.7.3)."""
     if not text or "\0" in text:
@@ -198,7 +179,7 @@ def _grants(rules: Iterable[AccessRule], topic: str, *, write: bool) -> bool:
 
 def _may_subscribe(rules: Iterable[AccessRule], topic_filter: str) -> bool:
     # A narrower deny takes single messages out at delivery; one that covers all refuses the whole.
-    covering = (rule for rule in rules if filter_covers(rule.topic, topic_filter))
+    covering = (rule for rule in rules if filter_matches(rule.topic, topic_filter))
     return is_topic_filter(topic_filter) and _allows(covering, write=False)
 
 

@@ -73,7 +73,8 @@ class Topics:
 def filter_matches(topic_filter: str, topic: str) -> bool:
     """Tell whether `topic` matches `topic_filter` (MQTT 3.1.1 section 4.7).
 
-    `$`-topics match no filter that starts with a wildcard (4.7.2-1).
+    `topic` may be a filter itself: does every topic that it stands for match? `$`-topics match no filter
+    that starts with a wildcard (4.7.2-1).
     """
     if topic.startswith("$") and topic_filter[:1] in {"+", "#"}:
         return False
@@ -81,6 +82,7 @@ def filter_matches(topic_filter: str, topic: str) -> bool:
     for index, level in enumerate(wanted):
         if level == "#":
             return True
-        if index >= len(levels) or (level not in {"+", levels[index]}):
+        # "a/#" also matches "a" itself (4.7.1-2): no other filter stands for as much as a #.
+        if index >= len(levels) or levels[index] == "#" or (level not in {"+", levels[index]}):
             return False
     return len(wanted) == len(levels)
