@@ -76,9 +76,10 @@ def test_every_component_is_packaged_checked_and_measured() -> None:
 
 
 def test_no_component_hides_the_others() -> None:
-    """The namespace has no __init__.py, and every component is typed."""
-    assert not list(ROOT.glob("*/jobwire/__init__.py"))
+    """One root has an __init__.py, which takes in the others; every component is typed, and so is jobwire."""
+    assert list(ROOT.glob("*/jobwire/__init__.py")) == [ROOT / "api" / "jobwire" / "__init__.py"]
     assert [path for path in COMPONENTS if not (path / "py.typed").exists()] == []
+    assert (ROOT / "api" / "jobwire" / "py.typed").exists()
 
 
 def test_every_component_says_what_it_is() -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.errors import JobwireError, StoppedError, UnreachableError
+from jobwire.core.errors import JobwireError, StoppedError, TransitionError, UnreachableError
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.outbox_sender import OutboxSender
 from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
@@ -44,9 +44,12 @@ class Publisher:
     warning to the log; with `strict` that is an InvalidInputError instead.
 
     An exception that leaves the block before a terminal event was said becomes an `error` event with
-    its class name. Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT,
-    JOBWIRE_TICKET, JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS); a home that nobody names is found as commands find
-    theirs. `broker` holds settings as command line options do.
+    its class name; `sys.exit(0)` is none. A block that is left without a terminal event is warned about in
+    the log "jobwire.publisher": the job goes on, and its watchers wait.
+
+    Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT, JOBWIRE_TICKET,
+    JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS); a home that nobody names is found as commands find theirs.
+    `broker` holds settings as command line options do.
     """
 
     def __init__(
@@ -91,6 +94,11 @@ class Publisher:
     def job_id(self) -> str:
         """Return the job's id."""
         return self._events.job_id
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the terminal event was said here."""
+        return self._ended
 
     def started(self, detail: str = "", **data: object) -> Published:
         """Say that work on this attempt begins; the first event of an attempt."""
@@ -170,11 +178,16 @@ class Publisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        well = left_well(error)
         try:
-            if kind is not None and not self._ended and not issubclass(kind, (StoppedError, GeneratorExit)):
-                self.error(f"ended by {kind.__name__}")
+            if not (well or self._ended or isinstance(error, (StoppedError, GeneratorExit))):
+                self._fail(f"ended by {type(error).__name__}")
             elif self._quiet_until:
                 self.flush()
+            if well and not self._ended:
+                _log.warning(
+                    "job %s: the block was left without completed() or error(): the job goes on", self.job_id
+                )
         except JobwireError as failure:
             if kind is None:
                 raise
@@ -182,6 +195,13 @@ class Publisher:
             _log.warning("%s", failure)
         finally:
             self.close()
+
+    def _fail(self, detail: str) -> None:
+        try:
+            self.error(detail)
+        except TransitionError:  # the attempt's first event is `started`
+            self.started()
+            self.error(detail)
 
     def _cleaned(self, draft: Draft) -> Draft:
         cleaned = clean(draft, self._redactor)
@@ -220,3 +240,8 @@ class Publisher:
             )
             self._sender = OutboxSender(self._events, route, clock=self._clock)
         return self._sender
+
+
+def left_well(error: BaseException | None) -> bool:
+    """Tell whether a block was left as one that went well: at its end, or by `sys.exit(0)`."""
+    return error is None or (isinstance(error, SystemExit) and error.code in {None, 0})

@@ -54,6 +54,11 @@ class Registered(NamedTuple):
     record: JobRecord
     created: bool
 
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        return self.record.job_id
+
 
 class JobQueue:
     """The operations on all jobs of one store. Safe for any number of processes and threads.

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.terminal_text import safe
 from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.ticket import Ticket
-from jobwire.registry.store import RecordStore
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.home import HELP, Need, settled
 from jobwire.storage.signals import delivered
@@ -35,7 +34,7 @@ from jobwire.subscriber.options import (
 )
 from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
-from jobwire.subscriber.subscriber import open_watch, settings_for
+from jobwire.subscriber.subscriber import open_watch, settings_for, settings_of
 from jobwire.subscriber.watch_loop import WatchLoop
 from jobwire.transport import load_settings
 
@@ -162,7 +161,7 @@ def _settings(
     command_line = command_line_layer(args)
     found = []
     if args.job or args.all:
-        found = list(_of_home(Path(args.home), args, command_line, environ))
+        found = list(settings_of(args.home, args.job, command_line, environ, all_jobs=args.all))
     found += [
         (
             ticket.job_id,
@@ -178,25 +177,6 @@ def _settings(
         for ticket, path in tickets
     ]
     return settings_for(found)
-
-
-def _of_home(
-    home: Path, args: argparse.Namespace, command_line: Mapping[str, object], environ: Mapping[str, str]
-) -> Iterator[tuple[str, BrokerSettings]]:
-    """Yield the settings of each job that is named, and those of the home where all are watched."""
-    store = RecordStore(home)
-    records: list[tuple[str, Mapping[str, object]]] = [
-        (job_id, store.get(job_id).broker) for job_id in args.job
-    ]
-    if args.all:
-        records.append(("of this home", {}))
-    for name, record in records:
-        yield (
-            name,
-            load_settings(
-                home=home, role=Role.HERMES, command_line=command_line, record=record, environ=environ
-            ),
-        )
 
 
 def _ticket_layer(ticket: Ticket, path: Path, command_line: Mapping[str, object]) -> dict[str, object]:

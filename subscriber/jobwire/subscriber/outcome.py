@@ -1,5 +1,6 @@
 """What a watch says: lines on the way, one verdict a job at the end."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -64,13 +65,14 @@ class Refusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The one answer about one job. `seconds` is how long it was watched."""
+    """The one answer about one job. `seconds` is how long it was watched, `data` the terminal event's."""
 
     job_id: str
     outcome: Outcome
     reason: str
     seconds: float
     events: int = 0
+    data: Mapping[str, object] = {}  # never changed in place
 
     @property
     def exit_code(self) -> ExitCode:

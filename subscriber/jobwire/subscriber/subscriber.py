@@ -4,7 +4,7 @@ import os
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,6 +12,7 @@ from typing import Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.ports import Transport
+from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics, check_job_id
 from jobwire.jobs.event import Event
@@ -23,6 +24,7 @@ from jobwire.subscriber.fleet import Fleet, Mode
 from jobwire.subscriber.outcome import EventLine, Line, Verdict, Verdicts
 from jobwire.subscriber.records import LocalJobs
 from jobwire.subscriber.watch_loop import TimeoutOverrides, WatchLoop, run
+from jobwire.transport import load_settings
 
 # How long a broker keeps what arrives while we are cut off, and our session if we are killed.
 SESSION_EXPIRY_SECONDS = 3600
@@ -145,34 +147,54 @@ def watch_jobs(
 
 
 class Subscriber:
-    """Iterates over the events of one job; `verdict` is there when the iteration is over.
+    """Iterates over the events of one job, or of several; `verdict` is there when the iteration is over.
 
-        with Subscriber(job_id, home=".hermes", settings=settings) as events:
+        with Subscriber(job_id, home=".hermes") as events:
             for event in events:
                 ...
-        print(events.verdict.outcome)
+        print(events.verdict.outcome, events.verdict.data)
 
-    Iterating blocks until an event comes or a timeout ends it, and raises as `watch_jobs`. Leaving
-    the block early disconnects; then `verdict` stays None.
+    Iterating blocks until an event comes or a timeout ends it, and raises as `watch_jobs`; so does setting
+    `stop` from another thread. Leaving the block early disconnects; then `verdict` stays None, as it does of
+    several jobs: `verdicts` holds theirs. Without `settings` they come from the home, the jobs' records and
+    the environment, under `broker`, which holds settings as command line options do.
     """
 
     def __init__(
         self,
-        job_id: str,
+        job_id: str | Sequence[str],
         *,
         home: Path | str | None = None,
-        settings: BrokerSettings,
+        settings: BrokerSettings | None = None,
+        broker: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
         timeouts: TimeoutOverrides | None = None,
+        mode: Mode = Mode(),  # noqa: B008 - immutable
         strict_idle: bool = False,
+        stop: threading.Event | None = None,
         on_line: Callable[[Line], None] = lambda _: None,
     ) -> None:
+        environ = os.environ if environ is None else environ
+        found = find_home(None if home is None else os.fspath(home), environ)
+        self._jobs = [job_id] if isinstance(job_id, str) else list(job_id)
         self._watch = open_watch(
-            jobs=[job_id], home=_home(home), settings=settings, timeouts=timeouts, strict_idle=strict_idle
+            jobs=self._jobs,
+            home=found,
+            settings=settings or settings_for(list(settings_of(found, self._jobs, broker or {}, environ))),
+            timeouts=timeouts,
+            mode=mode,
+            strict_idle=strict_idle,
+            stop=stop,
         )
         self._on_line = on_line
         self._batches = self._watch.batches()
         self._lines: deque[Line] = deque()
         self.verdict: Verdict | None = None
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts so far."""
+        return self._watch.verdicts()
 
     def __iter__(self) -> Iterator[Event]:
         """Yield each event once; a loop that is begun again goes on where the last one was left."""
@@ -181,7 +203,7 @@ class Subscriber:
             self._on_line(line)
             if isinstance(line, EventLine):
                 yield line.event
-            elif isinstance(line, Verdict):
+            elif isinstance(line, Verdict) and len(self._jobs) == 1:
                 self.verdict = line
 
     def __enter__(self) -> Self:
@@ -209,6 +231,29 @@ class Subscriber:
 
 def _home(named: Path | str | None) -> str:
     return find_home(None if named is None else os.fspath(named), os.environ)
+
+
+def settings_of(
+    home: Path | str,
+    jobs: Sequence[str],
+    command_line: Mapping[str, object],
+    environ: Mapping[str, str],
+    *,
+    all_jobs: bool = False,
+) -> Iterator[tuple[str, BrokerSettings]]:
+    """Yield the watcher's settings for each job, by its record, and those of the home for `all_jobs`.
+
+    Raises NotFoundError, StorageError and ConfigError.
+    """
+    store = RecordStore(home)
+    overrides: list[tuple[str, Mapping[str, object]]] = [(job, store.get(job).broker) for job in jobs]
+    for name, record in [*overrides, *([("of this home", {})] if all_jobs else [])]:
+        yield (
+            name,
+            load_settings(
+                home=Path(home), role=Role.HERMES, command_line=command_line, record=record, environ=environ
+            ),
+        )
 
 
 def settings_for(records: Sequence[tuple[str, BrokerSettings]]) -> BrokerSettings:

@@ -345,10 +345,10 @@ class JobWatch:
         lines: list[Line] = []
         if ending.event is not None and ending.event.seq > self.view.last_seq:
             lines.append(self._show(EventLine(ending.event, recovered=True)))
-        return [*lines, self._decide(ending.outcome, ending.reason, now)]
+        return [*lines, self._decide(ending.outcome, ending.reason, now, ending.event)]
 
     def _ended_by(self, event: Event, now: float) -> Verdict:
-        return self._decide(_BY_STATUS[Status(event.event)], event.detail, now)
+        return self._decide(_BY_STATUS[Status(event.event)], event.detail, now, event)
 
     def _give_up_missing(self) -> list[Line]:
         """Say once which events neither the wire nor the history brought; they may still come late."""
@@ -384,8 +384,9 @@ class JobWatch:
     def _refusal(self, rejected: Rejected) -> Refusal:
         return Refusal(self.job_id, rejected.reason, rejected.why)
 
-    def _decide(self, outcome: Outcome, reason: str, now: float) -> Verdict:
-        self.verdict = Verdict(self.job_id, outcome, reason, now - self._began, self.events)
+    def _decide(self, outcome: Outcome, reason: str, now: float, last: Event | None = None) -> Verdict:
+        data = {} if last is None else last.data
+        self.verdict = Verdict(self.job_id, outcome, reason, now - self._began, self.events, data)
         return self.verdict
 
 
