@@ -2,22 +2,23 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.broker.address import free_port
 from jobwire.cli.demo_view import DemoView
+from jobwire.cli.parts import require_metrics
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import INTERRUPTED
-from jobwire.core.errors import InvalidInputError
+from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
@@ -28,7 +29,8 @@ from jobwire.subscriber import EventLine, Line, watch_jobs
 from jobwire.transport import load_settings
 
 _MARKER = "made-by-jobwire-demo"
-_START_SECONDS = 30.0
+_START_SECONDS = 90.0
+_END_SECONDS = 90.0
 _WALL_SECONDS = 120.0
 _SPARK_SECONDS = 120.0
 _POLL_SECONDS = 0.25
@@ -117,35 +119,31 @@ class Demo:
 
     def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
         """Start everything, delegate, watch, and sum up."""
-        port = free_port()
-        broker = self._background("broker", "broker", "up", "--port", str(port), "--json")
-        broker.ready_line(_START_SECONDS)
-        self._background("serve", "serve", "--json").ready_line(_START_SECONDS)
+        ports = "--port", str(free_port()), "--page-port", str(free_port())
+        up = self._background("up", "up", *ports, *([] if stay else ["--no-page"]), "--json")
+        host = up.ready_line(_START_SECONDS)
         delegations = {job: self._delegate(job) for job in self._jobs}
         titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
         expected = {delegation.job_id: int(job.exit_code) for job, delegation in delegations.items()}
         view = DemoView(titles, clock=self._clock, stream=sys.stderr if as_json else sys.stdout)
         spark = self._spark(view) if metrics else None
-        view.say(f"broker on localhost:{port} (TLS 1.3); its files are in {self._home}")
+        view.say(f"broker on localhost:{ports[1]} (TLS 1.3); its files are in {self._home}")
         with view:
             self._watch(delegations, view)
         good = view.summary(expected)
         if spark is not None:
             self._metrics(view, spark)
-        self._page(view, stay=stay)
+        self._page(view, up, host, stay=stay)
         if as_json:
             print(json.dumps({"good": good, "jobs": [row._asdict() for row in view.rows.values()]}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
 
     def _spark(self, view: DemoView) -> ManagedProcess | None:
         """Start Spark beside the jobs, or say plainly why it cannot be."""
-        missing = ""
-        if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-            missing = "Java is missing (apt-get install openjdk-17-jre-headless)"
-        elif importlib.util.find_spec("pyspark") is None:
-            missing = "PySpark is missing (pip install 'jobwire[metrics]')"
-        if missing:
-            view.say(f"metrics: left out, because {missing}")
+        try:
+            require_metrics(self._environ)
+        except JobwireError as error:
+            view.say(f"metrics: left out: {error}")
             return None
         return self._background("metrics", "metrics", "run", "--json")
 
@@ -166,16 +164,16 @@ class Demo:
                 return
         view.metrics(found)
 
-    def _page(self, view: DemoView, *, stay: bool) -> None:
-        """Open the live page and keep it until Ctrl-C, or say how to."""
-        if not stay:
+    def _page(self, view: DemoView, up: ManagedProcess, host: Mapping[str, object], *, stay: bool) -> None:
+        """Keep the live page until Ctrl-C, or say how to open one."""
+        page = host.get("page")
+        if not stay or not isinstance(page, dict):
             view.say(f"the jobs on a page: {_command()} --home {self._home} dashboard")
             return
-        page = self._background("dashboard", "dashboard", "--port", "0", "--json")
-        view.say(f"the jobs on a page: {page.ready_line(_START_SECONDS)['url']} (Ctrl-C ends it)")
+        view.say(f"the jobs on a page: {page['url']} (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
-            while page.alive():
-                page.wait(1.0)
+            while up.alive():
+                up.wait(1.0)
 
     def _watch(self, delegations: dict[DemoJob, Delegation], view: DemoView) -> None:
         asking = next(d.job_id for job, d in delegations.items() if job.name == "tidy")
@@ -217,7 +215,9 @@ class Demo:
     def _background(self, name: str, *words: str) -> ManagedProcess:
         log = self._home.parent / "log" / f"{name}.log"
         command = [sys.executable, "-m", "jobwire.cli.main", "--home", str(self._home), *words]
-        return self._stack.enter_context(ManagedProcess(command, log=log, environ=self._environ))
+        return self._stack.enter_context(
+            ManagedProcess(command, log=log, environ=self._environ, grace_seconds=_END_SECONDS)
+        )
 
     def _folder(self, name: str) -> Path:
         folder = self._work / name

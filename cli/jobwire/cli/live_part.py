@@ -58,6 +58,7 @@ class LivePart:
         self._revival = Revival()
         self._well_since: float | None = None
         self._again_at: float | None = None
+        self._hurried = False
         self._process = self._new()
 
     def _new(self) -> ManagedProcess:
@@ -128,13 +129,16 @@ class LivePart:
 
     def hurry(self) -> None:
         """Kill it. From any thread."""
+        self._hurried = True
         self._process.tell(signal.SIGKILL)
 
     def end(self) -> None:
         """End it, and say so where it ran."""
         ran = self._process.alive() and self._well_since is not None
         obeyed = self._process.stop()
-        if ran:
+        if ran and self._hurried:
+            self._say(self.part.name, "killed")
+        elif ran:
             self._say(self.part.name, "ended" if obeyed else "killed: it did not end in time")
 
 

@@ -37,8 +37,9 @@ class Part(NamedTuple):
         return _GRACE_SECONDS[self.name]
 
     def command(self, home: Path) -> list[str]:
-        """Return its command line."""
-        return [sys.executable, "-m", "jobwire.cli.main", "--home", str(home), *self.words, "--json"]
+        """Return its command line, which names the home as everybody finds it."""
+        place = str(home.resolve())
+        return [sys.executable, "-m", "jobwire.cli.main", "--home", place, *self.words, "--json"]
 
 
 class Wanted(NamedTuple):

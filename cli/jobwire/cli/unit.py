@@ -22,8 +22,9 @@ class Service(NamedTuple):
     reloads: bool = False
 
 
-BROKER = "broker"
+UP, BROKER = "up", "broker"
 SERVICES = {
+    UP: Service("up", "jobwire on this host: broker, registry process and page"),
     BROKER: Service("broker up", "jobwire broker on this host", reloads=True),
     "registry": Service("serve", "jobwire registry process: journal, records, states"),
     "metrics": Service("metrics run", "jobwire metrics: the journal through Spark", writes_code=True),
@@ -132,7 +133,7 @@ def _unit_section(name: str, service: Service, *, own: bool) -> str:
     # A user's manager does not know the system's targets. Clients wait for a broker by themselves: this
     # order only spares them the first try.
     after = [] if own else ["network-online.target"]
-    after += [] if name == BROKER else ["jobwire-broker.service"]
+    after += [] if name in {UP, BROKER} else ["jobwire-broker.service"]
     lines = ["[Unit]", f"Description={service.description}"]
     lines += [f"After={' '.join(after)}"] if after else []
     lines += [] if own else ["Wants=network-online.target"]

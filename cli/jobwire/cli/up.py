@@ -159,8 +159,6 @@ class Bulletin:
             _print(json.dumps(self._facts))
         else:
             self.closing(os.getpid(), "Ctrl-C or `jobwire down`")
-        if PAGE in self._facts and not self._private:
-            _print(f"jobwire: {_HIDDEN}", to_stderr=True)
 
     def stopping(self) -> None:
         """Tell that the end begins, on a line of its own: the terminal shows ^C."""
@@ -172,6 +170,8 @@ class Bulletin:
         """Print the last lines of a start."""
         self.say("logs", f"{self._home / FOLDER}/")
         self.say("up", f"all runs (pid {pid}); {how} ends it")
+        if PAGE in self._facts and not self._private:
+            _print(f"jobwire: {_HIDDEN}", to_stderr=True)
 
 
 def _print(line: str, *, to_stderr: bool = False) -> None:

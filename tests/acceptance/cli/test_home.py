@@ -42,7 +42,7 @@ def test_init_makes_a_home_that_is_found_from_below(tmp_path: Path) -> None:
     made = say(tmp_path, "init")
     assert made.returncode == 0, made.stderr
     assert f"made the home {tmp_path}/.hermes" in made.stdout
-    assert "jobwire broker up" in made.stdout
+    assert "jobwire up" in made.stdout
     assert (tmp_path / ".hermes").stat().st_mode & 0o777 == 0o700
     registered = say(below, "registry", "register", "--title", "x")
     job = registered.stdout.split()[1]

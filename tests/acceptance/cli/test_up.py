@@ -304,6 +304,26 @@ def test_an_interrupt_during_the_start_ends_what_was_started(tmp_path: Path, num
     assert running(tmp_path) == []
 
 
+def test_a_closed_terminal_ends_everything(tmp_path: Path, tmux_server: str) -> None:
+    """Nobody is there to be told any more, and everything ends all the same."""
+    tmux = [require("tmux"), "-L", tmux_server, "-f", "/dev/null"]
+    command = [JOBWIRE, "up", "--port", str(free_port()), "--page-port", str(free_port())]
+    subprocess.run([*tmux, "new-session", "-d", "-c", tmp_path, *command], check=True)
+    state = tmp_path / ".hermes" / "up" / "up.json"
+    wait_for(
+        lambda: (
+            state.exists()
+            and {part["state"] for part in json.loads(state.read_text())["parts"].values()} == {"ready"}
+        ),
+        deadline_seconds=SECONDS,
+        what="everything to run",
+    )
+    subprocess.run([*tmux, "kill-server"], check=True)
+    locks = HostLocks(tmp_path / ".hermes", clock=SystemClock())
+    wait_for(locks.free, deadline_seconds=SECONDS, what="the end of everything")
+    assert not state.exists()
+
+
 def test_ctrl_c_at_a_terminal(tmp_path: Path, tmux_server: str) -> None:
     """The screen says what runs where, how to end it, and after Ctrl-C that it ended, in order."""
     tmux = [require("tmux"), "-L", tmux_server, "-f", "/dev/null"]

@@ -43,7 +43,7 @@ def test_broker_down(make_transport: MakeTransport, protocol: str) -> None:
     assert isinstance(error, UnreachableError)
     assert error.facts["cause"] == "connection_refused"
     assert settings.address in error.message
-    assert "broker up" in error.hint
+    assert "jobwire up" in error.hint
 
 
 def test_unknown_name(make_transport: MakeTransport) -> None:
