@@ -7,6 +7,7 @@ is read and written of it: decoders, encoders, pydantic's models and `jobwire sc
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jobwire.core.bounds import MAX_SECONDS, seconds_fit
@@ -14,7 +15,9 @@ from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.topics import JOB_ID_PATTERN
 
 # [0-9], not \d, which takes every script's digits.
-_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z")
+_STAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?Z"
+)
 _JOB_ID = re.compile(r"[0-9a-f]{8}")
 _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FEBRUARY, _LEAP_DAY = 2, 29
@@ -220,17 +223,19 @@ def _seconds(value: object) -> float:
 
 
 def _stamp(value: object) -> str:
-    if type(value) is not str or _STAMP.fullmatch(value) is None:
-        raise ValueError
-    year, month, day = int(value[:4]), int(value[5:7]), int(value[8:10])
-    if not year or not 1 <= month < len(_DAYS) or not 1 <= day <= _DAYS[month]:
-        raise ValueError
-    # Every fourth year, of full centuries every fourth one (ISO 8601, Gregorian calendar).
-    if month == _FEBRUARY and day == _LEAP_DAY and year % (4 if year % 100 else 400):
-        raise ValueError
-    if value[11:13] > "23" or value[14:16] > "59" or value[17:19] > "59":
+    if type(value) is not str or _STAMP.fullmatch(value) is None or not _on_the_calendar(value[:10]):
         raise ValueError
     return value
+
+
+# Events of one day come in millions.
+@lru_cache(maxsize=64)
+def _on_the_calendar(day_text: str) -> bool:
+    year, month, day = int(day_text[:4]), int(day_text[5:7]), int(day_text[8:])
+    if not year or not 1 <= month < len(_DAYS) or not 1 <= day <= _DAYS[month]:
+        return False
+    # Every fourth year, of full centuries every fourth one (ISO 8601, Gregorian calendar).
+    return not (month == _FEBRUARY and day == _LEAP_DAY and year % (4 if year % 100 else 400))
 
 
 JOB_ID = pattern(_JOB_ID.fullmatch, JOB_ID_PATTERN, "8 lower-case hex characters").described(
