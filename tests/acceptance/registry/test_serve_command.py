@@ -84,7 +84,7 @@ def test_life_of_the_process(run: Run, fresh_mosquitto: MosquittoServer) -> None
         assert json.loads(health.stdout)["pid"] == process.pid
         second = run("jobwire", "registry", "serve")
         assert second.returncode == 20
-        assert f"pid {process.pid}" in second.stderr
+        assert f"process {process.pid}" in second.stderr
         job = _register(run)
         assert run("publish_event", "--job", job, "--event", "started", "--detail", "go").returncode == 0
         said = run("publish_event", "--job", job, "--event", "completed", "--detail", "done")

@@ -12,6 +12,7 @@ from jobwire.runner.command import Command, Pipes, Stream
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.process_session import living_groups
 from jobwire.testing import wait_for
+from jobwire.testing.descriptors import nothing_left_open
 from jobwire.testing.run_command import runs
 
 
@@ -97,18 +98,13 @@ def test_a_daemon_is_left_alone() -> None:
 
 def test_nothing_is_left_open() -> None:
     """Fifty commands, some of which cannot be started, leave no descriptor behind."""
-
-    def open_now() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = open_now()
-    for number in range(50):
-        if number % 5 == 0:
-            with pytest.raises(FileNotFoundError):
-                Command(["no-such-program"], stdio=Pipes(), clock=SystemClock()).start()
-            continue
-        one = Started("exit 0", 1.0)
-        one.wait_ended()
-        one.command.reap()
-        one.close()
-    assert open_now() == before
+    with nothing_left_open():
+        for number in range(50):
+            if number % 5 == 0:
+                with pytest.raises(FileNotFoundError):
+                    Command(["no-such-program"], stdio=Pipes(), clock=SystemClock()).start()
+                continue
+            one = Started("exit 0", 1.0)
+            one.wait_ended()
+            one.command.reap()
+            one.close()

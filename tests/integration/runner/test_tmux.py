@@ -13,6 +13,7 @@ from jobwire.core.errors import ConfigError
 from jobwire.jobs.record import JobRecord
 from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker
 from jobwire.testing import wait_for
+from jobwire.testing.descriptors import nothing_left_open
 
 SLEEPER = ["sleep", "300"]
 
@@ -100,18 +101,17 @@ def test_what_tmux_refuses_for_good_is_said_at_once(tmux_server: str, tmp_path: 
 
 def test_a_worker_in_a_pane_leaves_no_descriptor(tmux_server: str, tmp_path: Path) -> None:
     """Waited for, stopped or let go: no descriptor of the process stays open, also where it ended at once."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    tmux = Tmux(socket=tmux_server)
-    for command, ends in ((["true"], True), (SLEEPER, False)):
-        for _ in range(3):
-            worker = TmuxWorker(tmux, command, session="work", title="t", directory=tmp_path)
-            if not ends:
-                assert worker.alive()
-                worker.stop()
-            assert worker.wait(10)
-            worker.close()
-            assert not worker.alive()
-    left = TmuxWorker(tmux, SLEEPER, session="work", title="t", directory=tmp_path)
-    left.close()
-    assert tmux.holds(left.pane)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with nothing_left_open():
+        tmux = Tmux(socket=tmux_server)
+        for command, ends in ((["true"], True), (SLEEPER, False)):
+            for _ in range(3):
+                worker = TmuxWorker(tmux, command, session="work", title="t", directory=tmp_path)
+                if not ends:
+                    assert worker.alive()
+                    worker.stop()
+                assert worker.wait(10)
+                worker.close()
+                assert not worker.alive()
+        left = TmuxWorker(tmux, SLEEPER, session="work", title="t", directory=tmp_path)
+        left.close()
+        assert tmux.holds(left.pane)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobwire.storage.signals import delivered, stop_event
+from jobwire.testing.descriptors import nothing_left_open
 
 # Waits on an event that a signal sets, as every long-running command does, some thousand times a second.
 _WAITER = """
@@ -49,9 +50,8 @@ def test_hundreds_of_signals_never_hang_a_waiting_process() -> None:
 @pytest.fixture
 def descriptors() -> Iterator[None]:
     """Check that the test leaves no descriptor open."""
-    before = os.listdir("/proc/self/fd")  # noqa: PTH208 - names are enough
-    yield
-    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208 - as above
+    with nothing_left_open():
+        yield
 
 
 def test_blocks_nest_and_leave_nothing(descriptors: None) -> None:
