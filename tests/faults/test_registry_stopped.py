@@ -60,6 +60,11 @@ def _pick(home: Path, job: str, files: FileSystem | None) -> None:
     _queue(home, files).pick(LeaseGrant("you", 3600))
 
 
+def _claim(home: Path, job: str, files: FileSystem | None) -> None:
+    queue = _queue(home, files)
+    queue.claim(queue.register(JobSpec(idempotency_key="second")).record.job_id, LeaseGrant("you", 3600))
+
+
 def _cancel(home: Path, job: str, files: FileSystem | None) -> None:
     _queue(home, files).cancel(job, reason="no")
 
@@ -86,13 +91,18 @@ OPERATIONS: dict[str, Operation] = {
     "say": _say,
     "register": _register,
     "pick": _pick,
+    "claim": _claim,
     "cancel": _cancel,
     "release": _release,
     "update": _update,
     "set_aside": _set_aside,
 }
 # Whoever repeats these is told that they were done already.
-_DONE_BEFORE: dict[str, type[Exception]] = {"pick": NoWorkError, "release": StoppedError}
+_DONE_BEFORE: dict[str, type[Exception]] = {
+    "pick": NoWorkError,
+    "claim": ConflictError,
+    "release": StoppedError,
+}
 
 
 def _calls(home: Path, name: str) -> int:

@@ -19,7 +19,7 @@ TERMINAL_STATUSES = frozenset({Status.COMPLETED, Status.ERROR, Status.CANCELLED}
 
 # (from, to) -> what causes it. docs/lifecycle.md is drawn from this table.
 TRANSITIONS: dict[tuple[Status, Status], str] = {
-    (Status.PENDING, Status.RUNNING): "pick, or a started event",
+    (Status.PENDING, Status.RUNNING): "pick, claim, or a started event",
     (Status.PENDING, Status.CANCELLED): "cancel, or the pending timeout",
     (Status.RUNNING, Status.COMPLETED): "a completed event",
     (Status.RUNNING, Status.ERROR): "an error event, the idle or wall timeout, or too many attempts",

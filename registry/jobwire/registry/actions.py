@@ -78,6 +78,13 @@ def pick(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def claim(args: argparse.Namespace) -> int:
+    """Claim the named job."""
+    record = build(args).claim(args.job, LeaseGrant(args.owner or default_owner(), args.lease))
+    _say_record(args, record)
+    return ExitCode.OK
+
+
 def renew(args: argparse.Namespace) -> int:
     """Extend a lease."""
     _need_holder(args)

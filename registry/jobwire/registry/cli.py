@@ -93,11 +93,20 @@ def _add_pick(commands: Subparsers) -> None:
         "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
     )
     parser.add_argument("--any-session", action="store_true", help="take jobs addressed to anybody")
-    parser.add_argument("--owner", metavar="NAME", help="the lease's holder (default: host:pid)")
-    _add_lease(parser)
+    _add_grant(parser)
     parser.add_argument(
         "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait this long for a job"
     )
+
+    parser = add_command(
+        commands,
+        "claim",
+        "claim this very job, if it is pending (else exit 20)",
+        "jobwire registry claim 1a2b3c4d --owner builder",
+        run=actions.claim,
+    )
+    add_job(parser)
+    _add_grant(parser)
 
 
 def _add_lease_commands(commands: Subparsers) -> None:
@@ -362,7 +371,8 @@ def _add_holder(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_lease(parser: argparse.ArgumentParser) -> None:
+def _add_grant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--owner", metavar="NAME", help="the lease's holder (default: host:pid)")
     parser.add_argument(
         "--lease",
         type=duration,

@@ -1,4 +1,4 @@
-"""The queue: register, pick, renew, release, cancel, dismiss, update, list.
+"""The queue: register, pick, claim, renew, release, cancel, dismiss, update, list.
 
 Every operation that chooses among jobs holds the queue's lock, every change the record's as well (in
 that order). Nothing here needs a running process.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core import lease
-from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_NAME, check_line
+from jobwire.core.bounds import MAX_NAME, check_line
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import (
     ConflictError,
@@ -33,7 +33,7 @@ from jobwire.registry.layout import TOUCHED
 from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError
 from jobwire.registry.reaper import Reaped, reap_due
-from jobwire.registry.spec import JobSpec, check_reason, check_spec
+from jobwire.registry.spec import JobSpec, check_reason, check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 
@@ -120,6 +120,18 @@ class JobQueue:
                 return record
             if not self._wait_for_change(seen, give_up):
                 raise _no_work(agent_session, rest)
+
+    def claim(self, job_id: str, grant: LeaseGrant, *, cause: str = "") -> JobRecord:
+        """Claim this very job, whatever else is pending, for exactly one caller.
+
+        Raises ConflictError for a job that is not pending or rests: facts status, owner.
+        """
+        with self.store.locked(job_id) as locked:
+            now = self.store.clock.now()
+            _check_pending(locked.record, now)
+            return locked.replace(
+                fold.claim(locked.record, grant, now), cause=cause or f"claimed by {grant.owner}"
+            )
 
     def renew(
         self,
@@ -337,25 +349,11 @@ class JobQueue:
 
     def _compose(self, spec: JobSpec, index: PendingIndex) -> JobRecord:
         now = self.store.clock.now()
-        stamp = utc_timestamp(now)
         job_id = secrets.token_hex(4)
         while self.store.exists(job_id):
             job_id = secrets.token_hex(4)
-        return JobRecord(
-            job_id=job_id,
-            auth_token=self._new_token(),
-            created_at=stamp,
-            updated_at=stamp,
-            agent_session=spec.agent_session,
-            title=spec.title,
-            instructions=spec.instructions,
-            timeouts=spec.timeouts,
-            priority=spec.priority,
-            idempotency_key=spec.idempotency_key,
-            broker=dict(spec.broker),
-            max_attempts=spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
-            extra={POSITION: index.next_position(now)},
-        )
+        record = new_record(spec, job_id, self._new_token(), now)
+        return record._replace(extra={POSITION: index.next_position(now)})
 
     def _claim_next(
         self, grant: LeaseGrant, session: str | None, index: PendingIndex, *, any_session: bool
@@ -462,6 +460,30 @@ def _check_names(*, owner: str | None = None, agent_session: str | None = None) 
     for field, name in (("owner", owner), ("session", agent_session)):
         if name is not None:
             check_line(field, name, MAX_NAME)
+
+
+def _check_pending(record: JobRecord, now: float) -> None:
+    """Refuse to claim what pick would not: a job that runs, is finished, or rests after a lost lease."""
+    if record.terminal:
+        raise ConflictError(
+            f"job {record.job_id} is already {record.status}",
+            hint="register a new job for further work",
+            status=str(record.status),
+        )
+    if record.status is Status.RUNNING:
+        owner, until = record.lease[:2] if record.lease else ("nobody", "now")
+        raise ConflictError(
+            f"job {record.job_id} is running, held by {owner} until {until}",
+            hint="a lease that ran out is moved on by the registry process, or by `jobwire registry reap`",
+            status=str(record.status),
+            owner=owner,
+        )
+    if (ready_at(record) or now) > now:
+        raise ConflictError(
+            f"job {record.job_id} rests until {record.not_before} after a lost lease",
+            hint=f"wait for it, or end the rest: jobwire registry update {record.job_id} --status pending",
+            status=str(record.status),
+        )
 
 
 def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> LeaseGrant:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobwire.core.bounds import (
+    DEFAULT_MAX_ATTEMPTS,
     MAX_ATTEMPTS,
     MAX_INSTRUCTIONS,
     MAX_KEY,
@@ -16,9 +17,10 @@ from jobwire.core.bounds import (
     check_seconds,
     check_text,
 )
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.settings import resolve_broker
-from jobwire.jobs.record import Priority, Timeouts
+from jobwire.jobs.record import JobRecord, Priority, Timeouts
 
 
 class JobSpec(NamedTuple):
@@ -49,6 +51,25 @@ def check_spec(spec: JobSpec) -> None:
         check_count("max_attempts", spec.max_attempts, MAX_ATTEMPTS)
     check_timeouts(spec.timeouts)
     check_broker(spec.broker)
+
+
+def new_record(spec: JobSpec, job_id: str, token: str, now: float) -> JobRecord:
+    """Return the record of a job that is registered at `now`, in epoch seconds; `spec` was checked."""
+    stamp = utc_timestamp(now)
+    return JobRecord(
+        job_id=job_id,
+        auth_token=token,
+        created_at=stamp,
+        updated_at=stamp,
+        agent_session=spec.agent_session,
+        title=spec.title,
+        instructions=spec.instructions,
+        timeouts=spec.timeouts,
+        priority=spec.priority,
+        idempotency_key=spec.idempotency_key,
+        broker=dict(spec.broker),
+        max_attempts=spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
+    )
 
 
 def check_reason(reason: str) -> None:

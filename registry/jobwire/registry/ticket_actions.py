@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.core.commands import missing_library
-from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
+from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings, is_loopback
-from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.registry.actions import broker_pair, say, warn
+from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
@@ -73,17 +73,11 @@ def _without_our_account(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _claimed(store: RecordStore, args: argparse.Namespace) -> JobRecord:
     """Return the record; a pending job is claimed, or somebody else would pick it under the same key."""
-    with store.locked(args.job) as locked:
-        record = locked.record
-        if record.terminal:
-            raise ConflictError(
-                f"job {record.job_id} is already {record.status}", hint="register a new job for further work"
-            )
-        if record.status is Status.PENDING:
-            grant = LeaseGrant(args.owner or f"ticket-{record.job_id}", args.lease)
-            claimed = fold.claim(record, grant, store.clock.now())
-            locked.replace(claimed, cause=f"ticket written for {grant.owner}")
-        return locked.record
+    record = store.repair(args.job)
+    if record.status is Status.RUNNING:
+        return record
+    grant = LeaseGrant(args.owner or f"ticket-{record.job_id}", args.lease)
+    return JobQueue(store, warn=warn).claim(args.job, grant, cause=f"ticket written for {grant.owner}")
 
 
 def _account(settings: BrokerSettings) -> dict[str, str | int]:

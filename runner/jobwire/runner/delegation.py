@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import MASK, Redactor
 from jobwire.core.signature import new_token
 from jobwire.jobs.fold import cancel, claim, fail
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.registry.spec import JobSpec, check_spec
+from jobwire.registry.spec import JobSpec, check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.terminal import Terminal
@@ -165,30 +164,18 @@ class Delegation:
     def _register(self) -> JobRecord:
         """Write the record as running already: nobody else may pick it between two steps."""
         now = self._store.clock.now()
-        stamp = utc_timestamp(now)
-        given = _utf8(self._plan.title)
-        title = given or default_title(self._plan.command, os.environ)
-        check_spec(
-            JobSpec(
-                title=given,
-                agent_session=self._plan.agent_session,
-                timeouts=self._plan.timeouts,
-                broker=self._plan.broker,
-            )
+        spec = JobSpec(
+            title=_utf8(self._plan.title),
+            agent_session=self._plan.agent_session,
+            timeouts=self._plan.timeouts,
+            broker=self._plan.broker,
+            # A command that is run twice by itself surprises; who wants that uses register and pick.
+            max_attempts=1,
         )
+        check_spec(spec)
+        spec = spec._replace(title=spec.title or default_title(self._plan.command, os.environ))
         while True:
-            record = JobRecord(
-                job_id=secrets.token_hex(4),
-                auth_token=new_token(),
-                created_at=stamp,
-                updated_at=stamp,
-                agent_session=self._plan.agent_session,
-                title=title,
-                timeouts=self._plan.timeouts,
-                broker=self._plan.broker,
-                # A command that is run twice by itself surprises; who wants that uses register and pick.
-                max_attempts=1,
-            )
+            record = new_record(spec, secrets.token_hex(4), new_token(), now)
             record = claim(record, LeaseGrant(self._owner), now)
             try:
                 self._store.create(record, cause="registered and started")

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from jobwire.core.lease import LeaseGrant
-from jobwire.jobs import fold
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue
@@ -48,9 +47,7 @@ class JobHouse:
 
     def claim(self, job_id: str, owner: str = "test") -> JobRecord:
         """Claim this very job, whatever else is waiting."""
-        with self.store.locked(job_id) as locked:
-            claimed = fold.claim(locked.record, LeaseGrant(owner), self.store.clock.now())
-            return locked.replace(claimed, cause=f"picked by {owner}")
+        return self.queue.claim(job_id, LeaseGrant(owner))
 
     def worker(self, job_id: str) -> Publisher:
         """Return a worker of the job; one try at the broker, so that tests need not wait."""

@@ -143,6 +143,8 @@ def test_list_for_people_and_programs(run: Run, tmp_path: Path) -> None:
         (("register", "--wall-timeout", "nan"), 30, "--wall-timeout"),
         (("renew", "00000000"), 30, "--for-attempt"),
         (("pick",), 10, "no pending job"),
+        (("claim", "00000000"), 40, "no job 00000000"),
+        (("claim", "nothing"), 30, "nothing"),
         (("list", "--limit", "-1"), 30, "--limit"),
     ],
 )

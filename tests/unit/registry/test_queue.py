@@ -1,6 +1,7 @@
 """The queue's operations, one promise each."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +113,69 @@ def test_pick_claims(queue: JobQueue, store: RecordStore, clock: ManualClock) ->
     assert record.status is Status.RUNNING
     assert record.lease is not None
     assert record.lease.owner == "me"
+
+
+def test_claim_takes_the_named_job(queue: JobQueue, store: RecordStore, clock: ManualClock) -> None:
+    """A claim takes that very job, to whomever it is addressed and whatever is before it, as a pick would."""
+    first, named = _add(queue, priority=Priority.HIGH), _add(queue, agent_session="b", priority=Priority.LOW)
+    claimed = queue.claim(named.job_id, LeaseGrant("me", 60.0))
+    assert claimed == store.get(named.job_id)
+    assert (claimed.status, claimed.attempt, claimed.lease) == (
+        Status.RUNNING,
+        1,
+        Lease("me", utc_timestamp(clock.now() + 60.0), 60.0),
+    )
+    assert store.audit(named.job_id).tail(1)[0]["cause"] == "claimed by me"
+    assert queue.pick(ME).job_id == first.job_id
+    with pytest.raises(NoWorkError):
+        queue.pick(ME, any_session=True)
+
+
+def test_claim_of_what_is_not_pending(queue: JobQueue, clock: ManualClock) -> None:
+    """A job that somebody holds, that is finished, rests, or was never there, is refused with what it is."""
+    held = queue.claim(_add(queue).job_id, ME)
+    with pytest.raises(ConflictError, match=f"running, held by {ME.owner} until") as caught:
+        queue.claim(held.job_id, LeaseGrant("other"))
+    assert caught.value.facts == {"status": "running", "owner": ME.owner}
+    queue.cancel(held.job_id)
+    with pytest.raises(ConflictError, match="already cancelled"):
+        queue.claim(held.job_id, ME)
+    resting = queue.claim(_add(queue).job_id, LeaseGrant("me", 60.0)).job_id
+    clock.sleep(61.0)
+    queue.reap()
+    with pytest.raises(ConflictError, match="rests until") as caught:
+        queue.claim(resting, ME)
+    assert "--status pending" in caught.value.hint
+    clock.sleep(5.0)
+    assert queue.claim(resting, ME).attempt == 2
+    with pytest.raises(NotFoundError):
+        queue.claim("00000000", ME)
+    with pytest.raises(InvalidInputError):
+        queue.claim(_add(queue).job_id, LeaseGrant("me", -1.0))
+
+
+def test_one_of_many_claims_wins(queue: JobQueue, store: RecordStore) -> None:
+    """Of eight threads that claim one job one gets it, the others are refused."""
+    job_id = _add(queue).job_id
+    won: list[str] = []
+    lost: list[str] = []
+
+    def claim(owner: str) -> None:
+        try:
+            JobQueue(store, warn=print).claim(job_id, LeaseGrant(owner))
+            won.append(owner)
+        except ConflictError:
+            lost.append(owner)
+
+    threads = [threading.Thread(target=claim, args=(str(number),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 7)
+    lease = store.get(job_id).lease
+    assert lease is not None
+    assert won == [lease.owner]
 
 
 def test_pick_waits(queue: JobQueue, clock: ManualClock) -> None:
