@@ -18,6 +18,7 @@ from jobwire.registry.queue import JobQueue, Registered
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
+from jobwire.storage.home_paths import HomePaths
 from jobwire.subscriber.fleet import Mode
 from jobwire.subscriber.outcome import Line
 from jobwire.subscriber.subscriber import Subscriber
@@ -76,6 +77,11 @@ class Home:
     def path(self) -> Path:
         """Return the directory."""
         return Path(self._home)
+
+    @property
+    def paths(self) -> HomePaths:
+        """Return where everything lies in it."""
+        return self._queue.store
 
     def register(
         self,

@@ -20,6 +20,7 @@ from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import exposure
 from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
@@ -88,7 +89,7 @@ class Doctor:
         """Return whom the broker will see: the name in a certificate counts before the user name."""
         if settings.certfile is None:
             return settings.username
-        return CertificateAuthority(self._home / "certs").inspect(Path(settings.certfile)).name
+        return CertificateAuthority(HomePaths(self._home).certs).inspect(Path(settings.certfile)).name
 
     def _observer(self, examined: BrokerSettings) -> BrokerSettings | None:
         observer = self._settings.get(Role.REGISTRY) or self._settings.get(Role.HERMES)
@@ -151,6 +152,7 @@ def _persistence(data: Path) -> Finding:
 
 
 def _newest(home: Path) -> float:
-    places = (home, home / "jobs", home / "certs", home / "journal")
+    paths = HomePaths(home)
+    places = (home, Path(paths.jobs_path()), paths.certs, paths.journal)
     times = [path.stat().st_mtime for place in places if place.is_dir() for path in place.iterdir()]
     return max(times, default=0.0)

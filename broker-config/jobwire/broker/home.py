@@ -15,6 +15,7 @@ from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
 from jobwire.core.topics import Topics
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import SETTINGS_FILE, read_settings
 
 ROLES = tuple(Role)
@@ -51,9 +52,10 @@ class BrokerPaths(BrokerFiles):
     """Where the broker's files are under one home directory, with what its clients need."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home / "broker", home / "certs")
+        paths = HomePaths(home)
+        super().__init__(paths.broker, paths.certs)
         self.home = home
-        self.passwords = home / "passwords"
+        self.passwords = paths.passwords
         self.settings = home / SETTINGS_FILE
 
     def password(self, role: str) -> Path:

@@ -31,6 +31,7 @@ from jobwire.core.commands import add_command
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.terminal_text import table
+from jobwire.storage.home_paths import HomePaths
 
 # A hundred years; every end of it still has a four-digit year.
 _MAX_DAYS = 36_525
@@ -181,7 +182,7 @@ def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: 
 
 
 def _authority(args: argparse.Namespace) -> CertificateAuthority:
-    return CertificateAuthority(Path(args.home) / "certs")
+    return CertificateAuthority(HomePaths(args.home).certs)
 
 
 def _say(args: argparse.Namespace, value: object, text: str) -> int:

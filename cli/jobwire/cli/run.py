@@ -28,6 +28,7 @@ from jobwire.runner.detach import in_background
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import Tmux, check_name
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
 from jobwire.storage.signals import delivered
 from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
@@ -234,7 +235,7 @@ def job_identity(home: Path, job_id: str) -> dict[str, str]:
     try:
         from jobwire.certs import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
 
-        issued = CertificateAuthority(home / "certs").issue_job(job_id)
+        issued = CertificateAuthority(HomePaths(home).certs).issue_job(job_id)
     except ModuleNotFoundError as error:
         raise missing_library(error, "broker") from error
     port = mtls_port(home)

@@ -10,6 +10,7 @@ from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.records import RecordSource
 from jobwire.registry.store import RecordStore
+from jobwire.storage.home_paths import HomePaths
 
 
 def warn(text: str) -> None:
@@ -28,7 +29,7 @@ def new_model(
     """Return the fleet of a home directory."""
     return FleetModel(
         source=source,
-        journal=JournalTail(home / "journal", warn=warn),
+        journal=JournalTail(HomePaths(home).journal, warn=warn),
         clock=clock,
         limits=limits,
         watch=None if poll else DirectoryWatch,

@@ -14,8 +14,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import StorageError
-from jobwire.core.topics import check_job_id
 from jobwire.registry.pending_tables import FILE, TABLES, record_version
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def attention(home: str, job_ids: Iterable[str]) -> int:
 
 
 def _bytes(home: str, job_id: str) -> bytes:
-    file_name = os.path.join(home, "jobs", f"{check_job_id(job_id)}.json")  # noqa: PTH118 - as above
+    file_name = HomePaths(home).record_path(job_id)
     try:
         with open(file_name, "rb") as file:  # noqa: PTH123 - as above
             return file.read()

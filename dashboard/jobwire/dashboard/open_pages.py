@@ -13,9 +13,9 @@ from jobwire.dashboard.numbers import whole_number
 from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import rights_of_others
 
-_FOLDER = "dashboard"
 _MAX_BYTES = 8192
 
 
@@ -36,7 +36,7 @@ class OpenPages:
     """The pages of one home directory."""
 
     def __init__(self, home: Path) -> None:
-        self._folder = home / _FOLDER
+        self._folder = HomePaths(home).dashboard
 
     @contextlib.contextmanager
     def listed(self, page: OpenPage, port: int) -> Iterator[None]:

@@ -34,6 +34,7 @@ from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import check_named_file
 
 _BACKLOG = 128
@@ -66,7 +67,7 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
         queue=JobQueue(store, warn=warn),
         broadcaster=broadcaster,
         journal=model.journal,
-        waits=WaitingHistory(settings.home / "journal", seconds=_WAITS_SECONDS),
+        waits=WaitingHistory(HomePaths(settings.home).journal, seconds=_WAITS_SECONDS),
         tables=TablesLocator(home=settings.home, location=settings.metrics_database),
         clock=clock,
         limits=settings.limits,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard.index_reader import IndexView, attention, read_flags, read_index
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
+from jobwire.storage.home_paths import HomePaths
 
 if TYPE_CHECKING:
     from jobwire.dashboard.fleet import Row
@@ -55,7 +56,8 @@ def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
 
 def _counted(home: str, since: str) -> Line:
     """Read every record: there is no index here and none can be made, on a read-only disk for instance."""
-    names = [entry.name for entry in os.scandir(f"{home}/jobs")] if os.path.isdir(f"{home}/jobs") else []  # noqa: PTH112 - as in index_reader
+    jobs = HomePaths(home).jobs_path()
+    names = [entry.name for entry in os.scandir(jobs)] if os.path.isdir(jobs) else []  # noqa: PTH112 - as in index_reader
     found = [read_flags(home, name.removesuffix(".json")) for name in names if _RECORD(name)]
     running = [flags for flags in found if flags and flags.status == "running"]
     failed = [flags for flags in found if flags and flags.failed_since(since)]

@@ -12,6 +12,7 @@ from jobwire.metrics.settings import LOCK_NAME, load_metrics_settings
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 from jobwire.storage.file_lock import is_held
+from jobwire.storage.home_paths import HomePaths
 
 
 class TablesLocator:
@@ -47,7 +48,7 @@ class TablesLocator:
 
     def query_runs(self) -> bool | None:
         """Tell whether the streaming query of this home runs; None where its tables are elsewhere."""
-        folder = self._home / "metrics"
+        folder = HomePaths(self._home).metrics
         return is_held(folder / LOCK_NAME) if folder.exists() and self._location is None else None
 
 

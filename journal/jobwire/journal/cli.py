@@ -23,8 +23,8 @@ from jobwire.journal.retention import KEEP_BYTES, KEEP_SECONDS, Retention, Reten
 from jobwire.journal.stat import stat
 from jobwire.journal.verify import verify
 from jobwire.storage.home import Need
+from jobwire.storage.home_paths import HomePaths
 
-JOURNAL_NAME = "journal"
 _TAIL_ROWS = 10
 _COUNT = whole(0, MAX_INTEGER)
 _MICROSECONDS = 1_000_000
@@ -123,7 +123,7 @@ def _add_consumers(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _directory(args: argparse.Namespace) -> Path:
-    return Path(args.journal) if args.journal else Path(args.home) / JOURNAL_NAME
+    return Path(args.journal) if args.journal else HomePaths(args.home).journal
 
 
 class _Selection:

@@ -6,6 +6,7 @@ from pathlib import Path
 from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import check_target
 
 
@@ -17,7 +18,7 @@ def write_keys(home: Path, out: Path) -> int:
     """
     check_target(out, "keys file")
     keys: dict[str, list[str]] = {}
-    for path in sorted((home / "jobs").glob("*.json")):
+    for path in sorted(Path(HomePaths(home).jobs_path()).glob("*.json")):
         try:
             record = decode_record(path.read_bytes())
         except (OSError, RecordFormatError):

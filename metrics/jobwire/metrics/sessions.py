@@ -11,6 +11,7 @@ from pathlib import Path
 from jobwire.core.terminal_text import safe
 from jobwire.core.topics import check_job_id
 from jobwire.jobs.record import RecordFormatError, decode_record
+from jobwire.storage.home_paths import HomePaths
 
 _LONGEST = 64
 
@@ -19,7 +20,7 @@ class SessionLookup:
     """Finds a job's session by its record file below `home`. About 60 µs a job; never raises."""
 
     def __init__(self, home: Path, known: Mapping[str, str] | None = None) -> None:
-        self._jobs = home / "jobs"
+        self._jobs = Path(HomePaths(home).jobs_path())
         self._known = dict(known or {})
 
     def __call__(self, job_id: str) -> str:

@@ -12,6 +12,7 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.file_lock import sole
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import read_own_settings, read_settings
 
 # A postgresql:// URL may hold a password, which must not stand in argv.
@@ -46,7 +47,7 @@ class MetricsSettings(NamedTuple):
     @property
     def folder(self) -> Path:
         """Return where everything of this component lives."""
-        return self.home / "metrics"
+        return HomePaths(self.home).metrics
 
     def sole_driver(self, *, clock: Clock, deadline_seconds: float) -> AbstractContextManager[None]:
         """Be the only driver of the home for the block; the folder exists. Raises AlreadyRunningError."""
@@ -109,8 +110,9 @@ def load_metrics_settings(
     if environ.get(SINK_VARIABLE):
         chosen.setdefault("sink", environ[SINK_VARIABLE])
     values: dict[str, Any] = {"topic_root": root, **table, **chosen}
-    folder = home / "metrics"
-    journals = values.pop("journals", None) or [home / "journal"]
+    paths = HomePaths(home)
+    folder = paths.metrics
+    journals = values.pop("journals", None) or [paths.journal]
     history = values.pop("history", folder / "history")
     return MetricsSettings(
         home=home,

@@ -9,6 +9,7 @@ from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.database import Database, open_tables
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
+from jobwire.storage.home_paths import HomePaths
 
 _UNKNOWN = "-"
 
@@ -126,6 +127,6 @@ def _text(name: str, value: object) -> str:
 def _registry_says(home: Path, job_id: str) -> str:
     """Return the record's status: a cancelled job says nothing on its topic, so the tables call it open."""
     try:
-        return str(decode_record((home / "jobs" / f"{job_id}.json").read_bytes()).status)
+        return str(decode_record(Path(HomePaths(home).record_path(job_id)).read_bytes()).status)
     except (OSError, RecordFormatError):
         return _UNKNOWN

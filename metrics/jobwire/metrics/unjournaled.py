@@ -6,6 +6,7 @@ from pathlib import Path
 from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.database import Database
 from jobwire.metrics.statements import queries
+from jobwire.storage.home_paths import HomePaths
 
 # Records read for one answer: some 60 µs each.
 _MOST_READ = 10_000
@@ -23,7 +24,9 @@ def unjournaled_jobs(home: Path, counted: set[str]) -> int:
     registry is on another host.
     """
     # Temporary files of the durable write begin with a dot.
-    records = (path for path in (home / "jobs").glob("[!.]*.json") if path.stem not in counted)
+    records = (
+        path for path in Path(HomePaths(home).jobs_path()).glob("[!.]*.json") if path.stem not in counted
+    )
     return sum(_unjournaled(path) for path in islice(records, _MOST_READ))
 
 

@@ -23,6 +23,7 @@ from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
 from jobwire.storage.home import HELP, Need, settled
+from jobwire.storage.home_paths import HomePaths
 
 PROG = "publish_event"
 
@@ -161,7 +162,7 @@ def _named_log(args: argparse.Namespace, environ: Mapping[str, str], clock: Cloc
 
 
 def _waiting_logs(args: argparse.Namespace, clock: Clock) -> Iterator[EventLog]:
-    for waiting in job_outboxes(Path(args.home, "outbox")):
+    for waiting in job_outboxes(Path(HomePaths(args.home).outbox_dir())):
         yield open_event_log(
             job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={}
         )

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import Clock
@@ -250,8 +249,3 @@ def _seldom(warn: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
         warn(text)
 
     return tell
-
-
-def journal_path(store: RecordStore) -> Path:
-    """Return where the home's journal is."""
-    return Path(store.home) / "journal"

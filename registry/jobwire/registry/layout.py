@@ -8,11 +8,11 @@ import os.path
 from typing import TYPE_CHECKING
 
 from jobwire.core.clock import SystemClock
-from jobwire.core.topics import check_job_id
 from jobwire.storage import file_lock
 from jobwire.storage.durable import TEMPORARY, make_directories, temporary_name
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem, SystemFiles
+from jobwire.storage.home_paths import HomePaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,43 +34,15 @@ SERVE_LOCK = "serve"
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
 
 
-class HomeLayout:
-    """Paths below one home directory. Nothing is created before `make_layout`."""
+class HomeLayout(HomePaths):
+    """The registry's directories in a home. Nothing is created before `make_layout`."""
 
     def __init__(
         self, home: Path | str, *, clock: Clock | None = None, files: FileSystem | None = None
     ) -> None:
-        self.home = os.fspath(home)
+        super().__init__(home)
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.files: FileSystem = files if files is not None else SystemFiles()
-
-    def record_path(self, job_id: str) -> str:
-        """Return `jobs/<job_id>.json`."""
-        return f"{self.home}/{JOBS}/{check_job_id(job_id)}.json"
-
-    def log_dir(self, job_id: str) -> str:
-        """Return `logs/<job_id>`, which holds the history and the worker's output.log."""
-        return f"{self.home}/{LOGS}/{check_job_id(job_id)}"
-
-    def outbox_path(self, job_id: str) -> str:
-        """Return `outbox/<job_id>.ndjson`."""
-        return f"{self.home}/{OUTBOX}/{check_job_id(job_id)}.ndjson"
-
-    def outbox_dir(self) -> str:
-        """Return `outbox/`."""
-        return self._path(OUTBOX)
-
-    def lock_path(self, name: str) -> str:
-        """Return `locks/<name>.lock`: a job id for its record, `queue`, or a component's own name."""
-        return f"{self.home}/{LOCKS}/{name}.lock"
-
-    def queue_path(self, *parts: str) -> str:
-        """Return a path below `queue/`."""
-        return self._path(QUEUE, *parts)
-
-    def jobs_path(self) -> str:
-        """Return `jobs/`."""
-        return self._path(JOBS)
 
     def exists(self, job_id: str) -> bool:
         """Tell whether the job has a record. Raises StorageError where that cannot be told."""

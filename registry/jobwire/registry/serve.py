@@ -15,7 +15,7 @@ from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
 from jobwire.journal import JournalWriter
 from jobwire.registry import health
-from jobwire.registry.assembly import Assembly, Connections, journal_path
+from jobwire.registry.assembly import Assembly, Connections
 from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
@@ -76,7 +76,7 @@ class RegistryProcess:
         lock = file_lock.acquire_sole(path, clock=self._clock, what=what)
         with ExitStack() as closing:
             closing.callback(file_lock.release, lock)
-            writer = closing.enter_context(JournalWriter(journal_path(self._store), clock=self._clock))
+            writer = closing.enter_context(JournalWriter(self._store.journal, clock=self._clock))
             assembly = Assembly(
                 store=self._store,
                 connections=self._connections,

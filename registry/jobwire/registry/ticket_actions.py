@@ -21,6 +21,7 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import check_target
 from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
@@ -105,7 +106,7 @@ def _certificate(
         from jobwire.certs import CertificateAuthority  # noqa: PLC0415 - brings cryptography
     except ModuleNotFoundError as error:
         raise missing_library(error, "broker") from error
-    authority = CertificateAuthority(home / "certs")
+    authority = CertificateAuthority(HomePaths(home).certs)
     if not authority.exists():
         raise ConfigError(
             "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
