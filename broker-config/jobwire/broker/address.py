@@ -3,12 +3,11 @@
 import shlex
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from jobwire.broker.home import BrokerPaths, named_broker
 from jobwire.certs import CertificateAuthority, Finding, Level
-from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
+from jobwire.certs.names import holds_for, parse_address, parse_permitted, parse_server_names
 from jobwire.core.errors import UnreachableError
 from jobwire.core.settings import is_loopback
 
@@ -21,7 +20,7 @@ def client_address(host: str) -> str:
 
     An address for `localhost`, too: nothing to resolve on the path of a cold publish.
     """
-    address = _parsed(host)
+    address = parse_address(host)
     if host == _LOCALHOST:
         return _LOOPBACK[0]
     if address is None or not address.is_unspecified:
@@ -35,9 +34,11 @@ def reaches(named: str, host: str) -> bool:
     if _LOCALHOST in {named, host}:
         other = host if named == _LOCALHOST else named
         return (
-            other == _LOCALHOST or _parsed(other) is None or any(reaches(item, other) for item in _LOOPBACK)
+            other == _LOCALHOST
+            or parse_address(other) is None
+            or any(reaches(item, other) for item in _LOOPBACK)
         )
-    wanted, listening = _parsed(named), _parsed(host)
+    wanted, listening = parse_address(named), parse_address(host)
     if wanted is None or listening is None:
         return True
     return wanted == listening or (listening.is_unspecified and wanted.version == listening.version)
@@ -108,10 +109,3 @@ def _naming(home: Path, authority: CertificateAuthority, present: Sequence[str],
         begin = f"{certs} rollover begin --permit {name}"
         steps = [begin, f"{certs} rollover switch", *steps, f"{certs} rollover finish"]
     return f"{' && '.join(steps)}, then start the broker again"
-
-
-def _parsed(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None

@@ -19,18 +19,6 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.storage.named_files import exposure
 
 _HOST = "127.0.0.1"
-# What is a trial's own, whatever place on whatever host the folder is rendered for.
-_PLACES = {
-    "password_file",
-    "acl_file",
-    "cafile",
-    "certfile",
-    "keyfile",
-    "crlfile",
-    "persistence_location",
-    "pid_file",
-    "user",
-}
 
 
 def check_deployment(directory: Path, *, warn_seconds: float) -> list[Finding]:
@@ -46,7 +34,7 @@ def check_deployment(directory: Path, *, warn_seconds: float) -> list[Finding]:
     if found := list(_missing(files)):
         # What the others would say follows from this.
         return found
-    for part in (_permissions, _configuration, examine_access, _storage):
+    for part in (_permissions, _configuration, examine_access):
         found += _guarded(part, files)
     found += _certificates(files, warn_seconds)
     if not any(finding.level is Level.ERROR for finding in found):
@@ -75,16 +63,12 @@ def _permissions(files: BrokerFiles) -> Iterator[Finding]:
             yield Finding.of(path.name, error)
     if (error := exposure(files.data)) and not exposure(files.data, to_write=True):
         yield Finding(Level.WARNING, "data", f"others may read what is queued ({error.message})", error.hint)
+    require_writable(files.data, "persistence folder")
 
 
 def _configuration(files: BrokerFiles) -> Iterator[Finding]:
     text = read_text(files.configuration, "configuration", hint="jobwire broker render --force")
     return differences(text, files)
-
-
-def _storage(files: BrokerFiles) -> Iterator[Finding]:
-    require_writable(files.data, "persistence folder")
-    yield from ()
 
 
 def _certificates(files: BrokerFiles, warn_seconds: float) -> list[Finding]:
@@ -132,7 +116,9 @@ def _tried(present: Sequence[str], own: BrokerFiles, ports: tuple[int, int]) -> 
     """Return the configuration on other ports and for other places: nothing that is deployed is touched."""
     fresh = render_configuration(own, Listening(_HOST, *ports), user=current_user()).splitlines()
     listeners = (line for line in fresh if line.startswith("listener "))
-    places = {name: line for line in fresh if (name := line.partition(" ")[0]) in _PLACES}
+    # Lines with places, whatever host the folder is rendered for.
+    named = {line.partition(" ")[0]: line for line in fresh if not line.startswith("#")}
+    places = {name: line for name, line in named.items() if "/" in line or name == "user"}
     lines = []
     for line in present:
         name = line.partition(" ")[0]

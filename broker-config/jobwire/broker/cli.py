@@ -24,9 +24,8 @@ from jobwire.broker.home import (
 from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
 from jobwire.broker.passwd import MAX_ITERATIONS, PRESENT_DAY_ITERATIONS
 from jobwire.broker.passwd_commands import add_passwd
-from jobwire.broker.pid_file import send_reload
 from jobwire.broker.render import Deployment, render_deployment
-from jobwire.broker.serve import ready_line, run_embedded
+from jobwire.broker.serve import ready_line, run_embedded, send_reload
 from jobwire.certs import Finding, Level
 from jobwire.certs.values import DAY, WARN_WITHIN
 from jobwire.core.argument_types import number, whole

@@ -4,8 +4,8 @@ import os
 import pwd
 from typing import NamedTuple
 
+from jobwire.broker.files import render_template
 from jobwire.broker.home import BrokerFiles
-from jobwire.broker.template import render_template
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.setting_tables import MAX_PORT

@@ -36,23 +36,13 @@ class EmbeddedBroker:
         """
         require_loopback(host, beyond_loopback=beyond_loopback)
         self._paths = BrokerPaths(home)
-        self._host = host
-        self._port = port
+        self.host = host
+        self.port = port
         self._limits = limits or BrokerLimits()
         self._context: ssl.SSLContext | None = None
         self._users = PasswordFile.load(self._paths.passwd)
         self._acl = AccessList.load(self._paths.acl)
         self._broker: HardenedBroker | None = None
-
-    @property
-    def port(self) -> int:
-        """Return the port that accepts connections (the real one once started)."""
-        return self._port
-
-    @property
-    def host(self) -> str:
-        """Return the address that accepts connections."""
-        return self._host
 
     async def start(self) -> None:
         """Start to accept connections; raises UnreachableError if the address cannot be bound."""
@@ -61,8 +51,8 @@ class EmbeddedBroker:
 
         self._context = server_context(self._paths)
         broker = HardenedBroker(
-            host=self._host,
-            port=self._port,
+            host=self.host,
+            port=self.port,
             tls=self._context,
             users=self._users,
             acl=self._acl,
@@ -74,10 +64,10 @@ class EmbeddedBroker:
             # amqtt wraps what the system said.
             reason = error.__cause__ or error
             raise UnreachableError(
-                f"the broker cannot start on {self._host} port {self._port}: {reason}",
+                f"the broker cannot start on {self.host} port {self.port}: {reason}",
                 hint="stop the other broker or choose another --port",
             ) from error
-        self._port = broker.bound_port
+        self.port = broker.bound_port
         self._broker = broker
 
     def reload(self) -> None:

@@ -1,7 +1,10 @@
 """The broker's small files, some of them secret: written whole, private, and durable, or not at all."""
 
 import os
+import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib.resources import files as resources
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
@@ -15,6 +18,7 @@ from jobwire.storage.named_files import read_named_file
 _FILES = SystemFiles()
 # Access lists and password files of many thousand accounts.
 _MAX_TEXT = 16 * 1024 * 1024
+_PLACE = re.compile(r"@([A-Z_]+)@")
 
 
 def make_private_directory(path: Path) -> None:
@@ -68,3 +72,18 @@ def read_text(path: Path, what: str, *, hint: str = "", private: bool = False) -
         raise ConfigError(f"{what} {path} does not exist", hint=hint, path=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{what} {path} cannot be read: {error}", hint=hint, path=str(path)) from error
+
+
+def render_template(name: str, values: Mapping[str, str]) -> str:
+    """Return the packaged template `name` with every place filled.
+
+    Raises ConfigError for a value that would start a new line in a line-oriented file, KeyError for a place
+    without a value.
+    """
+    for key, value in values.items():
+        if any(ord(sign) < ord(" ") for sign in value):
+            raise ConfigError(
+                f"{key} holds a control character: {value!r}", hint="choose a plain path or name"
+            )
+    source = resources("jobwire.broker").joinpath("templates", name).read_text(encoding="utf-8")
+    return _PLACE.sub(lambda match: values[match[1]], source)

@@ -5,9 +5,8 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.broker.files import make_private_directory, read_text, write_private
+from jobwire.broker.files import make_private_directory, read_text, render_template, write_private
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
-from jobwire.broker.template import render_template
 from jobwire.certs import CertificateAuthority, Finding, Level
 from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES
@@ -96,7 +95,10 @@ def prepare_home(
     write_access_list(paths.acl, root)
     _prepare_passwords(paths, iterations)
     if not paths.settings.exists():
-        write_private(paths.settings, _settings(host, port, mtls_port or port, root, protocol))
+        # A JSON string is a TOML basic string.
+        values = {"BROKER": json.dumps(host), "TOPIC_ROOT": json.dumps(root), "PROTOCOL": protocol}
+        values |= {"PORT": str(port), "MTLS_PORT": str(mtls_port or port)}
+        write_private(paths.settings, render_template(SETTINGS_FILE, values))
 
 
 def write_access_list(path: Path, topic_root: str) -> None:
@@ -142,26 +144,6 @@ def _prepare_passwords(paths: BrokerPaths, iterations: int) -> None:
             elif role in users.entries:
                 continue
             users.set(role, read_password(secret), iterations=iterations)
-
-
-def _settings(host: str, port: int, mtls: int, topic_root: str, protocol: str) -> str:
-    roles = "".join(
-        f'\n[roles.{role}]\nusername = "{role}"\npassword_file = "passwords/{role}"\n' for role in ROLES
-    )
-    return (
-        "# Settings of this home directory; relative paths are relative to this file.\n"
-        "[broker]\n"
-        f"broker = {json.dumps(host)}\n"
-        f"port = {port}\n"
-        'tls = "on"\n'
-        'ca_certs = "certs/ca.pem"\n'
-        # A JSON string is a TOML basic string.
-        f"topic_root = {json.dumps(topic_root)}\n"
-        f'protocol = "{protocol}"\n'
-        "\n# Where clients with a certificate connect.\n"
-        "[mtls]\n"
-        f"port = {mtls}\n" + roles
-    )
 
 
 def require_usable_certificates(home: Path) -> None:

@@ -170,9 +170,13 @@ def parse_passwords(lines: Iterable[str], source: str) -> dict[str, PasswordHash
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
+        name, separator, rest = line.partition(":")
         try:
-            name, entry = _parse_line(line, entries)
-            entries[name] = entry
+            if not separator:
+                raise ValueError("no colon between name and hash")  # noqa: TRY301 - told with its line below
+            if check_user_name(name) in entries:
+                raise ValueError(f"the user {name!r} is there twice")  # noqa: TRY301 - as above
+            entries[name] = parse_hash(rest.strip())
         except (ValueError, InvalidInputError) as error:
             reason = error.message if isinstance(error, InvalidInputError) else str(error)
             raise ConfigError(
@@ -182,15 +186,6 @@ def parse_passwords(lines: Iterable[str], source: str) -> dict[str, PasswordHash
                 line=number,
             ) from error
     return entries
-
-
-def _parse_line(line: str, known: dict[str, PasswordHash]) -> tuple[str, PasswordHash]:
-    name, separator, rest = line.partition(":")
-    if not separator:
-        raise ValueError("no colon between name and hash")
-    if check_user_name(name) in known:
-        raise ValueError(f"the user {name!r} is there twice")
-    return name, parse_hash(rest.strip())
 
 
 def _derive(password: bytes, salt: bytes, iterations: int) -> bytes:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobwire.certs import checkup, files, inspection, issuing, names, pem, profiles, revocation, rollover
+from jobwire.certs import files, inspection, issuing, names, pem, profiles, revocation, rollover
+from jobwire.certs.checkup import Checkup
 from jobwire.certs.issuing import CertificateRequest
 from jobwire.certs.layout import Places
 from jobwire.certs.values import (
@@ -208,7 +209,7 @@ class CertificateAuthority:
         Expiring certificates and lists, key files that others may read, a clock outside validity, pairs
         that do not match, a revocation that has not reached the list, a rollover under way. Reads only.
         """
-        return checkup.check(self.places, now=self._clock.now(), warn_seconds=warn_seconds)
+        return Checkup(self.places, now=self._clock.now(), warn_seconds=warn_seconds).findings()
 
     def rollover_phase(self) -> Phase:
         """Return where the rollover to a new authority stands."""

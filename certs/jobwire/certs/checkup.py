@@ -19,56 +19,133 @@ _CLOCK_HINT = "if the clock is wrong, set it right (timedatectl status)"
 _LIST_HINT = "jobwire certs crl, then restart the broker"
 
 
-def check(places: Places, *, now: float, warn_seconds: float) -> list[Finding]:
-    """Return every finding, the worst first. Reads only; never raises for what it finds."""
-    found = list(_exposed(places))
-    for part in (_authorities, _leaves, _lists, _rollover):
-        try:
-            found.extend(part(places, now, warn_seconds))
-        except JobwireError as error:
-            found.append(_of_file(error, places))
-    order = list(Level)
-    unique = dict.fromkeys(found)  # one unreadable file is met by several parts
-    return sorted(unique, key=lambda finding: order.index(finding.level))
+class Checkup:
+    """One look at the files of an authority, in parts. Reads only."""
 
+    def __init__(self, places: Places, *, now: float, warn_seconds: float) -> None:
+        self._places = places
+        self._now = now
+        self._warn_seconds = warn_seconds
 
-def _of_file(error: JobwireError, places: Places) -> Finding:
-    return Finding.of(Path(str(error.facts.get("path", places.directory))).name, error)
+    def findings(self) -> list[Finding]:
+        """Return every finding, the worst first; never raises for what it finds."""
+        found = list(self._exposed())
+        for part in (self._authorities, self._leaves, self._lists, self._rollover):
+            try:
+                found.extend(part())
+            except JobwireError as error:
+                found.append(self._of_file(error))
+        order = list(Level)
+        unique = dict.fromkeys(found)  # one unreadable file is met by several parts
+        return sorted(unique, key=lambda finding: order.index(finding.level))
 
+    def _of_file(self, error: JobwireError) -> Finding:
+        return Finding.of(Path(str(error.facts.get("path", self._places.directory))).name, error)
 
-def _exposed(places: Places) -> Iterator[Finding]:
-    folders = (places.directory, places.clients, places.servers)
-    for folder in folders:
-        if error := exposure(folder):
-            yield Finding.of(folder.name, error)._replace(level=Level.WARNING)
-    for path in sorted(path for folder in folders for path in folder.glob("*.key")):
-        if error := exposure(path):
-            yield Finding.of(path.name, error)
+    def _exposed(self) -> Iterator[Finding]:
+        folders = (self._places.directory, self._places.clients, self._places.servers)
+        for folder in folders:
+            if error := exposure(folder):
+                yield Finding.of(folder.name, error)._replace(level=Level.WARNING)
+        for path in sorted(path for folder in folders for path in folder.glob("*.key")):
+            if error := exposure(path):
+                yield Finding.of(path.name, error)
 
+    def _authorities(self) -> Iterator[Finding]:
+        for certificate in pem.load_certificates(self._places.bundle):
+            yield from self._validity(inspection.facts(self._places.bundle, certificate, now=self._now))
 
-def _authorities(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
-    for certificate in pem.load_certificates(places.bundle):
-        yield from _validity(inspection.facts(places.bundle, certificate, now=now), now, warn_seconds)
+    def _leaves(self) -> Iterator[Finding]:
+        authorities = pem.load_certificates(self._places.bundle)
+        revoked = inspection.revoked_serials(self._places)
+        for path in inspection.leaf_files(self._places):
+            try:
+                certificate = pem.load_certificate(path)
+                item = inspection.facts(path, certificate, now=self._now, revoked=revoked)
+                yield from self._validity(item)
+                # Where it comes from matters only while anybody is still meant to present it.
+                if _is_brokers(item) or not (item.revoked or self._now > item.not_after):
+                    yield from _origin(item, certificate, authorities)
+                    yield from _pair(path, certificate)
+            except JobwireError as error:  # one damaged file must not hide what the others have to say
+                yield self._of_file(error)
 
+    def _ends_soon(self, start: float, end: float) -> bool:
+        return ends_soon(start, end, self._now, warn_seconds=self._warn_seconds)
 
-def _leaves(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
-    authorities = pem.load_certificates(places.bundle)
-    revoked = inspection.revoked_serials(places)
-    for path in inspection.leaf_files(places):
-        try:
-            certificate = pem.load_certificate(path)
-            item = inspection.facts(path, certificate, now=now, revoked=revoked)
-            yield from _validity(item, now, warn_seconds)
-            if _in_use(item, now):
-                yield from _origin(item, certificate, authorities)
-                yield from _pair(path, certificate)
-        except JobwireError as error:  # one damaged file must not hide what the others have to say
-            yield _of_file(error, places)
+    def _in_days(self, end: float) -> str:
+        return f"in {(end - self._now) / DAY:.1f} days"
 
+    def _validity(self, item: CertificateFacts) -> Iterator[Finding]:
+        subject, remedy, now = _subject(item), _remedy(item), self._now
+        if now < item.not_before:
+            text = f"not valid before {utc_timestamp(item.not_before)}, the clock says {utc_timestamp(now)}"
+            yield Finding(Level.ERROR, subject, text, _CLOCK_HINT)
+        elif item.revoked:
+            # A revoked client is refused as intended; a revoked broker is refused by all who look.
+            if _is_brokers(item):
+                yield Finding(Level.ERROR, subject, "is revoked", "jobwire certs renew server --new-key")
+        elif now > item.not_after:
+            # A job's certificate is meant to end with its job.
+            level = Level.NOTE if item.kind == Kind.JOB else Level.ERROR
+            hint = "jobwire certs prune removes it" if item.kind == Kind.JOB else f"{remedy}; {_CLOCK_HINT}"
+            yield Finding(level, subject, f"expired at {utc_timestamp(item.not_after)}", hint)
+        elif item.kind != Kind.JOB and self._ends_soon(item.not_before, item.not_after):
+            yield Finding(Level.WARNING, subject, f"expires {self._in_days(item.not_after)}", remedy)
 
-def _in_use(item: CertificateFacts, now: float) -> bool:
-    """Tell whether anybody is still meant to present it: where it comes from matters only then."""
-    return _is_brokers(item) or not (item.revoked or now > item.not_after)
+    def _lists(self) -> Iterator[Finding]:
+        lists = pem.load_lists(self._places.crl)
+        for authority in pem.load_certificates(self._places.bundle):
+            mine = [crl for crl in lists if _list_signed_by(crl, authority)]
+            if not mine:
+                name = authority.subject.rfc4514_string()
+                text = f"holds no list signed by {name}: a broker that checks refuses its clients"
+                yield self._of_lists(Level.ERROR, text)
+            for crl in mine:
+                yield from self._list_dates(crl)
+                yield from self._list_content(crl, profiles.key_identifier(authority))
+
+    def _of_lists(self, level: Level, text: str, hint: str = _LIST_HINT) -> Finding:
+        return Finding(level, self._places.crl.name, text, hint)
+
+    def _list_dates(self, crl: x509.CertificateRevocationList) -> Iterator[Finding]:
+        start = crl.last_update_utc.timestamp()
+        end = crl.next_update_utc.timestamp() if crl.next_update_utc else float("inf")
+        if self._now < start:
+            yield self._of_lists(Level.ERROR, f"not valid before {utc_timestamp(start)}", _CLOCK_HINT)
+        elif self._now > end:
+            text = f"ran out at {utc_timestamp(end)}: a broker that checks refuses everyone"
+            yield self._of_lists(Level.ERROR, text)
+        elif self._ends_soon(start, end):
+            text = f"runs out {self._in_days(end)}: after that a broker that checks refuses everyone"
+            yield self._of_lists(Level.WARNING, text)
+
+    def _list_content(self, crl: x509.CertificateRevocationList, issuer: str) -> Iterator[Finding]:
+        listed = {item.serial_number for item in crl}
+        missing = {
+            entry.name
+            for entry in Index(self._places.index).entries().values()
+            if entry.issuer == issuer
+            and entry.revoked_at is not None
+            and entry.not_after > self._now
+            and entry.serial not in listed
+        }
+        if missing:
+            yield self._of_lists(Level.ERROR, f"revoked but not in the list: {', '.join(sorted(missing))}")
+
+    def _rollover(self) -> Iterator[Finding]:
+        signer, present = pem.load_signer(self._places), rollover.phase(self._places)
+        reached = "when ca.pem and crl.pem have reached every broker and client: jobwire certs rollover "
+        if present is Phase.BEGUN:
+            text = "begun: both authorities are trusted, the old one signs"
+            yield Finding(Level.NOTE, "rollover", text, reached + "switch")
+        elif present is Phase.SWITCHED:
+            unfinished = pem.load_certificate(self._places.server).issuer != signer.certificate.subject
+            text = "switched: both authorities are trusted, the new one signs"
+            yield Finding(Level.NOTE, "rollover", text, reached + ("switch" if unfinished else "finish"))
+        elif self._places.previous_key.exists():
+            text = "finished, but the old authority's key is still here"
+            yield Finding(Level.NOTE, "rollover", text, "jobwire certs rollover finish")
 
 
 def _is_brokers(item: CertificateFacts) -> bool:
@@ -88,28 +165,6 @@ def _remedy(item: CertificateFacts) -> str:
         return "move to a new authority: jobwire certs rollover begin"
     remedy = f"jobwire certs renew {item.path.stem}"
     return f"{remedy}, then reload the broker" if _is_brokers(item) else remedy
-
-
-def _validity(item: CertificateFacts, now: float, warn_seconds: float) -> Iterator[Finding]:
-    subject, remedy = _subject(item), _remedy(item)
-    if now < item.not_before:
-        text = f"not valid before {utc_timestamp(item.not_before)}, the clock says {utc_timestamp(now)}"
-        yield Finding(Level.ERROR, subject, text, _CLOCK_HINT)
-    elif item.revoked:
-        # A revoked client is refused as intended; a revoked broker is refused by all who look.
-        if _is_brokers(item):
-            yield Finding(Level.ERROR, subject, "is revoked", "jobwire certs renew server --new-key")
-    elif now > item.not_after:
-        # A job's certificate is meant to end with its job.
-        level = Level.NOTE if item.kind == Kind.JOB else Level.ERROR
-        hint = "jobwire certs prune removes it" if item.kind == Kind.JOB else f"{remedy}; {_CLOCK_HINT}"
-        yield Finding(level, subject, f"expired at {utc_timestamp(item.not_after)}", hint)
-    elif item.kind != Kind.JOB and ends_soon(item.not_before, item.not_after, now, warn_seconds=warn_seconds):
-        yield Finding(Level.WARNING, subject, f"expires in {_days(item.not_after - now)}", remedy)
-
-
-def _days(seconds: float) -> str:
-    return f"{seconds / DAY:.1f} days"
 
 
 def _origin(
@@ -138,73 +193,8 @@ def _pair(certfile: Path, certificate: x509.Certificate) -> Iterator[Finding]:
         yield Finding(Level.ERROR, certfile.name, text, "renew it: the certificate follows the key")
 
 
-def _lists(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
-    lists = pem.load_lists(places.crl)
-    for authority in pem.load_certificates(places.bundle):
-        mine = [crl for crl in lists if _list_signed_by(crl, authority)]
-        if not mine:
-            name = authority.subject.rfc4514_string()
-            text = f"holds no list signed by {name}: a broker that checks refuses its clients"
-            yield Finding(Level.ERROR, places.crl.name, text, _LIST_HINT)
-        for crl in mine:
-            yield from _list_dates(places, crl, now, warn_seconds)
-            yield from _list_content(places, crl, profiles.key_identifier(authority), now)
-
-
 def _list_signed_by(crl: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
     key = authority.public_key()
     if crl.issuer != authority.subject or not isinstance(key, ec.EllipticCurvePublicKey):
         return False
     return crl.is_signature_valid(key)
-
-
-def _list_dates(
-    places: Places, crl: x509.CertificateRevocationList, now: float, warn_seconds: float
-) -> Iterator[Finding]:
-    subject = places.crl.name
-    start = crl.last_update_utc.timestamp()
-    end = crl.next_update_utc.timestamp() if crl.next_update_utc else float("inf")
-    if now < start:
-        yield Finding(Level.ERROR, subject, f"not valid before {utc_timestamp(start)}", _CLOCK_HINT)
-    elif now > end:
-        text = f"ran out at {utc_timestamp(end)}: a broker that checks refuses everyone"
-        yield Finding(Level.ERROR, subject, text, _LIST_HINT)
-    elif ends_soon(start, end, now, warn_seconds=warn_seconds):
-        text = f"runs out in {_days(end - now)}: after that a broker that checks refuses everyone"
-        yield Finding(Level.WARNING, subject, text, _LIST_HINT)
-
-
-def _list_content(
-    places: Places, crl: x509.CertificateRevocationList, issuer: str, now: float
-) -> Iterator[Finding]:
-    listed = {item.serial_number for item in crl}
-    missing = {
-        entry.name
-        for entry in Index(places.index).entries().values()
-        if entry.issuer == issuer
-        and entry.revoked_at is not None
-        and entry.not_after > now
-        and entry.serial not in listed
-    }
-    if missing:
-        text = f"revoked but not in the list: {', '.join(sorted(missing))}"
-        yield Finding(Level.ERROR, places.crl.name, text, _LIST_HINT)
-
-
-def _rollover(places: Places, now: float, warn_seconds: float) -> Iterator[Finding]:
-    del now, warn_seconds  # the parts share one signature
-    signer = pem.load_signer(places)
-    reached = "when ca.pem and crl.pem have reached every broker and client: jobwire certs rollover "
-    match rollover.phase(places):
-        case Phase.BEGUN:
-            text = "begun: both authorities are trusted, the old one signs"
-            yield Finding(Level.NOTE, "rollover", text, reached + "switch")
-        case Phase.SWITCHED:
-            unfinished = pem.load_certificate(places.server).issuer != signer.certificate.subject
-            text = "switched: both authorities are trusted, the new one signs"
-            yield Finding(Level.NOTE, "rollover", text, reached + ("switch" if unfinished else "finish"))
-        case Phase.IDLE if places.previous_key.exists():
-            text = "finished, but the old authority's key is still here"
-            yield Finding(Level.NOTE, "rollover", text, "jobwire certs rollover finish")
-        case Phase.IDLE:
-            return

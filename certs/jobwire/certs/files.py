@@ -20,7 +20,6 @@ from jobwire.storage.files import SystemFiles
 from jobwire.storage.named_files import read_named_file
 
 _FILES = SystemFiles()
-_MAX_KEY = 1024 * 1024
 # Two revocation lists with half a million certificates each.
 _MAX_FILE = 64 * 1024 * 1024
 
@@ -80,26 +79,16 @@ def append_line(path: Path, line: bytes) -> None:
     append_durably(path, line + b"\n", files=_FILES)
 
 
-def read_file(path: Path) -> bytes:
-    """Return the bytes of `path`; NotFoundError if there is none, ConfigError if it is unreadable."""
+def read_file(path: Path, *, private: bool = False) -> bytes:
+    """Return the bytes of `path`; NotFoundError if there is none, ConfigError if it is unreadable.
+
+    ConfigError also for a `private` one, a key, that others may access.
+    """
     try:
-        return read_named_file(path, "file", limit=_MAX_FILE)
+        return read_named_file(path, "key file" if private else "file", limit=_MAX_FILE, private=private)
     except FileNotFoundError as error:
-        raise _missing(path) from error
-
-
-def _missing(path: Path) -> NotFoundError:
-    return NotFoundError(
-        f"no file {path}", hint="create the certificates with: jobwire certs init", path=str(path)
-    )
-
-
-def read_private(path: Path) -> bytes:
-    """Return the bytes of a key file; raises as `read_file`, and ConfigError if others may access it."""
-    try:
-        return read_named_file(path, "key file", limit=_MAX_KEY, private=True)
-    except FileNotFoundError as error:
-        raise _missing(path) from error
+        hint = "create the certificates with: jobwire certs init"
+        raise NotFoundError(f"no file {path}", hint=hint, path=str(path)) from error
 
 
 def remove_files(*paths: Path) -> None:

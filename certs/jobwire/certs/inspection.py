@@ -1,6 +1,6 @@
 """Reading certificates: what each says, and whether it is revoked."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from cryptography import x509
@@ -11,8 +11,6 @@ from jobwire.certs import pem, profiles
 from jobwire.certs.index import Index
 from jobwire.certs.layout import Places
 from jobwire.certs.values import DAY, CertificateFacts, Kind
-
-_UNKNOWN = "unknown"
 
 
 def show_all(places: Places, *, now: float) -> list[CertificateFacts]:
@@ -69,29 +67,16 @@ def facts(
 
 def kind_of(certificate: x509.Certificate) -> str:
     """Return the Kind a certificate's own extensions make it, or `unknown`."""
-    usages = set(_usages(certificate))
-    if _is_authority(certificate):
+    constraints = profiles.extension(certificate, x509.BasicConstraints)
+    usages = list(profiles.extension(certificate, x509.ExtendedKeyUsage) or ())
+    if constraints is not None and constraints.ca:
         return str(Kind.AUTHORITY)
     if ExtendedKeyUsageOID.SERVER_AUTH in usages:
         return str(Kind.SERVER)
     if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-        return _UNKNOWN
+        return "unknown"
     units = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     return str(Kind.JOB) if [unit.value for unit in units] == [str(Kind.JOB)] else str(Kind.ROLE)
-
-
-def _is_authority(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        return False
-
-
-def _usages(certificate: x509.Certificate) -> Iterator[x509.ObjectIdentifier]:
-    try:
-        yield from certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return
 
 
 def _common_name(name: x509.Name) -> str:

@@ -141,7 +141,7 @@ def renew(places: Places, request: CertificateRequest, *, new_key: bool = False)
     present = pem.load_certificate(certfile)
     entry = Index(places.index).entries().get(present.serial_number)
     if request.kind is Kind.SERVER:
-        request = request._replace(server_names=request.server_names or list(profiles.names_of(present)))
+        request = request._replace(server_names=request.server_names or profiles.names_of(present))
         remedy = f"jobwire certs renew {request.name} --new-key"
     elif entry is None:
         raise NotFoundError(

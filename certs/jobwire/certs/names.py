@@ -93,17 +93,18 @@ def holds_for(certified: Iterable[str], host: str) -> bool:
 
     Addresses have to be equal, and `*.` stands for one label (RFC 9525 section 6.3).
     """
-    address, name = _address(host), host.lower()
+    address, name = parse_address(host), host.lower()
     tree = name.partition(".")[2]
     for item in certified:
         if address is None and item.lower() in {name, f"*.{tree}"}:
             return True
-        if address is not None and _address(item) == address:
+        if address is not None and parse_address(item) == address:
             return True
     return False
 
 
-def _address(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
+    """Return the address that `text` is, None for a name."""
     try:
         return ip_address(text)
     except ValueError:

@@ -1,7 +1,8 @@
 """PEM in and out: certificates, keys and revocation lists, with errors that name the file."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,6 +19,7 @@ from jobwire.certs.profiles import Signer
 from jobwire.core.errors import ConfigError
 
 _CRL_END = b"-----END X509 CRL-----"
+_T = TypeVar("_T")
 
 
 def dump_key(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -32,13 +34,9 @@ def dump(items: Iterable[x509.Certificate | x509.CertificateRevocationList]) -> 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Return the key in `path`; ConfigError if others may read it or it is not an EC key."""
-    data = files.read_private(path)
-    try:
-        key = load_pem_private_key(data, password=None)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{path} holds no usable private key: {error}", hint="restore it from a backup", path=str(path)
-        ) from error
+    data = files.read_file(path, private=True)
+    remedy = "restore it from a backup"
+    key = _parsed(path, "usable private key", remedy, lambda: load_pem_private_key(data, password=None))
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{path} holds no elliptic-curve key", hint="issue a new one", path=str(path))
     return key
@@ -47,14 +45,15 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def load_certificates(path: Path) -> list[x509.Certificate]:
     """Return the certificates in `path`, at least one."""
     data = files.read_file(path)
+    remedy = "issue it again with --force"
+    return _parsed(path, "readable certificate", remedy, lambda: x509.load_pem_x509_certificates(data))
+
+
+def _parsed(path: Path, what: str, remedy: str, parse: Callable[[], _T]) -> _T:
     try:
-        return x509.load_pem_x509_certificates(data)
-    except ValueError as error:
-        raise ConfigError(
-            f"{path} holds no readable certificate: {error}",
-            hint="issue it again with --force",
-            path=str(path),
-        ) from error
+        return parse()
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} holds no {what}: {error}", hint=remedy, path=str(path)) from error
 
 
 def load_certificate(path: Path) -> x509.Certificate:
@@ -67,14 +66,13 @@ def load_lists(path: Path) -> list[x509.CertificateRevocationList]:
     if not path.exists():
         return []
     blocks = files.read_file(path).split(_CRL_END)[:-1]
-    try:
-        return [x509.load_pem_x509_crl(block + _CRL_END) for block in blocks]
-    except ValueError as error:
-        raise ConfigError(
-            f"{path} holds no readable revocation list: {error}",
-            hint="write it again: jobwire certs crl",
-            path=str(path),
-        ) from error
+    remedy = "write it again: jobwire certs crl"
+    return _parsed(
+        path,
+        "readable revocation list",
+        remedy,
+        lambda: [x509.load_pem_x509_crl(block + _CRL_END) for block in blocks],
+    )
 
 
 def load_signer(places: Places) -> Signer:

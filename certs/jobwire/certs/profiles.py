@@ -1,8 +1,7 @@
 """What stands in each kind of certificate: RFC 5280 profiles, as pure functions over keys and names."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -13,6 +12,8 @@ from jobwire.certs.names import Permitted, ServerNames
 from jobwire.certs.values import MAX_LIFETIME, SKEW, Kind
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, InvalidInputError
+
+_E = TypeVar("_E", bound=x509.ExtensionType)
 
 
 class Period(NamedTuple):
@@ -185,11 +186,14 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def names_of(certificate: x509.Certificate) -> Iterable[str]:
-    """Yield the SANs as text."""
+def extension(certificate: x509.Certificate, kind: type[_E]) -> _E | None:
+    """Return an extension of `certificate`, None where it has none of the kind."""
     try:
-        sans = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
-        return
-    for san in sans:
-        yield str(san.value)
+        return None
+
+
+def names_of(certificate: x509.Certificate) -> list[str]:
+    """Return the SANs as text."""
+    return [str(san.value) for san in extension(certificate, x509.SubjectAlternativeName) or ()]

@@ -28,7 +28,7 @@ def phase(places: Places) -> Phase:
 def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float) -> None:
     """Make the new authority and put it into the bundle and the lists; the old one goes on signing."""
     _expect(places, Phase.IDLE, "begin")
-    names = list(profiles.names_of(pem.load_certificate(places.server)))
+    names = profiles.names_of(pem.load_certificate(places.server))
     old = profiles.permitted_by(pem.load_signer(places).certificate)
     permitted = [*old.dns, *(str(network) for network in old.networks), *permit]
     coming = issuing.new_authority(names, permitted, profiles.period(now, lifetime))
@@ -48,7 +48,7 @@ def switch(places: Places, *, now: float) -> list[str]:
     """
     if phase(places) is not Phase.SWITCHED:
         _expect(places, Phase.BEGUN, "switch")
-        files.write_file(places.previous_key, files.read_private(places.ca_key), overwrite=True)
+        files.write_file(places.previous_key, files.read_file(places.ca_key, private=True), overwrite=True)
         with files.storage_errors("switch to", places.next_key):
             places.next_key.replace(places.ca_key)
             files.sync_directory(places.directory)

@@ -79,11 +79,6 @@ class CertificateFacts(NamedTuple):
     fingerprint: str
     revoked: bool
 
-    @property
-    def serial_hex(self) -> str:
-        """Return the serial as `openssl x509 -serial` prints it."""
-        return serial_text(self.serial)
-
 
 class Level(StrEnum):
     """How bad a finding is: something fails now, something will fail, something to know, nothing."""

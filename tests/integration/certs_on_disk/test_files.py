@@ -100,7 +100,7 @@ def test_exposed_key_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> No
     key.write_bytes(b"secret")
     key.chmod(mode)
     with pytest.raises(ConfigError) as caught:
-        files.read_private(key)
+        files.read_file(key, private=True)
     assert caught.value.facts["mode"] == mode
     assert f"chmod 600 {key}" in caught.value.hint
 

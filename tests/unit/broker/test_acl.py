@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.broker.acl import AccessList, Right, is_topic_filter, parse_access_list
-from jobwire.broker.template import render_template
+from jobwire.broker.files import render_template
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import filter_matches
 

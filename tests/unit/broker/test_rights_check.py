@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker.acl import parse_access_list
+from jobwire.broker.files import render_template
 from jobwire.broker.passwd import PasswordFile, hash_password, parse_passwords
 from jobwire.broker.rights_check import examine_accounts, examine_rights
-from jobwire.broker.template import render_template
 from jobwire.certs import Level
 from jobwire.core.roles import Role
 from jobwire.core.topics import DEFAULT_ROOT

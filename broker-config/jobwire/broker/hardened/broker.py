@@ -198,13 +198,11 @@ class HardenedBroker(Broker):
         """Make the connection the one of its client id, ending an older one of the same user."""
         client_id = session.client_id or ""
         member = await self._take_over(session, writer)
-        resumed = member is not None and member.persistent and not session.clean_session
-        if resumed:
-            session = _continued(self._sessions[client_id][0], session)
+        if member is not None and member.persistent and not session.clean_session:
+            resumed, session = True, _continued(self._sessions[client_id][0], session)
         else:
+            resumed = False
             self.router.remove(client_id)
-            member = None
-        if member is None:
             if client_id not in self._sessions and len(self._sessions) >= self.limits.max_sessions:
                 refuse(writer, SERVER_UNAVAILABLE, "too many sessions")
             member = Member(
