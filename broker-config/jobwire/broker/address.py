@@ -33,11 +33,8 @@ def reaches(named: str, host: str) -> bool:
     """Tell whether clients that connect to `named` reach a broker on `host`; True where only DNS knows."""
     if _LOCALHOST in {named, host}:
         other = host if named == _LOCALHOST else named
-        return (
-            other == _LOCALHOST
-            or parse_address(other) is None
-            or any(reaches(item, other) for item in _LOOPBACK)
-        )
+        address = parse_address(other)
+        return address is None or any(reaches(item, other) for item in _LOOPBACK)
     wanted, listening = parse_address(named), parse_address(host)
     if wanted is None or listening is None:
         return True
@@ -57,29 +54,24 @@ def require_own_address(host: str) -> None:
     May block on name resolution.
     """
     parse_permitted(parse_server_names([host]), ())
+    failure: OSError | None = None
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        _bind_one([(family, where[0]) for family, _, _, _, where in found])
     except OSError as error:
-        raise UnreachableError(
-            f"the broker cannot listen on {host}: {error.strerror}",
-            hint="--host takes an address of this host, as `ip address` shows them",
-            host=host,
-        ) from error
-
-
-def _bind_one(places: Sequence[tuple[int, str | int]]) -> None:
-    failure: OSError | None = None
-    for family, address in places:
+        found, failure = [], error
+    for family, _, _, _, (address, *_) in found:
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.bind((address, 0))
+                return
         except OSError as error:
             failure = error
-        else:
-            return
     if failure is not None:
-        raise failure
+        raise UnreachableError(
+            f"the broker cannot listen on {host}: {failure.strerror}",
+            hint="--host takes an address of this host, as `ip address` shows them",
+            host=host,
+        ) from failure
 
 
 def examine_certificate(home: Path, host: str) -> Finding | None:

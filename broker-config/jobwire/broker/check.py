@@ -1,10 +1,10 @@
 """`jobwire broker check DIR`: is this folder ready to deploy? Looked at, and tried."""
 
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from jobwire.broker.address import free_port
 from jobwire.broker.configuration import Listening, current_user, render_configuration
 from jobwire.broker.difference import differences
 from jobwire.broker.examinations import examine_certificate_port, examine_strangers, examine_way
@@ -84,7 +84,7 @@ def _certificates(files: BrokerFiles, warn_seconds: float) -> list[Finding]:
 
 def _trial(files: BrokerFiles) -> Iterator[Finding]:
     """Run Mosquitto on the folder's settings, accounts and rights, as a server for this host, and try it."""
-    ports = _free_port(), _free_port()
+    ports = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="jobwire-check-") as name, tempfile.TemporaryFile() as log:
         own = BrokerFiles(Path(name), Path(name) / "certs")
         own.acl, own.passwd = files.acl.absolute(), files.passwd.absolute()
@@ -124,9 +124,3 @@ def _tried(present: Sequence[str], own: BrokerFiles, ports: tuple[int, int]) -> 
         name = line.partition(" ")[0]
         lines.append(next(listeners) if name == "listener" else places.get(name, line))
     return "\n".join(lines) + "\n"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])

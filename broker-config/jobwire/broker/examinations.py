@@ -4,7 +4,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from jobwire.broker.access_table import ALLOWED, Action, Identity
 from jobwire.certs import Finding, Level
@@ -168,9 +168,12 @@ def examine_role(role: str, settings: BrokerSettings, observer: BrokerSettings |
 def _examine_rights(
     role: str, client: PahoTransport, topic_root: str, observer: BrokerSettings | None
 ) -> Iterator[Finding]:
-    allowed, topics, name = ALLOWED[Identity(role)], Topics(topic_root), _name_of_ours()
+    allowed, topics, name, reads = ALLOWED[Identity(role)], Topics(topic_root), _name_of_ours(), False
     if Action.SUBSCRIBE_EVENTS in allowed:
-        yield _judged(f"{role} reads events", happens=_may_subscribe(client, topics.events("+")), wanted=True)
+        with suppress(RefusedError):
+            client.subscribe([topics.events("+")], deadline_seconds=_SECONDS)
+            reads = True
+        yield _judged(f"{role} reads events", happens=reads, wanted=True)
     if observer is None:
         return
     with connected(observer) as watching:
@@ -187,18 +190,9 @@ def _name_of_ours() -> str:
     return f"doctor-{secrets.token_hex(4)}"
 
 
-def _may_subscribe(client: PahoTransport, topic_filter: str) -> bool:
-    try:
-        client.subscribe([topic_filter], deadline_seconds=_SECONDS)
-    except RefusedError:
-        return False
-    return True
-
-
 def _arrives(client: PahoTransport, watching: PahoTransport, topic: str) -> bool:
-    if not _may_subscribe(watching, topic):
-        return False
     try:
+        watching.subscribe([topic], deadline_seconds=_SECONDS)
         client.publish(topic, _PAYLOAD, retain=False, deadline_seconds=_SECONDS)
     except RefusedError:
         return False

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Container
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,7 @@ class HardenedBroker(Broker):
         )
         # One session change at a time: two connections with one client id must not both win.
         self._installing = asyncio.Lock()
-        self._room: list[asyncio.Future[None]] = []
+        self._room = asyncio.Event()
         self._connections: set[asyncio.Task[Any]] = set()
         self._closing = False
 
@@ -108,18 +109,14 @@ class HardenedBroker(Broker):
 
     async def wait_for_room(self, seconds: float) -> None:
         """Return when some queue has become shorter, or after `seconds`."""
-        future = asyncio.get_running_loop().create_future()
-        self._room.append(future)
-        await asyncio.wait([future], timeout=seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._room.wait()
 
     def room_made(self) -> None:
         """Let the waiting publishers look again."""
-        if not self._room:
-            return
-        waiting, self._room = self._room, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._room.set()
+        self._room = asyncio.Event()
 
     @override
     async def _create_server_instance(
