@@ -64,19 +64,12 @@ _ACCESS = {
 }
 
 
-class AccessList:
-    """The rights of one acl_file. Immutable; `allowed` is pure."""
+class AccessList(NamedTuple):
+    """The rights of one acl_file; `allowed` is pure."""
 
-    def __init__(
-        self,
-        *,
-        users: dict[str, tuple[AccessRule, ...]],
-        anonymous: tuple[AccessRule, ...],
-        patterns: tuple[AccessRule, ...],
-    ) -> None:
-        self.users = users
-        self.anonymous = anonymous
-        self.patterns = patterns
+    users: dict[str, tuple[AccessRule, ...]]
+    anonymous: tuple[AccessRule, ...]
+    patterns: tuple[AccessRule, ...]
 
     @classmethod
     def load(cls, path: Path) -> "AccessList":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobwire.broker.address import free_port
 from jobwire.broker.configuration import Listening, current_user, render_configuration
-from jobwire.broker.difference import differences
+from jobwire.broker.difference import differences, settings
 from jobwire.broker.examinations import examine_certificate_port, examine_strangers, examine_way
 from jobwire.broker.files import read_text, require_writable
 from jobwire.broker.home import BrokerFiles, concerns_broker
@@ -90,8 +90,7 @@ def _trial(files: BrokerFiles) -> Iterator[Finding]:
         own.acl, own.passwd = files.acl.absolute(), files.passwd.absolute()
         own.data, own.pid = own.broker, own.broker / "broker.pid"
         CertificateAuthority(own.certs).init()
-        text = read_text(files.configuration, "configuration")
-        lines = [" ".join(line.split()) for line in text.splitlines()]
+        lines = settings(read_text(files.configuration, "configuration"))
         own.configuration.write_text(_tried(lines, own, ports), encoding="utf-8")
         broker = Mosquitto(own.configuration, host=_HOST, ports=ports, log=log.fileno())
         try:
@@ -99,9 +98,9 @@ def _trial(files: BrokerFiles) -> Iterator[Finding]:
             listener = max(number for number, line in enumerate(lines) if line.startswith("listener "))
             last = listener < lines.index("require_certificate true")
             port, mtls_port = ports if last else reversed(ports)
-            settings = BrokerSettings(host=_HOST, port=port, ca_certs=str(own.ca), protocol="5")
-            found = [*examine_way(settings, SystemClock()), *examine_strangers(settings)]
-            found.append(examine_certificate_port(settings, mtls_port))
+            tried = BrokerSettings(host=_HOST, port=port, ca_certs=str(own.ca), protocol="5")
+            found = [*examine_way(tried, SystemClock()), *examine_strangers(tried)]
+            found.append(examine_certificate_port(tried, mtls_port))
             yield from (item._replace(level=Level.ERROR) for item in found if item.level is not Level.WELL)
         except JobwireError as error:
             log.seek(0)
@@ -114,13 +113,13 @@ def _trial(files: BrokerFiles) -> Iterator[Finding]:
 
 def _tried(present: Sequence[str], own: BrokerFiles, ports: tuple[int, int]) -> str:
     """Return the configuration on other ports and for other places: nothing that is deployed is touched."""
-    fresh = render_configuration(own, Listening(_HOST, *ports), user=current_user()).splitlines()
+    fresh = settings(render_configuration(own, Listening(_HOST, *ports), user=current_user()))
     listeners = (line for line in fresh if line.startswith("listener "))
     # Lines with places, whatever host the folder is rendered for.
-    named = {line.partition(" ")[0]: line for line in fresh if not line.startswith("#")}
+    named = {line.partition(" ")[0]: line for line in fresh}
     places = {name: line for name, line in named.items() if "/" in line or name == "user"}
-    lines = []
-    for line in present:
-        name = line.partition(" ")[0]
-        lines.append(next(listeners) if name == "listener" else places.get(name, line))
-    return "\n".join(lines) + "\n"
+    names = (line.partition(" ")[0] for line in present)
+    lines = zip(names, present, strict=True)
+    return "".join(
+        f"{next(listeners) if name == 'listener' else places.get(name, line)}\n" for name, line in lines
+    )

@@ -34,10 +34,6 @@ class Places:
         """Return the path of the certificate of user, role or job `name`."""
         return self.clients / f"{name}.pem"
 
-    def client_key(self, name: str) -> Path:
-        """Return the path of the private key of user, role or job `name`."""
-        return self.clients / f"{name}.key"
-
     def server_of(self, name: str) -> Path:
         """Return the path of the certificate of a server: the broker's own is called SERVER_NAME."""
         return self.server if name == SERVER_NAME else self.servers / f"{name}.pem"

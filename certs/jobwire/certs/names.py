@@ -1,7 +1,7 @@
 """Names that may stand in a certificate: clients, servers, and what the authority may certify."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -10,13 +10,14 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_identity
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+_T = TypeVar("_T")
 
 _LOOKS_LIKE_JOB = re.compile(r"[0-9A-Fa-f]{8}")
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
@@ -74,18 +75,12 @@ def parse_server_names(names: Iterable[str]) -> ServerNames:
     """Sort `names` into DNS names and addresses, without repetitions; InvalidInputError if one is neither."""
     if isinstance(names, str):  # one name where a list belongs would become its letters
         names = [names]
-    dns: dict[str, None] = {}
-    addresses: dict[Address, None] = {}
-    for name in names:
-        try:
-            addresses[ip_address(name)] = None
-        except ValueError:
-            dns[_dns_name(name)] = None
+    dns, addresses = _sorted(names, ip_address)
     if not dns and not addresses:
         raise InvalidInputError(
             "a server certificate needs a name", hint="for example --server-name localhost"
         )
-    return ServerNames(tuple(dns), tuple(addresses))
+    return ServerNames(dns, addresses)
 
 
 def holds_for(certified: Iterable[str], host: str) -> bool:
@@ -120,14 +115,18 @@ def parse_permitted(names: ServerNames, permit: Sequence[str]) -> Permitted:
 
 
 def _subtrees(items: Iterable[str]) -> Permitted:
+    return Permitted(*_sorted((item.removeprefix(".") for item in items), ip_network))
+
+
+def _sorted(items: Iterable[str], parse: Callable[[str], _T]) -> tuple[tuple[str, ...], tuple[_T, ...]]:
     dns: dict[str, None] = {}
-    networks: dict[Network, None] = {}
+    parsed: dict[_T, None] = {}
     for item in items:
         try:
-            networks[ip_network(item)] = None
+            parsed[parse(item)] = None
         except ValueError:
-            dns[_dns_name(item.removeprefix("."))] = None
-    return Permitted(tuple(dns), tuple(networks))
+            dns[_dns_name(item)] = None
+    return tuple(dns), tuple(parsed)
 
 
 def _dns_name(name: str) -> str:

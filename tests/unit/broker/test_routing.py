@@ -1,5 +1,7 @@
 """Who gets a message."""
 
+from typing import Any, cast
+
 from jobwire.broker.acl import parse_access_list
 from jobwire.broker.hardened.delivery import Outgoing
 from jobwire.broker.hardened.limits import BrokerLimits
@@ -36,9 +38,14 @@ def member(router: Router, user: str, *, persistent: bool = True, connected: boo
     made = Member(
         user=user, client_id=f"{user}-{persistent}-{connected}", persistent=persistent, limits=LIMITS
     )
-    made.connection = Line() if connected else None
+    made.connection = cast("Any", Line()) if connected else None
     router.members[made.client_id] = made
     return made
+
+
+def line_of(connected: Member) -> Line:
+    """Return the connection of a member."""
+    return cast("Line", connected.connection)
 
 
 def test_a_message_is_for_all_or_for_nobody() -> None:
@@ -72,8 +79,7 @@ def test_a_full_clean_session_loses_its_connection() -> None:
     for number in range(3):
         message = Outgoing("t/a", b"%d" % number)
         assert router.publish(writer, message, qos=1, retain=False) is PublishResult.ACCEPTED
-    assert isinstance(slow.connection, Line)
-    assert slow.connection.ended
+    assert line_of(slow).ended
 
 
 def test_qos_is_the_lower_of_both_and_overlaps_count_once() -> None:
@@ -84,8 +90,7 @@ def test_qos_is_the_lower_of_both_and_overlaps_count_once() -> None:
     assert router.subscribe(reader, "t/+", 0) == 0
     router.publish(writer, Outgoing("t/a", b"1"), qos=1, retain=False)
     router.publish(writer, Outgoing("t/a", b"0"), qos=0, retain=False)
-    assert isinstance(reader.connection, Line)
-    assert [len(reader.queue), [message.payload for message in reader.connection.sent]] == [1, [b"0"]]
+    assert [len(reader.queue), [message.payload for message in line_of(reader).sent]] == [1, [b"0"]]
 
 
 def test_denied_topics_do_not_come_through_wildcards() -> None:

@@ -33,6 +33,8 @@ from jobwire.broker.hardened.streams import PacketReader, Writer
 from jobwire.broker.passwd import PasswordFile
 from jobwire.core.override import override
 
+_OF_A_WILL = ("will_flag", "will_topic", "will_message", "will_qos", "will_retain")
+
 log = logging.getLogger("jobwire.broker")
 
 
@@ -284,16 +286,6 @@ def _configuration(host: str, port: int, limits: BrokerLimits) -> dict[str, Any]
 
 def _continued(kept: Session, fresh: Session) -> Session:
     """Return the kept session with what the new CONNECT says about this connection."""
-    for name in (
-        "will_flag",
-        "will_topic",
-        "will_message",
-        "will_qos",
-        "will_retain",
-        "keep_alive",
-        "remote_address",
-        "remote_port",
-        "ssl_object",
-    ):
+    for name in (*_OF_A_WILL, "keep_alive", "remote_address", "remote_port", "ssl_object"):
         setattr(kept, name, getattr(fresh, name))
     return kept

@@ -2,7 +2,7 @@
 
 import enum
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jobwire.broker.acl import AccessList, Right, is_topic_filter
 from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
@@ -11,6 +11,7 @@ from jobwire.broker.hardened.retained import RetainedStore
 from jobwire.core.topics import filter_matches
 
 if TYPE_CHECKING:
+    from jobwire.broker.hardened.handler import HardenedHandler
     from jobwire.broker.passwd import PasswordHash
 
 SUBSCRIPTION_REFUSED = 0x80
@@ -18,22 +19,6 @@ SUBSCRIPTION_REFUSED = 0x80
 MAX_GRANTED_QOS = 1
 
 log = logging.getLogger("jobwire.broker")
-
-
-class ConnectedClient(Protocol):
-    """What the router needs of a connected client."""
-
-    def deliver(self) -> None:
-        """Send what the queue has due."""
-        ...
-
-    def send_once(self, message: Outgoing) -> None:
-        """Send a QoS 0 message, or drop it if the client does not keep up."""
-        ...
-
-    def abort(self, reason: str) -> None:
-        """End the connection at once."""
-        ...
 
 
 class Member:
@@ -47,7 +32,7 @@ class Member:
         self.filters: dict[str, int] = {}
         # QoS 2 packet ids that the client has not released yet.
         self.received: set[int] = set()
-        self.connection: ConnectedClient | None = None
+        self.connection: HardenedHandler | None = None
         # The hash of the password that the connection was let in with; a certificate has none.
         self.by_certificate = False
         self.password: PasswordHash | None = None
