@@ -1,8 +1,10 @@
 """One part of a running host: started, and started again when it ends, with a growing pause."""
 
+import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +102,10 @@ class LivePart:
         self._again_at = None
         self._process.stop()
         make_room(self.log)
-        self._process = self._new().start()
+        self._process = self._new()
+        # No memory, no descriptor, no room for the log: the next look finds that it does not run.
+        with suppress(OSError):
+            self._process.start()
         return True
 
     def _is_ready(self) -> bool:
@@ -143,9 +148,13 @@ class LivePart:
 
 
 def make_room(log: Path) -> None:
-    """Begin a log again that is large; the old one is kept beside it. The writer appends, so it goes on."""
-    if log.exists() and log.stat().st_size > _LARGEST_LOG_BYTES:
-        shutil.copyfile(log, log.with_name(f"{log.name}.1"))
-        log.with_name(f"{log.name}.1").chmod(0o600)
-        with log.open("r+b") as file:
-            file.truncate()
+    """Begin a log again that is large; the old one is kept beside it. The writer appends, so it goes on.
+
+    Where that cannot be done, for want of room, the log stays.
+    """
+    old = log.with_name(f"{log.name}.1")
+    with suppress(OSError):
+        if log.stat().st_size > _LARGEST_LOG_BYTES:
+            shutil.copyfile(log, old)
+            old.chmod(0o600)
+            os.truncate(log, 0)

@@ -206,10 +206,12 @@ class ManagedProcess:
         """Return what it wrote into its log file so far, the last of it where that is much."""
         if not isinstance(self.log, Path) or self._process is None:
             return ""
-        with self.log.open("rb") as file:
+        # Somebody may have removed the file.
+        with suppress(OSError), self.log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(min(self._log_start, end), end - _MAX_READ))
             return file.read(_MAX_READ).decode(errors="replace")
+        return ""
 
     def tail(self, lines: int = _QUOTED_LINES) -> str:
         """Return the last lines that it wrote into its log file."""

@@ -92,3 +92,29 @@ def test_a_large_log_is_begun_again(tmp_path: Path) -> None:
     assert log.read_bytes() == b"on"
     old = tmp_path / "serve.log.1"
     assert (old.stat().st_size, old.stat().st_mode & 0o777) == (11 << 20, 0o600)
+
+
+def test_a_part_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    """What the system refuses at a start is said, and waited for like any other end."""
+    notes: list[str] = []
+    clock = ManualClock()
+    blocked = tmp_path / "blocked"
+    live = LivePart(
+        Program(SERVE, ("",)),
+        home=tmp_path,
+        log=blocked / "serve.log",
+        environ=os.environ,
+        keep=(),
+        clock=clock,
+        say=lambda _, text: notes.append(text),
+    )
+    with pytest.raises(JobwireError):
+        live.begin()
+    (blocked / "serve.log").unlink()
+    blocked.rmdir()
+    blocked.touch()
+    wait_for(live.look, what="the end")
+    clock.advance(1)
+    assert live.look()
+    assert live.look()
+    assert notes[-1] == "was not started; starts again in 2 s"
