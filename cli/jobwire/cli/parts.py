@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.broker.address import free_port
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, UnreachableError
 from jobwire.core.settings import TLS_PORT, BrokerSettings, is_loopback
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.dashboard.cli import DEFAULT_PORT
@@ -90,6 +90,11 @@ def _broker(home: Path, wanted: Wanted, settings: BrokerSettings) -> Part:
     file = home / SETTINGS_FILE
     fresh = not read_settings(home).tables.get("broker")
     if fresh:
+        if wanted.port is not None and not _is_free(wanted.port):
+            # Before the home is made: its settings would name this port.
+            raise UnreachableError(
+                f"port {wanted.port} is already in use", hint="stop who has it, or choose another --port"
+            )
         port = wanted.port or (TLS_PORT if _is_free(TLS_PORT) else free_port())
     elif not is_loopback(settings.host):
         raise ConfigError(
