@@ -131,6 +131,7 @@ class Home:
 
     def claim(
         self,
+        job: str | Named | None = None,
         *,
         session: str | None = None,
         any_session: bool = False,
@@ -138,16 +139,19 @@ class Home:
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         wait_seconds: float = 0.0,
     ) -> ClaimedJob:
-        """Claim the oldest job of the highest priority that matches, for nobody but us.
+        """Claim this job, or the oldest of the highest priority that matches, for nobody but us.
 
         A `session` matches jobs addressed to it or to nobody; None those addressed to nobody, or all with
         `any_session`. The lease is renewed until the job is closed. Blocks up to `wait_seconds`, then raises
-        NoWorkError.
+        NoWorkError; ConflictError at once where `job` is named and not pending.
         """
         grant = LeaseGrant(owner or f"{os.uname().nodename}:{os.getpid()}", lease_seconds)
-        record = self._queue.pick(
-            grant, agent_session=session, any_session=any_session, wait_seconds=wait_seconds
-        )
+        if job is not None:
+            record = self._queue.claim(_id(job), grant)
+        else:
+            record = self._queue.pick(
+                grant, agent_session=session, any_session=any_session, wait_seconds=wait_seconds
+            )
         try:
             return ClaimedJob(
                 self._queue,

@@ -115,6 +115,18 @@ def test_registering_is_idempotent_by_key(home: Home) -> None:
         home.register(priority="urgent")
 
 
+def test_a_named_job_is_claimed_by_one(home: Home) -> None:
+    """A claim by id takes that job whatever else waits, and nobody else has it then."""
+    home.register()
+    wanted = home.register(session="somebody")
+    with home.claim(wanted) as claimed:
+        assert claimed.job_id == wanted.job_id
+        with pytest.raises(ConflictError):
+            home.claim(wanted)
+        claimed.started()
+        claimed.completed()
+
+
 def test_nothing_to_claim_is_said(home: Home) -> None:
     """A claim that finds nothing raises; a loop over nothing is over."""
     with pytest.raises(NoWorkError):
