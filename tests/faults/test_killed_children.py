@@ -128,10 +128,13 @@ def test_outbox(events: Callable[[Path, FileSystem], EventLog]) -> None:
 
     def work(home: Path, files: FileSystem) -> None:
         worker = events(home, files)
-        for draft in (Draft("started"), Draft("progress", "x" * 800), Draft("progress", "y" * 800)):
+        for draft in (
+            Draft("started"),
+            Draft("progress", "x" * 800, {"bulk": "x" * 40_000}),
+            Draft("progress", "y" * 800),
+        ):
             worker.append(draft)
         worker.trim(2)
-        worker.outbox.rewrite(worker.outbox.entries(after=2))
 
     for home in _deaths(_home, work):
         worker = events(home, SystemFiles())

@@ -59,7 +59,7 @@ nohup the job goes on.
 
 settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
 starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
-events wait in DIR/outbox until the next `publish_event --flush` or the registry process sends them.
+events wait in DIR/logs until the next `publish_event --flush` or the registry process sends them.
 
 exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
 

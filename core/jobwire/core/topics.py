@@ -13,6 +13,11 @@ _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LEVEL_FORBIDDEN = re.compile(r"[+#\x00-\x1f\x7f-\x9f$%]")
 
 
+def is_job_id(text: str) -> bool:
+    """Tell whether `text` is a job's id."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
 def check_job_id(job_id: str) -> str:
     """Return `job_id` if it is 8 lower-case hex characters, else raise InvalidInputError."""
     if not _JOB_ID.fullmatch(job_id):

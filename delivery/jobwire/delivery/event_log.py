@@ -45,7 +45,7 @@ class EventLog(Protocol):
         ...
 
     def recover(self) -> Position:
-        """Finish what a crash left half-done, and set aside what is damaged in the outbox.
+        """Bring the record up to what a crash left in the log, and set aside what is damaged in it.
 
         Raises StoppedError where the job is another attempt's.
         """
@@ -60,7 +60,7 @@ class EventLog(Protocol):
         ...
 
     def trim(self, through_seq: int) -> None:
-        """Drop the outbox's entries up to `through_seq`, under the job's lock."""
+        """Let go of the events up to `through_seq`, where that is worth the writing. Takes the job's lock."""
         ...
 
     def sending(self, *, deadline_seconds: float) -> AbstractContextManager[None]:

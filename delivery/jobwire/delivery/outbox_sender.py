@@ -16,7 +16,7 @@ from jobwire.core.errors import JobwireError, RefusedError, StoppedError, Transp
 from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox import Position, SentMark, SignedEvent, due_entries, note_sent
+from jobwire.delivery.outbox import Position, SentMark, SignedEvent, due_entries, note_sent, unconfirmed
 from jobwire.delivery.signing import STOP_HINT
 from jobwire.storage.file_lock import LockTimeoutError
 
@@ -113,14 +113,14 @@ class OutboxSender:
         failed has delivered nothing, whatever was acknowledged earlier: just that is in doubt.
         """
         try:
-            due = self._unconfirmed()
-            if not due:
+            if not self._unconfirmed():
                 return Delivery(delivered=True)
-            delivery = self.deliver(due[-1].seq, attempts=attempts, repeat=True)
+            seq = min(self._events.outbox.last_seq, self._events.position().last_seq)
+            delivery = self.deliver(seq, attempts=attempts, repeat=True)
             delivered = delivery.delivered and delivery.failure is None
             if delivered and confirm_seconds and self._events.position().confirmed_seq is not None:
-                self.confirm(due[-1].seq, confirm_seconds)
-            return delivery._replace(delivered=delivered, waiting=len(self._unconfirmed()))
+                self.confirm(seq, confirm_seconds)
+            return delivery._replace(delivered=delivered, waiting=self._unconfirmed())
         except JobwireError as error:
             return Delivery(delivered=False, failure=error)
 
@@ -202,31 +202,25 @@ class OutboxSender:
             position = self._events.position()
             mark = self._read_mark()
             due = self._due(position, mark, repeat=repeat)
-            if not due:
+            sent = self._published(transport, due)
+            last = note_sent(sent, mark, position, note=self._write_mark, clock=self._clock)
+            if not last:
                 break
-            self._publish(transport, due, mark, position)
             repeat = False
             now = self._clock.monotonic()
             done_by = done_by if done_by is not None else now + _COURTESY_SECONDS
-            if due[-1].seq >= seq and now >= done_by:
+            if last >= seq and now >= done_by:
                 break
         self._trim()
 
-    def _unconfirmed(self) -> list[SignedEvent]:
-        return self._due(self._events.position(), SentMark(), repeat=True)
+    def _unconfirmed(self) -> int:
+        left = unconfirmed(self._events.outbox, self._read_mark(), self._events.position())
+        return sum(1 for _ in left)
 
-    def _due(self, position: Position, mark: SentMark, *, repeat: bool) -> list[SignedEvent]:
-        after = position.confirmed_seq or 0
-        entries = self._events.outbox.entries(after=after)
-        return due_entries(entries, mark, position, now=self._clock.now(), repeat=repeat)
+    def _due(self, position: Position, mark: SentMark, *, repeat: bool) -> Iterator[SignedEvent]:
+        return due_entries(self._events.outbox, mark, position, now=self._clock.now(), repeat=repeat)
 
-    def _publish(
-        self, transport: Transport, due: list[SignedEvent], mark: SentMark, position: Position
-    ) -> None:
-        sent = self._published(transport, due)
-        note_sent(sent, due, mark, position, note=self._write_mark, clock=self._clock)
-
-    def _published(self, transport: Transport, due: list[SignedEvent]) -> Iterator[SignedEvent]:
+    def _published(self, transport: Transport, due: Iterator[SignedEvent]) -> Iterator[SignedEvent]:
         for event in due:
             self._events.check_stopped()
             transport.publish(
@@ -245,7 +239,7 @@ class OutboxSender:
         position = self._events.position()
         acked = self._read_mark().acked_seq
         through = acked if position.confirmed_seq is None else position.confirmed_seq
-        if through > 0 and self._events.outbox.length() > 0:
+        if through > 0:
             self._events.trim(through)
 
     def _connected(self) -> Transport:

@@ -5,7 +5,7 @@ found no broker, or was taken by a broker that lost it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
@@ -14,7 +14,7 @@ from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox import SignedEvent, due_entries, note_sent
+from jobwire.delivery.outbox import SignedEvent, due_entries, is_settled, note_sent
 from jobwire.storage.file_lock import LockTimeoutError
 
 # Lines about outboxes that cannot be sent.
@@ -27,19 +27,15 @@ class Outboxes(Protocol):
     """The outboxes of one home."""
 
     def waiting(self) -> list[str]:
-        """Return the ids of the jobs whose outbox may hold something."""
+        """Return the ids of the jobs that may have something to send and whose worker is silent."""
         ...
 
-    def is_settled(self, job_id: str) -> bool:
-        """Tell whether a worker that lives would have sent what is there by now."""
+    def settle(self, job_id: str) -> None:
+        """Note that nothing is left to send until the job's worker speaks again. Raises StorageError."""
         ...
 
     def open(self, job_id: str) -> EventLog:
         """Return the job's log, for any attempt; raises NotFoundError."""
-        ...
-
-    def damaged(self) -> list[str]:
-        """Return the ids of the jobs of whose outbox something was set aside."""
         ...
 
 
@@ -68,13 +64,13 @@ class Relay:
         self._clock = clock
         self._expiry_seconds = expiry_seconds
         self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
-        # What failed for each job, so that it is said once; job ids of whose outboxes lines were set aside.
+        # What failed for each job, so that it is said once; jobs with events that cannot be read.
         self._failing: dict[str, str] = {}
-        self._damaged: list[str] = []
+        self._damaged: set[str] = set()
         self.sent = 0
 
     def facts(self) -> dict[str, object]:
-        """Return what the health file says: how many outboxes cannot be sent, or lost lines to `.damaged`."""
+        """Return what the health file says: how many outboxes cannot be sent, or cannot be read in part."""
         return {"failing": len(self._failing), "damaged": len(self._damaged)}
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Relayed:
@@ -82,23 +78,20 @@ class Relay:
         sent = trimmed = 0
         job_ids = self._outboxes.waiting()
         self._failing = {job_id: self._failing[job_id] for job_id in job_ids if job_id in self._failing}
-        self._damaged = self._outboxes.damaged()
+        self._damaged &= set(job_ids)
         for job_id in job_ids:
             if stop():
                 break
-            if not self._outboxes.is_settled(job_id):
-                continue
             try:
                 events = self._outboxes.open(job_id)
-                confirmed = events.position().confirmed_seq or 0
-                if events.outbox.last_seq <= confirmed:
-                    events.trim(confirmed)
+                if is_settled(events.position(), events.outbox.sent_mark()):
+                    self._outboxes.settle(job_id)
                     trimmed += 1
                 else:
                     sent += self._send(events, stop)
                 self._failing.pop(job_id, None)
                 if events.outbox.damaged:
-                    events.recover()
+                    self._damaged.add(job_id)
             except NotFoundError:
                 continue
             except JobwireError as error:
@@ -120,16 +113,15 @@ class Relay:
         try:
             with events.sending(deadline_seconds=0.0):
                 position, mark = events.position(), events.outbox.sent_mark()
-                entries = events.outbox.entries(after=position.confirmed_seq or 0)
-                due = due_entries(entries, mark, position, now=self._clock.now())
-                done = self._published(events.job_id, due, stop)
-                note_sent(done, due, mark, position, note=events.outbox.mark_sent, clock=self._clock)
+                due = due_entries(events.outbox, mark, position, now=self._clock.now())
+                sent = self._published(events.job_id, due, stop)
+                note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
         except LockTimeoutError:
             return 0
         return self.sent - before
 
     def _published(
-        self, job_id: str, due: Sequence[SignedEvent], stop: Callable[[], bool]
+        self, job_id: str, due: Iterator[SignedEvent], stop: Callable[[], bool]
     ) -> Iterator[SignedEvent]:
         for event in due:
             if stop():

@@ -8,7 +8,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
 from jobwire.core.signature import SIGNATURE_FIELD
 from jobwire.delivery.outbox import SignedEvent
-from jobwire.jobs.event import Event, compose, encode_signed
+from jobwire.jobs.event import Event, EventType, compose, encode_signed
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
@@ -66,12 +66,14 @@ def sign_next(record: JobRecord, draft: Draft, *, seq: int, now: float) -> tuple
     return event, SignedEvent(seq, record.attempt, event.event, event.terminal, payload)
 
 
-def event_in(entry: SignedEvent) -> Event:
-    """Return the event that an outbox entry carries; raises InvalidInputError for a damaged one."""
+def event_in(seq: int, payload: bytes) -> Event:
+    """Return the event `seq` that a signed payload carries; raises InvalidInputError for a damaged one."""
     try:
-        body = json.loads(entry.payload)
+        body = json.loads(payload)
         data = {key: value for key, value in body["data"].items() if key != SIGNATURE_FIELD}
-        event = Event(entry.seq, body["job_id"], entry.event, body["timestamp"], body["detail"], data)
+        event = Event(
+            seq, body["job_id"], EventType(body["event"]).value, body["timestamp"], body["detail"], data
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"outbox entry {entry.seq} is damaged", seq=entry.seq) from error
+        raise InvalidInputError(f"event {seq} is damaged", seq=seq) from error
     return event

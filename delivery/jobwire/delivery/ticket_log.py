@@ -11,7 +11,8 @@ from jobwire.core.ports import Message
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
-from jobwire.delivery.outbox import Outbox, Position, SignedEvent
+from jobwire.delivery.outbox import Position, SignedEvent
+from jobwire.delivery.outbox_file import OutboxFile
 from jobwire.delivery.signing import STOP_HINT, Draft, check_attempt, check_open, event_in, sign_next
 from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
@@ -41,7 +42,7 @@ class TicketEventLog:
         self._ticket = read_ticket(path)
         self._snapshot: Snapshot | None = None
         self._puzzled = False
-        self.outbox = Outbox(f"{path}.outbox", files=self._files, keep_last=True)
+        self.outbox = OutboxFile(f"{path}.outbox", files=self._files)
         self.job_id = self._ticket.job_id
         if attempt is not None:
             check_attempt(self._record(None), attempt)
@@ -166,7 +167,7 @@ class TicketEventLog:
         last = self.outbox.last()
         if last is None:
             return None
-        if event_in(last).job_id == self.job_id:
+        if event_in(last.seq, last.payload).job_id == self.job_id:
             if last.attempt == self._ticket.attempt:
                 return last
             if last.attempt > self._ticket.attempt:

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from jobwire.core.broker_options import command_line_layer
 from jobwire.core.clock import Clock, SystemClock
@@ -14,7 +13,6 @@ from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox import job_outboxes
 from jobwire.delivery.outbox_sender import OutboxSender
 from jobwire.delivery.publishing import Published, kept, publish
 from jobwire.delivery.signing import Draft
@@ -22,8 +20,9 @@ from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_ro
 from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
+from jobwire.registry.event_log import HomeOutboxes
+from jobwire.registry.store import RecordStore
 from jobwire.storage.home import HELP, Need, settled
-from jobwire.storage.home_paths import HomePaths
 
 PROG = "publish_event"
 
@@ -162,7 +161,7 @@ def _named_log(args: argparse.Namespace, environ: Mapping[str, str], clock: Cloc
 
 
 def _waiting_logs(args: argparse.Namespace, clock: Clock) -> Iterator[EventLog]:
-    for waiting in job_outboxes(Path(HomePaths(args.home).outbox_dir())):
+    for waiting in HomeOutboxes(RecordStore(args.home, clock=clock)).job_ids():
         yield open_event_log(
             job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={}
         )

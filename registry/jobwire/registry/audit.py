@@ -1,8 +1,10 @@
-"""The history of one job: `logs/<job_id>/` with meta.json, status.json and events.ndjson.
+"""The audit log of one job, its history: `logs/<job_id>/` with meta.json, status.json and events.ndjson.
 
 events.ndjson is written ahead of the record, each line flushed: whatever the record says has its line
-here. A crash between the two leaves at most one line (one batch of lines) that the record does not
-know yet; whoever repeats that change finds the line at the end and does not write it again.
+here, and what a worker on this disk said is sent from here. A crash between the two leaves at most one line
+(one batch of lines) that the record does not know yet. The next holder of the record's lock brings the
+record up to the events among them; whoever repeats another change finds its line and does not write it
+again.
 
 Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote it):
 
@@ -18,11 +20,13 @@ token, both can be written again from the record.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import os.path
+import re
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.jobs.record import public_record
 from jobwire.storage.failures import storage_failure
@@ -42,6 +46,7 @@ MAX_EVIDENCE = 512
 _TAIL_BYTES = 64 * 1024
 # Every line begins with when it was written, a text of one length.
 _AT = len('{"at":"2026-01-01T00:00:00.000Z"')
+_KIND = _AT + len(',"kind":"status"')
 _META_FIELDS = (
     "schema_version",
     "job_id",
@@ -56,7 +61,49 @@ _META_FIELDS = (
 )
 _STATUS_FIELDS = ("job_id", "status", "attempt", "last_seq", "updated_at", "attention", "detail")
 
+# The history is the outbox of what this source wrote.
+PUBLISHER = "publisher"
+# Lines that one change may have left ahead of the record.
+_AHEAD_LINES = 256
+# A digest marks a message in history; it needs no more than admission's 128 bits.
+_DIGEST_BYTES = 16
+_HELD = re.compile(
+    rb'\{"at":"([^"]*)","kind":"event","source":"([^"]*)","verdict":"accepted","attempt":([0-9]{1,16}),'
+    rb'"seq":([0-9]{1,16}),"digest":"([0-9a-f]*)"(?:,"before":"[a-z]*","after":"[a-z]*")?,"event":(?=\{)'
+)
+
 Line = dict[str, Any]
+
+
+class HeldEvent(NamedTuple):
+    """An accepted event in the history; `payload` is the message as it was sent."""
+
+    at: str
+    source: str
+    attempt: int
+    seq: int
+    digest: str
+    payload: bytes
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether the payload is what was written."""
+        return payload_digest(self.payload).hex() == self.digest
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """Return what tells two payloads apart, as `admission.digest_of` does (which brings more)."""
+    return hashlib.sha256(payload).digest()[:_DIGEST_BYTES]
+
+
+def held_event(raw: bytes) -> HeldEvent | None:
+    """Return the accepted event in a line of the history, None where it says something else."""
+    head = _HELD.match(raw)
+    if head is None or not raw.endswith(b"}}\n"):
+        return None
+    at, source, attempt, seq, digest = head.groups()
+    payload = raw[head.end() : -2]
+    return HeldEvent(at.decode(), source.decode(), int(attempt), int(seq), digest.decode(), payload)
 
 
 def status_line(
@@ -125,7 +172,7 @@ class AuditLog:
 
         Then a crash came between it and the record. Compared as bytes: every change asks this.
         """
-        with self._opened() as descriptor:
+        with self.opened() as descriptor:
             if descriptor is None:
                 return False
             start = os.fstat(descriptor).st_size - len(line)
@@ -136,6 +183,27 @@ class AuditLog:
         body = public_record(record)
         return self._path(STATUS), _encode({name: body[name] for name in _STATUS_FIELDS})
 
+    def ahead_of(self, seq: int) -> list[HeldEvent]:
+        """Return the accepted events at the end of the history that are above `seq`, oldest first.
+
+        As a crash leaves them between history and record: nothing but events stands behind the first of them.
+        """
+        with self.opened() as descriptor:
+            if descriptor is None:
+                return []
+            held = held_event(_tail(descriptor, 1)[0])
+            if held is not None and held.seq <= seq:
+                return []
+            lines = _tail(descriptor, _AHEAD_LINES)[0].splitlines(keepends=True)
+        found: list[HeldEvent] = []
+        for raw in reversed(lines):
+            held = held_event(raw)
+            if held is not None and held.seq > seq:
+                found.append(held)
+            elif held is not None or b'"kind":"event"' not in raw[:_KIND]:
+                break
+        return found[::-1]
+
     def last(self) -> Line | None:
         """Return the last whole line, or None where there is none."""
         for line in self.tail(1):
@@ -144,7 +212,7 @@ class AuditLog:
 
     def tail(self, count: int) -> list[Line]:
         """Return up to `count` of the last whole lines, oldest first; reads only the end of the file."""
-        with self._opened() as descriptor:
+        with self.opened() as descriptor:
             raw = _tail(descriptor, count)[0] if descriptor is not None else b""
         return list(_decode(raw.splitlines()))
 
@@ -163,7 +231,7 @@ class AuditLog:
 
     def start_of_tail(self, count: int) -> int:
         """Return the byte offset at which the last `count` whole lines begin."""
-        with self._opened() as descriptor:
+        with self.opened() as descriptor:
             return _tail(descriptor, count)[1] if descriptor is not None else 0
 
     def lines(self) -> Iterator[Line]:
@@ -181,7 +249,7 @@ class AuditLog:
             raise storage_failure("read", self.events_path, error) from error
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int | None]:
+    def opened(self) -> Iterator[int | None]:
         """Open the history for the block; None where there is none. Raises StorageError."""
         descriptor = None
         try:

@@ -1,32 +1,34 @@
-"""The events of a job whose record is on this disk: no process of the registry is needed."""
+"""The log of a job whose record is on this disk: no process of the registry is needed."""
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jobwire.core.errors import InvalidInputError, StorageError, TransitionError
+from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Message
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
-from jobwire.delivery.outbox import (
-    Outbox,
-    Position,
-    SignedEvent,
-    damaged_outboxes,
-    job_outboxes,
-    send_lock_name,
-)
-from jobwire.delivery.signing import Draft, check_attempt, check_open, event_in, sign_next
-from jobwire.jobs.event import Event
-from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
-from jobwire.registry.store import LockedRecord, RecordStore
+from jobwire.core.topics import is_job_id
+from jobwire.delivery.outbox import Position, SignedEvent
+from jobwire.delivery.outbox_file import SentMarkFile
+from jobwire.delivery.signing import Draft, check_attempt, check_open, sign_next
+from jobwire.registry.audit import PUBLISHER
+from jobwire.registry.history_outbox import HistoryOutbox
+from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK, send_lock_name
+from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
+from jobwire.storage.durable import replace_atomically
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import read_whole
 from jobwire.transport import load_settings
 
-SOURCE = "publisher"
 # A worker that lives has sent its event long before.
 SETTLED_SECONDS = 3.0
+_SUFFIXES = (".sent", ".ndjson")
+_BOOT = ".boot"
+_log = logging.getLogger("jobwire.registry")
 
 
 class HomeEventLog:
@@ -40,7 +42,7 @@ class HomeEventLog:
         self._store = store
         self._serve_file = Path(store.home, SERVE_FILE)
         self._attempt = attempt
-        self.outbox = Outbox(store.outbox_path(job_id), files=store.files)
+        self.outbox = HistoryOutbox(store.audit(job_id), store.sent_path(job_id))
 
     def pin(self) -> None:
         """See `EventLog.pin`."""
@@ -58,22 +60,18 @@ class HomeEventLog:
         )
 
     def append(self, draft: Draft) -> SignedEvent:
-        """See `EventLog.take`: outbox, then history and record, each flushed, under the record's lock."""
+        """See `EventLog.append`: history, then record, each flushed, under the record's lock."""
         with self._store.locked(self.job_id) as locked:
-            self._finish_half_done(locked)
             record = locked.record
             check_attempt(record, self._attempt)
             check_open(record)
-            event, entry = sign_next(record, draft, seq=record.last_seq + 1, now=self._store.clock.now())
-            self.outbox.append(entry)
-            self._apply(locked, event, entry)
-            return entry
+            event, signed = sign_next(record, draft, seq=record.last_seq + 1, now=self._store.clock.now())
+            locked.apply(event, signed.payload, source=PUBLISHER)
+            return signed
 
     def recover(self) -> Position:
-        """See `EventLog.recover`."""
+        """See `EventLog.recover`: whoever takes the record's lock finds it brought up to its history."""
         with self._store.locked(self.job_id) as locked:
-            self.outbox.set_aside()
-            self._finish_half_done(locked)
             check_attempt(locked.record, self._attempt)
         return self.position()
 
@@ -81,6 +79,11 @@ class HomeEventLog:
         """See `EventLog.position`."""
         record = self._store.get(self.job_id)
         confirmed = record.confirmed_seq if self._serve_file.exists() else None
+        if confirmed is not None and record.terminal and confirmed < record.last_seq:
+            mark = self.outbox.sent_mark()
+            if mark.acked_seq >= record.last_seq and not mark.waiting_seq:
+                # It ended before this home had a registry process: the broker's word was enough.
+                confirmed = None
         return Position(record.attempt, record.last_seq, confirmed)
 
     def is_attended(self) -> bool:
@@ -88,12 +91,10 @@ class HomeEventLog:
         return file_lock.is_held(self._store.lock_path(SERVE_LOCK))
 
     def trim(self, through_seq: int) -> None:
-        """See `EventLog.trim`: of a job that ended and is confirmed, nothing is left."""
-        with self._store.locked(self.job_id) as locked:
-            if locked.record.terminal and self.outbox.last_seq <= locked.record.confirmed_seq:
-                self.outbox.remove()
-            else:
-                self.outbox.trim(through_seq)
+        """See `EventLog.trim`: the history stays; a job that ended and is confirmed needs no mark."""
+        record = self._store.get(self.job_id)
+        if record.terminal and record.last_seq <= min(through_seq, record.confirmed_seq):
+            remove_mark(self._store, self.job_id)
 
     @contextlib.contextmanager
     def sending(self, *, deadline_seconds: float) -> Iterator[None]:
@@ -116,67 +117,98 @@ class HomeEventLog:
     def check_stopped(self) -> None:
         """See `EventLog.check_stopped`: `take` has looked, under the lock."""
 
-    def _apply(self, locked: LockedRecord, event: Event, entry: SignedEvent) -> None:
-        """Bring the record up to the outbox; where the disk refuses, take the entry back."""
-        try:
-            locked.apply(event, entry.payload, source=SOURCE)
-        except StorageError:
-            # Where the record is new and only its name could not be flushed, the event stays, as after a
-            # crash there; but nothing is promised: a flush that failed once is not made good by another
-            # (fsync(2), EIO).
-            if self._store.get(self.job_id).last_seq < entry.seq:
-                self.outbox.take_back(entry)
-            raise
 
-    def _finish_half_done(self, locked: LockedRecord) -> None:
-        """Apply what a crash left in the outbox but not in the record; drop what no longer fits.
-
-        Nothing of it was sent: sending stops at the record's last seq.
-        """
-        last = self.outbox.last()
-        if last is None or last.seq <= locked.record.last_seq:
-            return
-        for entry in self.outbox.entries(after=locked.record.last_seq):
-            if not self._applied(locked, entry):
-                kept = [item for item in self.outbox.entries() if item.seq <= locked.record.last_seq]
-                self.outbox.rewrite(kept)
-                return
-
-    def _applied(self, locked: LockedRecord, entry: SignedEvent) -> bool:
-        # The job may have been cancelled or claimed again since; its numbers go to the next attempt.
-        if entry.attempt != locked.record.attempt:
-            return False
-        try:
-            locked.apply(event_in(entry), entry.payload, source=SOURCE)
-        except (TransitionError, InvalidInputError):
-            return False
-        return True
+def remove_mark(store: RecordStore, job_id: str) -> None:
+    """Remove the sent mark of a job that says nothing more. Raises StorageError."""
+    try:
+        store.files.unlink(store.sent_path(job_id))
+    except OSError as error:
+        raise storage_failure("remove", store.sent_path(job_id), error) from error
 
 
 class HomeOutboxes:
-    """The outboxes of one home; see `delivery.relay.Outboxes`."""
+    """The outboxes of one home; see `delivery.relay.Outboxes`.
+
+    Found by their sent marks, which are there while something may be unsent. A mark is a hint that no
+    writer flushes: after the machine was started again the records are asked, once.
+    """
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
+        # When the mark was written last, of the jobs with something to send and of those with nothing.
+        self._seen: dict[str, int] = {}
+        self._settled: dict[str, int] = {}
+
+    def job_ids(self) -> list[str]:
+        """Return the ids of the jobs that may have something to send, sorted. Raises StorageError."""
+        self._look_once()
+        try:
+            names = os.listdir(self._store.outbox_dir())  # noqa: PTH208 - asked every two seconds
+        except FileNotFoundError:
+            return []
+        stems = {name.removesuffix(suffix) for suffix in _SUFFIXES for name in names if name.endswith(suffix)}
+        return sorted(stem for stem in stems if is_job_id(stem))
 
     def waiting(self) -> list[str]:
         """See `Outboxes.waiting`."""
-        return job_outboxes(self._store.outbox_dir())
-
-    def is_settled(self, job_id: str) -> bool:
-        """See `Outboxes.is_settled`."""
-        try:
-            status = os.stat(self._store.outbox_path(job_id))  # noqa: PTH116 - asked of each outbox, each round
-        except OSError:
-            return False
-        age = self._store.clock.now() - status.st_mtime
-        # A file from the future was written before the clock was set back.
-        return status.st_size > 0 and not 0 <= age < SETTLED_SECONDS
+        now = self._store.clock.now()
+        seen: dict[str, int] = {}
+        found: list[str] = []
+        for job_id in self.job_ids():
+            try:
+                written = os.stat(self._store.sent_path(job_id)).st_mtime_ns  # noqa: PTH116 - as above
+            except OSError:
+                written = 0  # of an earlier version
+            seen[job_id] = written
+            # One from the future was written before the clock was set back.
+            fresh = 0 <= now - written / 1e9 < SETTLED_SECONDS
+            if not fresh and self._settled.get(job_id) != written:
+                found.append(job_id)
+        self._seen = seen
+        self._settled = {job_id: at for job_id, at in self._settled.items() if job_id in seen}
+        return found
 
     def open(self, job_id: str) -> HomeEventLog:
         """See `Outboxes.open`."""
+        if os.path.exists(self._store.outbox_path(job_id)):  # noqa: PTH110 - as above
+            self._store.repair(job_id, deadline_seconds=1.0)
         return HomeEventLog(self._store, job_id, attempt=None)
 
-    def damaged(self) -> list[str]:
-        """See `Outboxes.damaged`."""
-        return damaged_outboxes(self._store.outbox_dir())
+    def settle(self, job_id: str) -> None:
+        """See `Outboxes.settle`."""
+        self._settled[job_id] = self._seen.get(job_id, 0)
+        record = self._store.get(job_id)
+        # Without a confirmation the mark is all that tells of the broker's word.
+        if record.terminal and record.last_seq <= record.confirmed_seq:
+            remove_mark(self._store, job_id)
+
+    def _look_once(self) -> None:
+        """Mark the jobs whose events may have lost their mark together with the power."""
+        note = f"{self._store.outbox_dir()}/{_BOOT}"
+        boot = _boot_id()
+        try:
+            with open(note, "rb") as file:  # noqa: PTH123 - as above
+                if file.read(64) == boot:
+                    return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_failure("read", note, error) from error
+        for job_id in self._store.job_ids():
+            try:
+                record = self._store.get(job_id)
+            except JobwireError as error:
+                _log.warning("job %s is not looked at: %s", job_id, error)
+                continue
+            acked = SentMarkFile(self._store.sent_path(job_id)).read().acked_seq
+            if record.last_seq > record.confirmed_seq and not (record.terminal and acked >= record.last_seq):
+                self._store.mark_unsent(job_id)
+        replace_atomically([(note, boot)], files=self._store.files)
+
+
+def _boot_id() -> bytes:
+    """Return what is another after each start of the machine; nothing where the system does not tell."""
+    try:
+        return read_whole("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return b""

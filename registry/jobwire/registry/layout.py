@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import os.path
 from typing import TYPE_CHECKING
@@ -30,8 +31,14 @@ OUTBOX = "outbox"
 # Written by the registry process, and stays; held by it as long as it runs.
 SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"
+_log = logging.getLogger("jobwire.registry")
 # In the order of their making; the last one tells that all others are there for good.
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
+
+
+def send_lock_name(job_id: str) -> str:
+    """Return the name, for `lock_path`, of the lock that whoever sends this job's events holds."""
+    return f"{job_id}.send"
 
 
 class HomeLayout(HomePaths):
@@ -113,6 +120,21 @@ class HomeLayout(HomePaths):
             # The registry process makes the folder: without one there is nobody to tell.
             with contextlib.suppress(OSError):
                 _create_empty(self.queue_path(ANNOUNCE, job_id))
+
+    def mark_unsent(self, job_id: str) -> None:
+        """Note, for whoever sends, that the job's history may hold something; not flushed, only a hint."""
+        path = self.sent_path(job_id)
+        try:
+            if not os.path.isdir(self.outbox_dir()):
+                self.files.make_directory(self.outbox_dir())
+            descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.utime(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            # A hint, like what is noted in it: the job's next event or a start of the machine makes it good.
+            _log.warning("cannot mark %s: %s", path, error.strerror)
 
     def sweep(self, job_id: str) -> None:
         """Remove the temporary file that a crash left of this record; a writer at work is left alone."""

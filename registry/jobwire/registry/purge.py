@@ -13,7 +13,6 @@ from typing import NamedTuple
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
-from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.record import JobRecord
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.pending import CLEARED
@@ -120,7 +119,9 @@ class Purge:
         try:
             with store.locked(job_id, deadline_seconds=_LOCK_SECONDS):
                 shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
-                Outbox(store.outbox_path(job_id), files=store.files).purge()
+                old = store.outbox_path(job_id)
+                for path in (store.sent_path(job_id), old, f"{old}.damaged"):
+                    store.files.unlink(path)
                 store.touch(job_id)
                 store.files.unlink(store.record_path(job_id))
                 store.touch(job_id)

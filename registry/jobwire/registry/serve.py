@@ -16,7 +16,6 @@ from jobwire.core.errors import JobwireError, StorageError
 from jobwire.journal import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.assembly import Assembly, Connections
-from jobwire.registry.backfill import backfill
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
 from jobwire.registry.purge import RetentionRules
@@ -107,7 +106,6 @@ class RegistryProcess:
         while not self._stop.is_set() and not assembly.folder.caught_up():
             assembly.folder.step(hurry=True)
         assembly.announcements.open()
-        backfill(assembly.queue, assembly.views, assembly.repair)
         assembly.announcements.wanted.set()
 
     def _report_start(self, assembly: Assembly) -> None:

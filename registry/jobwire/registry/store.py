@@ -6,13 +6,20 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
+import os.path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
+from jobwire.core.clock import epoch, utc_timestamp
+from jobwire.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TransitionError,
+)
 from jobwire.core.topics import check_job_id
+from jobwire.delivery.signing import event_in
 from jobwire.jobs.event import MAX_JUMP
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.record import (
@@ -24,10 +31,18 @@ from jobwire.jobs.record import (
     encode_record,
 )
 from jobwire.registry import quarantine
-from jobwire.registry.audit import AuditLog, Line, event_line, status_line
+from jobwire.registry.audit import (
+    PUBLISHER,
+    AuditLog,
+    HeldEvent,
+    Line,
+    event_line,
+    payload_digest,
+    status_line,
+)
 from jobwire.registry.layout import TOUCHED, HomeLayout
 from jobwire.storage import file_lock
-from jobwire.storage.durable import change_durably, replace_atomically
+from jobwire.storage.durable import change_durably, remove_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
 
@@ -38,16 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
 
-# A digest marks a message in history; it needs no more than admission's 128 bits.
-_DIGEST_BYTES = 16
 # Jobs that one error names.
 _NAMED = 5
 _log = logging.getLogger("jobwire.registry")
-
-
-def payload_digest(payload: bytes) -> bytes:
-    """Return what tells two payloads apart, as `admission.digest_of` does (which brings more)."""
-    return hashlib.sha256(payload).digest()[:_DIGEST_BYTES]
 
 
 class Revision(NamedTuple):
@@ -160,15 +168,52 @@ class RecordStore(HomeLayout):
         return AuditLog(self.log_dir(job_id), files=self.files)
 
     def read_locked(self, job_id: str) -> JobRecord:
-        """Return the record; the caller holds its lock. One that cannot be parsed goes to quarantine."""
+        """Return the record, brought up to its history; the caller holds its lock.
+
+        One that cannot be parsed goes to quarantine.
+        """
         try:
-            return self._read(job_id)
+            record = self._read(job_id)
         except RecordFormatError as error:
             at = utc_timestamp(self.clock.now())
             item = quarantine.move_aside(
                 self.jobs_path(), job_id, reason=error.message, at=at, files=self.files
             )
             raise quarantine.error_for(item) from error
+        record = self._caught_up(record, self.audit(job_id).ahead_of(record.last_seq))
+        if os.path.exists(self.outbox_path(job_id)):
+            record = self._taken_over(record)
+        return record
+
+    def _caught_up(self, record: JobRecord, ahead: Sequence[HeldEvent]) -> JobRecord:
+        """Apply what a crash left in the history and not in the record."""
+        new = record
+        for held in ahead:
+            if held.attempt == record.attempt:
+                with contextlib.suppress(TransitionError, InvalidInputError):
+                    new = apply_event(new, event_in(held.seq, held.payload), epoch(held.at))
+        if new is not record:
+            # The lines' writer may have been killed before the flush: nothing is added to them, and flushed.
+            self.write([Revision(record, new, (b"",))])
+            self.mark_unsent(record.job_id)
+        return new
+
+    def _taken_over(self, record: JobRecord) -> JobRecord:
+        """Take over the outbox of an earlier version: what a crash kept from the history goes there."""
+        from jobwire.delivery.outbox_file import OutboxFile  # noqa: PLC0415 - once after an upgrade
+
+        old = OutboxFile(self.outbox_path(record.job_id), files=self.files)
+        locked = LockedRecord(self, record)
+        entries = old.entries()
+        for entry in entries:
+            if entry.seq > record.last_seq and entry.attempt == record.attempt:
+                with contextlib.suppress(TransitionError, InvalidInputError):
+                    locked.apply(event_in(entry.seq, entry.payload), entry.payload, source=PUBLISHER)
+        old.set_aside()
+        if entries:
+            self.mark_unsent(record.job_id)
+        remove_durably([old.path], files=self.files)
+        return locked.record
 
     def _read(self, job_id: str) -> JobRecord:
         path = self.record_path(job_id)
@@ -276,6 +321,8 @@ class LockedRecord:
         if new is self.record:
             self._store.flush_names()
             return new
+        if source == PUBLISHER:
+            self._store.mark_unsent(new.job_id)
         changed = new.status is not self.record.status
         line = event_line(
             at=self._now(),

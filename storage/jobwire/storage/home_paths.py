@@ -7,12 +7,13 @@ costs ten times as much.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.core.topics import check_job_id
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jobwire.storage.files import StrPath
 
 
@@ -34,8 +35,12 @@ class HomePaths:
         """Return `logs/<job_id>`, which holds the history and the worker's output.log."""
         return f"{self.home}/logs/{check_job_id(job_id)}"
 
+    def sent_path(self, job_id: str) -> str:
+        """Return `outbox/<job_id>.sent`: how far the history was sent; there while some may not be."""
+        return f"{self.home}/outbox/{check_job_id(job_id)}.sent"
+
     def outbox_path(self, job_id: str) -> str:
-        """Return `outbox/<job_id>.ndjson`."""
+        """Return `outbox/<job_id>.ndjson`, in which earlier versions kept what was not confirmed."""
         return f"{self.home}/outbox/{check_job_id(job_id)}.ndjson"
 
     def outbox_dir(self) -> str:
@@ -53,29 +58,35 @@ class HomePaths:
     @property
     def journal(self) -> Path:
         """Return the journal of the registry process."""
-        return Path(self.home, "journal")
+        return _path(self.home, "journal")
 
     @property
     def certs(self) -> Path:
         """Return the certificate authority."""
-        return Path(self.home, "certs")
+        return _path(self.home, "certs")
 
     @property
     def broker(self) -> Path:
         """Return the broker's configuration, access list, password file and data."""
-        return Path(self.home, "broker")
+        return _path(self.home, "broker")
 
     @property
     def passwords(self) -> Path:
         """Return the roles' passwords, one file each."""
-        return Path(self.home, "passwords")
+        return _path(self.home, "passwords")
 
     @property
     def metrics(self) -> Path:
         """Return tables, checkpoint, history and logs of the metrics."""
-        return Path(self.home, "metrics")
+        return _path(self.home, "metrics")
 
     @property
     def dashboard(self) -> Path:
         """Return the addresses and tokens of pages while they run."""
-        return Path(self.home, "dashboard")
+        return _path(self.home, "dashboard")
+
+
+def _path(*parts: str) -> Path:
+    from pathlib import Path  # noqa: PLC0415 - an import more at the start of `publish_event`
+
+    return Path(*parts)

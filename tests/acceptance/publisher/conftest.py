@@ -17,6 +17,7 @@ from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader
+from jobwire.testing.unsent import unsent
 
 PROGRAM = str(Path(sys.executable).with_name("publish_event"))
 
@@ -105,10 +106,8 @@ class Command:
         return [line["seq"] for line in self.store.audit(self.job_id).lines() if line["kind"] == "event"]
 
     def waiting(self) -> list[int]:
-        """Return the seqs in the outbox."""
-        path = Path(self.store.outbox_path(self.job_id))
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        return [json.loads(line)["seq"] for line in lines]
+        """Return the seqs that are still to be sent."""
+        return [event.seq for event in unsent(self.store.home, self.job_id)]
 
 
 def new_command(home: Path) -> Command:

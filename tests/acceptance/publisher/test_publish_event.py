@@ -159,7 +159,7 @@ def test_a_flush_without_a_job_is_for_all(
     assert answer.code == 40
     assert [line["job_id"] for line in answer.lines] == [command.job_id for command in commands[1:]]
     assert all(line["delivered"] for line in answer.lines)
-    Path(commands[0].store.outbox_path(commands[0].job_id)).unlink()
+    Path(commands[0].store.sent_path(commands[0].job_id)).unlink()
     answer = commands[0].end(commands[0].start_bare(*flush))
     assert (answer.code, answer.stdout, answer.stderr) == (0, "", "publish_event: nothing was waiting\n")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess, EmbeddedServer, new_home, wait_for
@@ -20,6 +19,7 @@ from jobwire.testing.run_command import (
     run_words,
     runs,
 )
+from jobwire.testing.unsent import unsent
 from jobwire.testing.watching import bare_environment
 
 
@@ -146,7 +146,7 @@ def test_without_a_broker_the_job_still_runs(tmp_path: Path) -> None:
     assert "alone" in answer.stdout
     record = newest_record(home)
     assert record.status is Status.COMPLETED
-    assert Path(RecordStore(home).outbox_path(record.job_id)).stat().st_size > 0
+    assert unsent(home, record.job_id)
 
 
 def test_a_killed_worker_is_an_error_not_a_hang(embedded_broker: EmbeddedServer) -> None:
@@ -194,7 +194,7 @@ def test_with_a_certificate_for_the_job_alone(broker: BrokerProcess) -> None:
     assert "outbox" not in answer.stderr
     record = newest_record(broker.home)
     assert (broker.home / "certs" / "clients" / f"{record.job_id}.pem").exists()
-    assert Outbox(RecordStore(broker.home).outbox_path(record.job_id)).entries() == []
+    assert unsent(broker.home, record.job_id) == []
 
 
 def test_mtls_without_an_authority_registers_nothing_that_runs(tmp_path: Path) -> None:

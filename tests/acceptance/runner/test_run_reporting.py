@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.delivery.outbox import Outbox
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 from jobwire.testing import EmbeddedServer, free_port, new_home, wait_for
 from jobwire.testing.run_command import newest_record, run_to_its_end, run_words
+from jobwire.testing.unsent import unsent as unsent_events
 from jobwire.testing.watching import bare_environment
 
 
@@ -28,8 +28,7 @@ def silent_port() -> Iterator[int]:
 
 def unsent(home: Path) -> list[str]:
     """Return the events of the newest job that still wait to be sent."""
-    outbox = Outbox(RecordStore(home).outbox_path(newest_record(home).job_id))
-    return [entry.event for entry in outbox.entries()]
+    return [event.event for event in unsent_events(home, newest_record(home).job_id)]
 
 
 def test_a_broker_that_is_not_trusted(embedded_broker: EmbeddedServer, tmp_path: Path) -> None:

@@ -7,21 +7,17 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import ConflictError, InvalidInputError, RefusedError, StoppedError
-from jobwire.delivery.outbox import Outbox
 from jobwire.jobs import fold
 from jobwire.jobs.record import JobRecord
 from jobwire.publisher import Publisher
 from jobwire.registry.store import RecordStore
 from jobwire.testing import BrokerProcess
 from jobwire.testing.event_reader import EventReader
+from jobwire.testing.unsent import unsent
 
 MakeJob = Callable[[Path], JobRecord]
 Read = Callable[..., EventReader]
 NO_ENVIRONMENT: dict[str, str] = {}
-
-
-def _outbox(home: Path, job_id: str) -> Outbox:
-    return Outbox(RecordStore(home).outbox_path(job_id))
 
 
 def test_a_job_is_told_from_start_to_end(broker: BrokerProcess, make_job: MakeJob, read: Read) -> None:
@@ -42,7 +38,7 @@ def test_a_job_is_told_from_start_to_end(broker: BrokerProcess, make_job: MakeJo
     ]
     assert reader.accepted[1].event.data == {"percent": 5, "rate": 0.5}
     assert reader.accepted[3].event.detail == "fünf Dateien 𝄞"
-    assert _outbox(broker.home, job.job_id).entries() == []
+    assert unsent(broker.home, job.job_id) == []
     late = read(broker, job, late=True)
     assert late.wait_for_seq(4) == [4]
 
@@ -141,10 +137,10 @@ def test_a_refusal_is_raised_and_the_event_kept(broker: BrokerProcess, make_job:
     with pytest.raises(RefusedError):
         worker.started()
     worker.close()
-    assert _outbox(broker.home, job.job_id).last_seq == 1
+    assert [event.seq for event in unsent(broker.home, job.job_id)] == [1]
     with Publisher(job.job_id, home=broker.home, environ=NO_ENVIRONMENT) as worker:
         assert worker.flush()
-    assert _outbox(broker.home, job.job_id).last_seq == 0
+    assert unsent(broker.home, job.job_id) == []
 
 
 def test_secrets_are_replaced_or_refused(broker: BrokerProcess, make_job: MakeJob, read: Read) -> None:

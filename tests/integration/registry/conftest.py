@@ -12,7 +12,6 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Transport
 from jobwire.core.topics import Topics
-from jobwire.delivery.outbox import Outbox, SignedEvent
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.assembly import Connections
@@ -113,12 +112,10 @@ class Site:
             transport.close()
 
     def keep(self, job: JobRecord, said: tuple[Event, bytes]) -> None:
-        """Do what a publisher on this disk does before it sends: outbox, then record. Long ago."""
+        """Do what a publisher on this disk does before it sends: history, then record. Long ago."""
         event, payload = said
-        path = self.store.outbox_path(job.job_id)
-        Outbox(path).append(SignedEvent(event.seq, job.attempt, event.event, event.terminal, payload))
         self.store.apply(job.job_id, event, payload, source="publisher")
-        os.utime(path, (0, 0))
+        os.utime(self.store.sent_path(job.job_id), (0, 0))
 
     def confirmed(self, job: JobRecord, seq: int) -> None:
         """Wait until the registry process has everything up to `seq`."""

@@ -1,242 +1,249 @@
-"""The outbox: what was appended is there, whatever happened to the end of the file."""
+"""What is due is one rule, and every outbox keeps one contract: the ticket's file and the home's history."""
 
-import errno
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobwire.core.canonical import canonical_json
-from jobwire.core.errors import StorageError
-from jobwire.core.override import override
+from jobwire.core.clock import utc_timestamp
 from jobwire.delivery.outbox import (
     RESEND_SECONDS,
-    REWRITE_BYTES,
     Outbox,
     Position,
     SentMark,
     SignedEvent,
-    damaged_outboxes,
-    decode_entry,
     due_entries,
-    encode_entry,
-    job_outboxes,
+    mark_after,
 )
+from jobwire.delivery.outbox_file import OutboxFile
+from jobwire.registry.audit import PUBLISHER, AuditLog, event_line, payload_digest, status_line
+from jobwire.registry.history_outbox import HistoryOutbox
+from jobwire.storage.durable import append_durably
 from jobwire.storage.files import SystemFiles
+
+AT = utc_timestamp(1.8e9)
 
 
 def _entry(seq: int, *, attempt: int = 1, detail: str = "x") -> SignedEvent:
-    return SignedEvent(seq, attempt, "progress", False, canonical_json({"seq": seq, "detail": detail}))
+    body = {"seq": seq, "event": "progress", "detail": detail, "data": {"b": 1, "a": "é€\u2028𝄞"}}
+    return SignedEvent(seq, attempt, "progress", False, canonical_json(body))
 
 
-def _filled(folder: Path, count: int) -> Outbox:
-    outbox = Outbox(folder / "0a1b2c3d.ndjson")
-    for seq in range(1, count + 1):
-        outbox.append(_entry(seq))
-    return outbox
+class InFile:
+    """The outbox beside a ticket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "job.ticket.outbox"
+        self.outbox = OutboxFile(self.file)
+
+    def add(self, *entries: SignedEvent, source: str = PUBLISHER) -> None:
+        """Append the events; those of others never stand in this one."""
+        for entry in entries:
+            if source == PUBLISHER:
+                self.outbox.append(entry)
 
 
-@given(
-    st.integers(1, 2**53 - 1),
-    st.integers(1, 99),
-    st.sampled_from(["started", "completed"]),
-    st.booleans(),
-    st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), st.text(st.characters(codec="utf-8"))),
-)
-def test_entry_round_trip(seq: int, attempt: int, event: str, retain: bool, data: dict[str, str]) -> None:
-    """An entry is one line, and its payload comes back byte for byte."""
-    entry = SignedEvent(seq, attempt, event, retain, canonical_json(data))
-    line = encode_entry(entry)
-    assert line.count(b"\n") == 1
-    assert decode_entry(line) == entry
+class InHistory:
+    """The outbox in a home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = AuditLog(str(folder / "logs"), files=SystemFiles())
+        self.file = Path(self.log.events_path)
+        self.outbox = HistoryOutbox(self.log, str(folder / "0a1b2c3d.sent"))
+
+    def add(self, *entries: SignedEvent, source: str = PUBLISHER, verdict: str = "accepted") -> None:
+        """Append the events' lines, the first of which changes the state."""
+        append_durably(
+            self.log.events_path,
+            b"".join(self.line(entry, source, verdict) for entry in entries),
+            files=SystemFiles(),
+        )
+
+    @staticmethod
+    def line(entry: SignedEvent, source: str = PUBLISHER, verdict: str = "accepted") -> bytes:
+        """Return an event's line."""
+        return event_line(
+            at=AT,
+            source=source,
+            verdict=verdict,
+            attempt=entry.attempt,
+            seq=entry.seq,
+            digest=payload_digest(entry.payload),
+            payload=entry.payload,
+            change=("pending", "running") if entry.seq == 1 else None,
+        )[0]
 
 
-@given(st.binary(max_size=120))
-def test_any_line_is_an_entry_or_none(line: bytes) -> None:
-    """Whatever a line holds, decoding it never raises."""
-    decode_entry(line)
+Kind = Callable[[Path], InFile | InHistory]
+BOTH = pytest.mark.parametrize("kind", [InFile, InHistory])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"seq":true,"attempt":1,"event":"error","retain":false,"payload":""}',
-        b'{"seq":1,"attempt":1,"event":"shout","retain":false,"payload":""}',
-        b'{"seq":0,"attempt":1,"event":"error","retain":false,"payload":""}',
-        b'{"seq":1,"attempt":1,"event":"error","retain":0,"payload":""}',
-        b'{"seq":1,"attempt":1,"event":"error","retain":false,"payload":7}',
-        b"[" * 100_000,
-    ],
-)
-def test_a_line_of_other_types_is_no_entry(line: bytes) -> None:
-    """Only the exact types make an entry."""
-    assert decode_entry(line) is None
+def _seqs(outbox: Outbox, after: int = 0) -> list[int]:
+    return [entry.seq for entry in outbox.entries(after=after)]
 
 
-def test_an_absent_outbox_is_empty(tmp_path: Path) -> None:
-    """A job that never published has no entries and no mark."""
-    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
-    assert (outbox.entries(), outbox.last_seq, outbox.sent_mark()) == ([], 0, SentMark())
-    outbox.trim(5)
-    outbox.remove()
+@BOTH
+def test_events_come_back_byte_for_byte(kind: Kind, tmp_path: Path) -> None:
+    """What was signed is what is sent, in the order of seq, whatever the bytes are."""
+    said = [_entry(seq, detail=text) for seq, text in enumerate(("", '"}\n', ',"event":{', "é" * 1024), 1)]
+    said.append(_entry(5, detail="x" * 60_000))
+    kept = kind(tmp_path)
+    kept.add(*said)
+    assert list(kept.outbox.entries()) == said
+    assert kept.outbox.last() == said[-1]
+    assert [_seqs(kept.outbox, after) for after in (1, 4, 5, 9)] == [[2, 3, 4, 5], [5], [], []]
 
 
-def test_truncation_at_every_byte_loses_only_the_torn_line(tmp_path: Path) -> None:
+@BOTH
+def test_an_empty_outbox_has_nothing(kind: Kind, tmp_path: Path) -> None:
+    """A job that never spoke has no events and no mark."""
+    outbox = kind(tmp_path).outbox
+    assert (list(outbox.entries()), outbox.last(), outbox.last_seq) == ([], None, 0)
+    assert outbox.sent_mark() == SentMark()
+
+
+@BOTH
+def test_a_torn_line_is_not_there(kind: Kind, tmp_path: Path) -> None:
     """However much of the last line a crash left, the whole ones are read and the next append is clean."""
-    whole = [encode_entry(_entry(seq, detail="ä€𝄞")) for seq in (1, 2, 3)]
-    content = b"".join(whole)
-    path = tmp_path / "0a1b2c3d.ndjson"
-    # Every byte of the last line, and of its neighbour some: each length costs a write to the disk.
-    last = len(content) - len(whole[-1])
-    for length in [*range(0, last, 7), *range(last, len(content) + 1)]:
-        path.write_bytes(content[:length])
-        kept = content[:length].count(b"\n")
-        outbox = Outbox(path)
-        assert [entry.seq for entry in outbox.entries()] == list(range(1, kept + 1))
-        assert outbox.last_seq == kept
-        outbox.append(_entry(kept + 1))
-        assert [entry.seq for entry in outbox.entries()] == list(range(1, kept + 2))
+    kept = kind(tmp_path)
+    kept.add(_entry(1), _entry(2))
+    content = kept.file.read_bytes()
+    for length in range(content.index(b"\n") + 1, len(content)):
+        kept.file.write_bytes(content[:length])
+        assert (_seqs(kept.outbox), kept.outbox.last_seq) == ([1], 1)
+    kept.add(_entry(2))
+    assert _seqs(kept.outbox) == [1, 2]
 
 
-def test_a_damaged_line_does_not_hold_up_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A line that cannot be read is reported with its place and left out."""
-    outbox = _filled(tmp_path, 3)
-    path = Path(outbox.path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"\0\0\0garbage\n" + lines[2])
+@BOTH
+def test_damage_is_left_out_and_said_once(
+    kind: Kind, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An event that cannot be read holds up no other, and fills no log."""
+    kept = kind(tmp_path)
+    kept.add(_entry(1), _entry(2), _entry(3))
+    lines = kept.file.read_bytes().splitlines(keepends=True)
+    kept.file.write_bytes(lines[0] + lines[1].replace(b'"progress"', b'"pr\xff\x00ress"') + lines[2])
     with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            assert [entry.seq for entry in outbox.entries()] == [1, 3]
-    assert [record.getMessage() for record in caplog.records] == [
-        f"line 2 of {path} cannot be read and is left out"
-    ]
-
-
-def test_damage_is_set_aside_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The lines that cannot be read lie beside the outbox, the others stay as they were, byte for byte."""
-    outbox = _filled(tmp_path, 3)
-    path = Path(outbox.path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"\0\0garbage\n" + lines[2] + b"{}\n" + b"torn")
-    with caplog.at_level(logging.WARNING):
-        assert [outbox.set_aside(), outbox.set_aside()] == [2, 0]
-    assert path.read_bytes() == lines[0] + lines[2]
-    assert Path(f"{path}.damaged").read_bytes() == b"\0\0garbage\n{}\n"
+        assert [_seqs(kept.outbox) for _ in range(3)] == [[1, 3]] * 3
+    assert kept.outbox.damaged
     assert len(caplog.records) == 1
-    assert damaged_outboxes(tmp_path) == ["0a1b2c3d"]
-    assert job_outboxes(tmp_path) == ["0a1b2c3d"]
-    outbox.remove()
-    assert damaged_outboxes(tmp_path) == ["0a1b2c3d"]
-    outbox.purge()
-    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_last_entry_is_found_behind_much_else(tmp_path: Path) -> None:
-    """Reading the end of a large outbox finds the newest entry, also where it is of the largest size."""
-    outbox = _filled(tmp_path, 1)
-    Path(outbox.path).write_bytes(b"".join(encode_entry(_entry(seq)) for seq in range(1, 2500)))
-    outbox.append(_entry(2500, detail='"' * 32_000))
-    assert outbox.last_seq == 2500
-    outbox.append(_entry(2501))
-    assert outbox.last_seq == 2501
+@BOTH
+def test_the_last_event_is_found_behind_much_else(kind: Kind, tmp_path: Path) -> None:
+    """Reading the end finds the newest event, also where it is of the largest size."""
+    kept = kind(tmp_path)
+    kept.add(*map(_entry, range(1, 500)))
+    kept.add(_entry(500, detail='"' * 32_000))
+    assert kept.outbox.last_seq == 500
+    kept.add(_entry(501))
+    assert kept.outbox.last_seq == 501
 
 
-def test_each_seq_comes_once_and_in_order(tmp_path: Path) -> None:
-    """A rewritten seq counts as its last line says."""
-    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
-    for seq in (2, 1, 2):
-        outbox.append(_entry(seq))
-    assert [entry.seq for entry in outbox.entries()] == [1, 2]
-    assert [entry.seq for entry in outbox.entries(after=1)] == [2]
-
-
-def test_trimming_everything_empties_the_file(tmp_path: Path) -> None:
-    """Confirmed entries go, and the outbox stays usable."""
-    outbox = _filled(tmp_path, 3)
-    outbox.trim(3)
-    assert Path(outbox.path).read_bytes() == b""
-    outbox.append(_entry(4))
-    assert outbox.last_seq == 4
-
-
-def test_trimming_beside_a_ticket_keeps_the_last_entry(tmp_path: Path) -> None:
-    """Beside a ticket the last entry is the memory of the job's seq."""
-    outbox = Outbox(tmp_path / "ticket.outbox", keep_last=True)
-    for seq in range(1, 4):
-        outbox.append(_entry(seq, detail="x" * REWRITE_BYTES))
-    outbox.trim(3)
-    assert [entry.seq for entry in outbox.entries()] == [3]
-
-
-@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=6), st.integers(0, 7))
-def test_trimming_never_loses_an_unconfirmed_entry(
-    make_folder: Callable[[], Path], sizes: list[int], through: int
-) -> None:
-    """Whatever is trimmed, what comes after it stays."""
-    outbox = Outbox(make_folder() / "0a1b2c3d.ndjson")
-    for seq, size in enumerate(sizes, 1):
-        outbox.append(_entry(seq, detail="d" * size))
-    outbox.trim(through)
-    assert [entry.seq for entry in outbox.entries(after=through)] == list(range(through + 1, len(sizes) + 1))
-
-
-def test_a_full_disk_leaves_nothing_of_the_entry(tmp_path: Path) -> None:
-    """An append that fails half-way is taken back and says so."""
-
-    class FullDisk(SystemFiles):
-        @override
-        def write(self, descriptor: int, data: bytes) -> None:
-            super().write(descriptor, data[:10])
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    outbox = _filled(tmp_path, 2)
-    with pytest.raises(StorageError) as failed:
-        Outbox(outbox.path, files=FullDisk()).append(_entry(3))
-    assert failed.value.facts["disk_full"]
-    assert [entry.seq for entry in outbox.entries()] == [1, 2]
-    assert Path(outbox.path).read_bytes().endswith(b"\n")
-
-
-def test_taking_back_an_append(tmp_path: Path) -> None:
-    """Taking back removes exactly the entry that is last, and nothing where another one is."""
-    outbox = _filled(tmp_path, 2)
-    outbox.take_back(_entry(1))
-    outbox.append(_entry(3))
-    outbox.take_back(_entry(3))
-    outbox.take_back(_entry(3))
-    assert [entry.seq for entry in outbox.entries()] == [1, 2]
-
-
-@given(st.integers(0, 2**53 - 1), st.floats(0, 2e9), st.integers(0, 50), st.floats(0, 1e9))
-def test_the_mark_round_trips(
-    make_folder: Callable[[], Path], seq: int, sent_at: float, repeats: int, failed_at: float
-) -> None:
-    """The sent mark reads back as noted, also over a longer one."""
-    outbox = Outbox(make_folder() / "0a1b2c3d.ndjson")
-    outbox.mark_sent(SentMark(2**53 - 1, 1.23456789e9, 50, 1.23456789e8, "a-rather-long-host.example:8883"))
-    mark = SentMark(seq, sent_at, repeats, failed_at, "b:1")
+@BOTH
+def test_the_mark_is_one_hint(kind: Kind, tmp_path: Path) -> None:
+    """The sent mark reads back as noted."""
+    outbox = kind(tmp_path).outbox
+    mark = SentMark(7, 1.5, 2, 3.5, "b:1", 6, 1.25)
     outbox.mark_sent(mark)
     assert outbox.sent_mark() == mark
 
 
-@pytest.mark.parametrize("content", [b"", b"[1", b"[1,2]", b"null", b'["x",1,2,3,""]', b"\xff"])
-def test_a_damaged_mark_counts_as_none(tmp_path: Path, content: bytes) -> None:
-    """Without a readable mark everything is sent once more, which is harmless."""
-    outbox = Outbox(tmp_path / "0a1b2c3d.ndjson")
-    (tmp_path / "0a1b2c3d.sent").write_bytes(content)
-    assert outbox.sent_mark() == SentMark()
+class TestHistory:
+    """What only a history holds."""
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path) -> InHistory:
+        """Give the outbox in a home."""
+        return InHistory(tmp_path)
+
+    def test_only_what_a_worker_here_said_is_sent(self, kept: InHistory) -> None:
+        """What came over the wire, was refused or is no event stays out, also at the end."""
+        kept.add(_entry(1))
+        kept.add(_entry(2), source="wire")
+        kept.add(_entry(3))
+        kept.add(_entry(3, detail="other"), source="wire", verdict="replayed")
+        line, _ = status_line(at=AT, source="us", attempt=1, before="running", after="cancelled", cause="x")
+        append_durably(kept.file, line, files=SystemFiles())
+        assert (_seqs(kept.outbox), kept.outbox.last_seq) == ([1, 3], 3)
+
+    def test_a_foreign_event_cannot_pass_for_a_line(self, kept: InHistory) -> None:
+        """Whatever an event holds, what stands inside it is no line of the history."""
+        inner = InHistory.line(_entry(900)).decode()
+        kept.add(_entry(1, detail=inner[:1000]))
+        kept.add(*map(_entry, range(2, 60)))
+        assert _seqs(kept.outbox, 57) == [58, 59]
+
+    @pytest.mark.parametrize("refused", [0, 3000])
+    def test_a_long_history_is_not_read(
+        self, kept: InHistory, monkeypatch: pytest.MonkeyPatch, refused: int
+    ) -> None:
+        """What is unsent of 100,000 events costs a few blocks from the end, not the history."""
+        before, _, after = InHistory.line(_entry(2)).partition(b'"seq":2')
+        kept.file.parent.mkdir()
+        kept.file.write_bytes(b"".join(b'%s"seq":%d%s' % (before, seq, after) for seq in range(1, 100_001)))
+        length = kept.file.stat().st_size
+        kept.add(*[_entry(100_000, detail="no")] * refused, source="wire", verdict="replayed")
+        behind = kept.file.stat().st_size - length
+        read = _counted(monkeypatch)
+        assert _seqs(kept.outbox, 100_000) == []
+        assert _seqs(kept.outbox, 99_998) == [99_999, 100_000]
+        assert kept.outbox.last_seq == 100_000
+        assert sum(read) < (64 << 10) + 16 * behind < length // 2
+
+    def test_reading_on_is_lazy(self, kept: InHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A backlog is read as it is sent: memory does not grow with it."""
+        kept.add(*map(_entry, range(1, 5001)))
+        read = _counted(monkeypatch)
+        entries = kept.outbox.entries()
+        assert [next(entries).seq for _ in range(10)] == list(range(1, 11))
+        assert sum(read) < kept.file.stat().st_size // 4
 
 
-def test_a_mark_that_cannot_be_written_is_only_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Losing the mark costs a redelivery, so it is no error."""
-    outbox = Outbox(tmp_path / "missing" / "0a1b2c3d.ndjson")
-    outbox.mark_sent(SentMark(1))
-    assert "cannot note" in caplog.text
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    read: list[int] = []
+    pread = os.pread
+
+    def counting(descriptor: int, length: int, offset: int) -> bytes:
+        raw = pread(descriptor, length, offset)
+        read.append(len(raw))
+        return raw
+
+    monkeypatch.setattr(os, "pread", counting)
+    return read
+
+
+class Kept:
+    """An outbox in memory."""
+
+    path, damaged = "memory", False
+
+    def __init__(self, entries: Iterable[SignedEvent]) -> None:
+        self._entries = list(entries)
+
+    def entries(self, *, after: int = 0) -> Iterator[SignedEvent]:
+        """See `Outbox.entries`."""
+        return (entry for entry in self._entries if entry.seq > after)
+
+    def last(self) -> SignedEvent | None:
+        """See `Outbox.last`."""
+        return self._entries[-1]
+
+    @property
+    def last_seq(self) -> int:
+        """See `Outbox.last_seq`."""
+        return self._entries[-1].seq
+
+    def sent_mark(self) -> SentMark:
+        """See `Outbox.sent_mark`."""
+        return SentMark()
+
+    def mark_sent(self, mark: SentMark) -> None:
+        """See `Outbox.mark_sent`."""
 
 
 _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _entry(5, attempt=2)]
@@ -291,12 +298,13 @@ _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _e
 )
 def test_what_is_due(mark: SentMark, position: Position, now: float, repeat: bool, seqs: list[int]) -> None:
     """Due is what no PUBACK came for, and what the registry does not confirm in time."""
-    assert [entry.seq for entry in due_entries(_ENTRIES, mark, position, now=now, repeat=repeat)] == seqs
+    due = due_entries(Kept(_ENTRIES), mark, position, now=now, repeat=repeat)
+    assert [entry.seq for entry in due] == seqs
 
 
-def test_only_job_files_are_outboxes(tmp_path: Path) -> None:
-    """Marks, temporary files and strangers in the folder are no outboxes."""
-    for name in ("0a1b2c3d.ndjson", "0a1b2c3d.sent", ".0a1b2c3e.ndjson.tmp", "notes.ndjson"):
-        (tmp_path / name).touch()
-    assert job_outboxes(tmp_path) == ["0a1b2c3d"]
-    assert job_outboxes(tmp_path / "missing") == []
+def test_nothing_waits_where_nobody_confirms() -> None:
+    """Without a registry process the broker's word is all, so the mark notes no confirmation to wait for."""
+    alone = mark_after(SentMark(), Position(1, 3, None), first_seq=1, acked_seq=3, now=5.0)
+    assert (alone.acked_seq, alone.waiting_seq) == (3, 0)
+    attended = mark_after(SentMark(), Position(1, 3, 0), first_seq=1, acked_seq=3, now=5.0)
+    assert attended.waiting_seq == 3

@@ -21,6 +21,7 @@ from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 from jobwire.testing import InMemoryBroker, ManualClock, wait_for
+from jobwire.testing.unsent import unsent
 
 Patch = pytest.MonkeyPatch
 JOB = "0a1b2c3d"
@@ -39,7 +40,7 @@ def _seqs(broker: InMemoryBroker) -> list[int]:
 
 
 def test_events_arrive_signed_retained_and_in_order(
-    events: HomeEventLog, senders: Senders, broker: InMemoryBroker
+    events: HomeEventLog, store: RecordStore, senders: Senders, broker: InMemoryBroker
 ) -> None:
     """Each event is published once; only the terminal one is retained, with its expiry."""
     sender = senders.sender(events)
@@ -53,7 +54,7 @@ def test_events_arrive_signed_retained_and_in_order(
     assert [message.expiry_seconds for message in broker.published] == [None, None, 60]
     assert {message.topic for message in broker.published} == {f"python/mqtt/jobs/{JOB}/events"}
     assert senders.connections == 1
-    assert events.outbox.entries() == []
+    assert unsent(store.home, JOB) == []
 
 
 def test_an_absent_broker_keeps_the_event_and_the_next_one_brings_it(
@@ -198,7 +199,7 @@ class TestWithARegistryProcess:
         publish(events, sender, PROGRESS)
         self.confirm(store, 2)
         assert sender.confirm(2, 1.0)
-        assert events.outbox.entries() == []
+        assert unsent(store.home, JOB) == []
         assert _seqs(broker) == [1, 2]
 
     def test_unconfirmed_events_are_sent_again_in_time(
@@ -329,4 +330,4 @@ class TestWithARegistryProcess:
         monkeypatch.setattr(clock, "sleep", lambda _: self.confirm(store, 2))
         published = publish(events, senders.sender(events), COMPLETED)
         assert published.confirmed
-        assert events.outbox.entries() == []
+        assert unsent(store.home, JOB) == []

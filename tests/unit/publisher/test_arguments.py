@@ -56,7 +56,7 @@ def _is_admitted(events: HomeEventLog, say: Callable[[], Draft]) -> bool:
         entry = events.append(say())
     except InvalidInputError:
         assert events.position().last_seq == 0
-        assert events.outbox.length() == 0
+        assert events.outbox.last() is None
         return False
     topics = Topics()
     verdict = admit(topics, topics.events(JOB), entry.payload, retained=False, job=JobView(token=TOKEN))
