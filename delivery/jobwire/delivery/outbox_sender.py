@@ -8,6 +8,7 @@ that waited finds its own already sent, or learns that the broker was away just 
 
 import random
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from jobwire.core.backoff import retry_delay
@@ -64,21 +65,41 @@ class Delivery(NamedTuple):
 class OutboxSender:
     """Sends one job's outbox over one connection, which it keeps until `close`.
 
-    Not thread-safe; processes and other senders are kept apart by the send lock.
+    `open_route` is called when it is needed. Not thread-safe; processes and other senders are kept apart by
+    the send lock.
     """
 
     def __init__(
-        self, events: EventLog, route: Route, *, clock: Clock, jitter: Callable[[], float] = _random
+        self,
+        events: EventLog,
+        open_route: Callable[[], Route],
+        *,
+        clock: Clock,
+        jitter: Callable[[], float] = _random,
     ) -> None:
         self._events = events
-        self._route = route
+        self._open_route = open_route
         self._clock = clock
         self._jitter = jitter
-        self._topic = Topics(route.topic_root).events(events.job_id)
-        self._filters = events.filters(route.topic_root)
         self._transport: Transport | None = None
         self._sent = 0
         self._mark = SentMark()
+
+    def prepare(self) -> None:
+        """Find the route, without connecting. Raises what `open_route` raises."""
+        _ = self._route
+
+    @cached_property
+    def _route(self) -> Route:
+        return self._open_route()
+
+    @cached_property
+    def _filters(self) -> list[str]:
+        return self._events.filters(self._route.topic_root)
+
+    @cached_property
+    def _topic(self) -> str:
+        return Topics(self._route.topic_root).events(self._events.job_id)
 
     def deliver(self, seq: int, *, attempts: int, repeat: bool = False) -> Delivery:
         """Send everything due, at least up to `seq`, in up to `attempts` tries.

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from jobwire.core.errors import JobwireError, RefusedError, TransportError
+from jobwire.core.errors import JobwireError, RefusedError, TransportError, UnreachableError
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.handover import HandOver
+from jobwire.delivery.outbox_sender import Delivery, OutboxSender
 from jobwire.delivery.signing import Draft
 
 DEFAULT_ATTEMPTS = 3
@@ -42,21 +43,25 @@ def publish(
     sender: OutboxSender,
     draft: Draft,
     *,
+    handover: HandOver | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
     repeat: bool = False,
     confirm_seconds: float | None = None,
 ) -> Published:
     """Keep `draft` as the job's next event and send what is due.
 
+    By `handover` where a registry process takes it, else by `sender`.
     `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
-    terminal event where such a process runs, else not at all. Raises what `EventLog.take` raises: then
+    terminal event where such a process runs, else not at all. Raises what `EventLog.append` raises: then
     nothing was kept. What fails later is in the answer.
     """
+    if handover is None or not handover.connect():
+        sender.prepare()  # settings that are wrong are told before anything is kept
     entry = events.append(draft)
-    delivery = sender.deliver(entry.seq, attempts=attempts, repeat=repeat)
-    confirmed: bool | None = None
+    delivery = deliver(events, sender, entry.seq, handover=handover, attempts=attempts, repeat=repeat)
+    confirmed: bool | None = delivery.confirmed
     failure = delivery.failure
-    if delivery.delivered and failure is None:
+    if delivery.delivered and failure is None and not confirmed:
         try:
             confirmed = confirm(events, sender, entry.seq, confirm_seconds, terminal=entry.retain)
         except JobwireError as error:
@@ -64,6 +69,29 @@ def publish(
     return Published(
         events.job_id, entry.seq, entry.event, delivery.delivered, confirmed, kept(failure, events)
     )
+
+
+def deliver(
+    events: EventLog,
+    sender: OutboxSender,
+    seq: int,
+    *,
+    handover: HandOver | None,
+    attempts: int,
+    repeat: bool = False,
+) -> Delivery:
+    """Bring everything due, at least up to `seq`, to the broker; as `OutboxSender.deliver`."""
+    handed = handover.deliver(events.job_id, seq) if handover is not None else None
+    if handed is None:
+        return sender.deliver(seq, attempts=attempts, repeat=repeat)
+    if handed.delivered:
+        return Delivery(delivered=True, confirmed=handed.confirmed or None)
+    failure = UnreachableError(
+        f"no broker answered at {handed.no_broker}: the registry process has no connection to it",
+        hint="check that the broker runs and that address and port are right",
+        address=handed.no_broker,
+    )
+    return Delivery(delivered=False, failure=failure)
 
 
 def confirm(

@@ -14,6 +14,7 @@ from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.handover_server import Sent
 from jobwire.delivery.outbox import SignedEvent, due_entries, is_settled, note_sent
 from jobwire.storage.file_lock import LockTimeoutError
 
@@ -101,6 +102,21 @@ class Relay:
                 self._report(job_id, error)
         return Relayed(sent, trimmed)
 
+    def send(self, job_id: str, *, expiry_seconds: int | None = None) -> Sent:
+        """Send what is due of one job; from any thread. `expiry_seconds` None is the relay's own, 0 is never.
+
+        Raises JobwireError, also where somebody else sends it just now.
+        """
+        events = self._outboxes.open(job_id)
+        expiry = self._expiry_seconds if expiry_seconds is None else expiry_seconds or None
+        with events.sending(deadline_seconds=0.0):
+            position, mark = events.position(), events.outbox.sent_mark()
+            due = due_entries(events.outbox, mark, position, now=self._clock.now())
+            sent = self._published(job_id, due, lambda: False, expiry)
+            last = note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
+        confirmed = events.position().confirmed_seq or 0
+        return Sent(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
+
     def _report(self, job_id: str, error: JobwireError) -> None:
         known = self._failing.get(job_id) == error.message
         self._failing[job_id] = error.message
@@ -114,14 +130,14 @@ class Relay:
             with events.sending(deadline_seconds=0.0):
                 position, mark = events.position(), events.outbox.sent_mark()
                 due = due_entries(events.outbox, mark, position, now=self._clock.now())
-                sent = self._published(events.job_id, due, stop)
+                sent = self._published(events.job_id, due, stop, self._expiry_seconds)
                 note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
         except LockTimeoutError:
             return 0
         return self.sent - before
 
     def _published(
-        self, job_id: str, due: Iterator[SignedEvent], stop: Callable[[], bool]
+        self, job_id: str, due: Iterator[SignedEvent], stop: Callable[[], bool], expiry_seconds: int | None
     ) -> Iterator[SignedEvent]:
         for event in due:
             if stop():
@@ -130,7 +146,7 @@ class Relay:
                 self._topics.events(job_id),
                 event.payload,
                 retain=event.retain,
-                expiry_seconds=self._expiry_seconds if event.retain else None,
+                expiry_seconds=expiry_seconds if event.retain else None,
             )
             self.sent += 1
             yield event

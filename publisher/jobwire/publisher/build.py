@@ -7,17 +7,20 @@ from pathlib import Path
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.ports import Transport
 from jobwire.delivery.event_log import EventLog
+from jobwire.delivery.handover import HandOver
 from jobwire.delivery.outbox_sender import EXPIRY_SECONDS, Route
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
-from jobwire.transport import PahoTransport
 
 ENV_JOB = "JOBWIRE_JOB"
 ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
 ENV_TICKET = "JOBWIRE_TICKET"
 ENV_EXPIRY = "JOBWIRE_EXPIRY_SECONDS"
+# Where the worker's environment points elsewhere than the registry process, that one does not send for it.
+_WISHES = {"broker": "MQTT_BROKER", "port": "MQTT_PORT", "topic_root": "MQTT_TOPIC_ROOT"}
 # MQTT 5, 3.3.2.3.3: a four byte integer.
 MAX_EXPIRY = 2**32 - 1
 
@@ -63,20 +66,47 @@ def open_route(
     Raises ConfigError for the settings, InvalidInputError for the environment's expiry.
     """
     settings = events.settings(command_line, environ)
+    from jobwire.transport import PahoTransport  # noqa: PLC0415 - who hands over does not connect
 
-    def new_transport() -> PahoTransport:
+    def new_transport() -> Transport:
         # At most 23 characters, which every 3.1.1 broker must take (MQTT-3.1.3-5); unlike any other's,
         # because a broker disconnects the older of two equal ones.
         client_id = f"pub-{events.job_id}-{os.urandom(4).hex()}"
         return PahoTransport(settings, client_id=client_id, clean_session=True, clock=clock)
 
-    expiry = expiry_seconds if expiry_seconds is not None else _number_in(environ, ENV_EXPIRY, MAX_EXPIRY)
+    expiry = _expiry(expiry_seconds, environ)
     return Route(
         settings.address,
         settings.topic_root,
         new_transport,
         (EXPIRY_SECONDS if expiry is None else expiry) or None,
     )
+
+
+def open_handover(
+    events: EventLog,
+    *,
+    command_line: Mapping[str, object],
+    environ: Mapping[str, str],
+    clock: Clock,
+    expiry_seconds: int | None = None,
+) -> HandOver | None:
+    """Return the way to the registry process of the job's home; None where the worker is to go its own way.
+
+    That is beside a ticket, and where command line or record name a broker. Does not connect. Raises
+    NotFoundError, InvalidInputError for the environment's expiry.
+    """
+    if not isinstance(events, HomeEventLog) or any(value is not None for value in command_line.values()):
+        return None
+    if events.overrides():
+        return None
+    wishes = {name: environ[variable] for name, variable in _WISHES.items() if environ.get(variable)}
+    expiry = _expiry(expiry_seconds, environ)
+    return HandOver(events.home, wishes=wishes, expiry_seconds=expiry, clock=clock)
+
+
+def _expiry(option: int | None, environ: Mapping[str, str]) -> int | None:
+    return option if option is not None else _number_in(environ, ENV_EXPIRY, MAX_EXPIRY)
 
 
 def _attempt_in(environ: Mapping[str, str], job_id: str) -> int | None:

@@ -13,10 +13,10 @@ from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox_sender import OutboxSender
+from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.delivery.publishing import Published, kept, publish
 from jobwire.delivery.signing import Draft
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_route
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options
@@ -56,18 +56,30 @@ def run(args: argparse.Namespace) -> int:
         return _flush(args, environ, clock)
     draft = draft_in(args, environ)
     events = _open_events(args, _job_id(args, environ), environ, clock)
+    handover = None
+    if not (args.direct or args.flush):
+        handover = open_handover(
+            events,
+            command_line=command_line_layer(args),
+            environ=environ,
+            clock=clock,
+            expiry_seconds=args.expiry,
+        )
     sender = _sender(args, events, environ, clock)
     try:
         published = publish(
             events,
             sender,
             draft,
+            handover=handover,
             attempts=args.attempts,
             repeat=args.flush,
             confirm_seconds=args.confirm,
         )
     finally:
         sender.close()
+        if handover is not None:
+            handover.close()
     _print(published.to_json())
     if published.failure is not None:
         raise published.failure
@@ -123,13 +135,15 @@ def _open_events(
 def _sender(
     args: argparse.Namespace, events: EventLog, environ: Mapping[str, str], clock: Clock
 ) -> OutboxSender:
-    route = open_route(
-        events,
-        command_line=command_line_layer(args),
-        environ=environ,
-        clock=clock,
-        expiry_seconds=args.expiry,
-    )
+    def route() -> Route:
+        return open_route(
+            events,
+            command_line=command_line_layer(args),
+            environ=environ,
+            clock=clock,
+            expiry_seconds=args.expiry,
+        )
+
     return OutboxSender(events, route, clock=clock)
 
 
@@ -175,6 +189,7 @@ def _flush_one(
         seq = events.recover().last_seq
         last = events.outbox.last()
         sender = _sender(args, events, environ, clock)
+        sender.prepare()
     except JobwireError as error:
         return None, error
     try:

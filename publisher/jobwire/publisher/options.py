@@ -72,6 +72,11 @@ def _add_delivery(parser: argparse.ArgumentParser) -> None:
         help="send again what the outbox holds unconfirmed; without --event nothing else,"
         " without --job for every job of this home",
     )
+    add(
+        "--direct",
+        action="store_true",
+        help="connect to the broker also where a registry process of this home would send",
+    )
     add("--confirm", metavar="S", type=number(86400),
         help="wait up to S seconds for the registry process, also after a flush (default: 10 for a"
         " terminal event where one runs, else 0)")  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Self
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError, StoppedError, TransitionError, UnreachableError
 from jobwire.core.redaction import Redactor
-from jobwire.delivery.outbox_sender import OutboxSender
-from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, publish
+from jobwire.delivery.outbox_sender import OutboxSender, Route
+from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import TERMINAL_EVENTS, EventType
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_route
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
 
 _log = logging.getLogger("jobwire.publisher")
@@ -49,7 +49,8 @@ class Publisher:
 
     Without arguments the environment says which job (JOBWIRE_JOB, JOBWIRE_ATTEMPT, JOBWIRE_TICKET,
     JOBWIRE_HOME, JOBWIRE_EXPIRY_SECONDS); a home that nobody names is found as commands find theirs.
-    `broker` holds settings as command line options do.
+    `broker` holds settings as command line options do. Where a registry process works on the home it sends
+    the events over its connection; `direct` connects to the broker all the same.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Publisher:
         strict: bool = False,
         attempts: int = DEFAULT_ATTEMPTS,
         confirm_seconds: float | None = None,
+        direct: bool = False,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -86,7 +88,14 @@ class Publisher:
         self._attempts = attempts
         self._confirm_seconds = confirm_seconds
         self._guard = threading.Lock()
-        self._sender: OutboxSender | None = None
+        self._sender = OutboxSender(self._events, self._route, clock=self._clock)
+        self._handover = (
+            None
+            if direct
+            else open_handover(
+                self._events, command_line=self._broker, environ=self._environ, clock=self._clock
+            )
+        )
         self._quiet_until = 0.0
         self._ended = False
 
@@ -150,17 +159,16 @@ class Publisher:
             ended, seq = self._ended, self._events.outbox.last_seq
             if not seq:
                 return
-            sender = self._connected()
-            delivery = sender.deliver(seq, attempts=1)
+            delivery = deliver(self._events, self._sender, seq, handover=self._handover, attempts=1)
             if delivery.failure is not None:
                 raise delivery.failure
-            if ended:
-                confirm(self._events, sender, seq, self._confirm_seconds, terminal=True)
+            if ended and not delivery.confirmed:
+                confirm(self._events, self._sender, seq, self._confirm_seconds, terminal=True)
 
     def flush(self) -> bool:
         """Send what is waiting, now; tell whether all of it was delivered. Raises as the events do."""
         with self._guard:
-            delivery = self._connected().flush(attempts=self._attempts)
+            delivery = self._sender.flush(attempts=self._attempts)
             if delivery.failure is not None:
                 self._reported(delivery.failure)
             return delivery.delivered
@@ -168,9 +176,9 @@ class Publisher:
     def close(self) -> None:
         """Disconnect; what is not delivered stays in the outbox. Idempotent."""
         with self._guard:
-            if self._sender is not None:
-                self._sender.close()
-                self._sender = None
+            if self._handover is not None:
+                self._handover.close()
+            self._sender.close()
 
     def __enter__(self) -> Self:
         return self
@@ -218,8 +226,9 @@ class Publisher:
             return Published(self._events.job_id, entry.seq, entry.event, delivered=False)
         published = publish(
             self._events,
-            self._connected(),
+            self._sender,
             draft,
+            handover=self._handover,
             attempts=self._attempts,
             confirm_seconds=self._confirm_seconds,
         )
@@ -233,13 +242,8 @@ class Publisher:
         self._quiet_until = self._clock.monotonic() + _RETRY_AFTER_SECONDS
         _log.warning("%s", failure)
 
-    def _connected(self) -> OutboxSender:
-        if self._sender is None:
-            route = open_route(
-                self._events, command_line=self._broker, environ=self._environ, clock=self._clock
-            )
-            self._sender = OutboxSender(self._events, route, clock=self._clock)
-        return self._sender
+    def _route(self) -> Route:
+        return open_route(self._events, command_line=self._broker, environ=self._environ, clock=self._clock)
 
 
 def left_well(error: BaseException | None) -> bool:

@@ -11,7 +11,9 @@ from jobwire.core.ports import SessionLost, SessionStarted, Transport
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
+from jobwire.delivery.handover_server import HandOverServer, PublishingBroker
 from jobwire.delivery.relay import Relay
+from jobwire.jobs.record import JobRecord
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.recorder import Recorder
@@ -53,7 +55,7 @@ class Connections(NamedTuple):
     for sending.
     """
 
-    topic_root: str
+    broker: PublishingBroker
     recording: Callable[[], Transport]
     sending: Callable[[], Transport]
     shared: bool = False
@@ -75,7 +77,7 @@ class Assembly:
         self._clock = clock
         self.duties = Duties(clock)
         self.journaled = threading.Event()
-        topics = Topics(connections.topic_root)
+        topics = Topics(connections.broker.topic_root)
         self.transport = connections.recording()
         sending = (lambda: self.transport) if connections.shared else connections.sending
         self.sender = BrokerConnection(connect=sending, clock=clock, owned=not connections.shared)
@@ -99,9 +101,8 @@ class Assembly:
             consumers=Consumers(writer.directory, clock=clock),
             journal=writer.append,
             clock=clock,
-            on_folded=lambda job_id, record, urgent: self.states.offer(
-                job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS
-            ),
+            on_folded=self._on_folded,
+            is_awaited=lambda job_id: self.handover.is_awaited(job_id),  # noqa: PLW0108 - made below
         )
         self.repair = GapRepair(
             store=store, views=self.views, topics=topics, writer=writer, on_journaled=self.journaled.set
@@ -130,6 +131,13 @@ class Assembly:
             connection=self.sender,
             clock=clock,
             expiry_seconds=RETAINED_SECONDS,
+        )
+        self.handover = HandOverServer(
+            home=store.home,
+            broker=connections.broker,
+            send=self.relay.send,
+            connected=lambda: self.recorder.progress().connected,
+            clock=clock,
         )
         self.purge = Purge(
             queue=self.queue,
@@ -196,6 +204,7 @@ class Assembly:
             "reaped": self.reaper.reaped,
             "flushed": self.relay.sent,
             "outboxes": self.relay.facts(),
+            "handover": self.handover.facts(),
             "known_jobs": len(self.views),
             "duties": {
                 name: {**report._asdict(), "seconds": round(report.seconds, 1), "stuck": report.stuck}
@@ -206,10 +215,16 @@ class Assembly:
     def close(self) -> None:
         """Disconnect and close."""
         self.folder.close()
+        self.handover.close()
         self.sender.close()
         self.transport.close()
         self.reader.close()
         self.queue.close()
+
+    def _on_folded(self, job_id: str, record: JobRecord | None, urgent: bool) -> None:
+        if record is not None:
+            self.handover.confirmed(job_id, record.confirmed_seq)
+        self.states.offer(job_id, record, Urgency.STATUS if urgent else Urgency.PROGRESS)
 
     def _complete_until(self) -> float | None:
         stalled = self.recorder.progress().stalled_since is not None

@@ -22,7 +22,6 @@ from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
-from jobwire.transport import load_settings
 
 # A worker that lives has sent its event long before.
 SETTLED_SECONDS = 3.0
@@ -51,6 +50,8 @@ class HomeEventLog:
 
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """See `EventLog.settings`."""
+        from jobwire.transport import load_settings  # noqa: PLC0415 - who hands over needs no settings
+
         return load_settings(
             home=Path(self._store.home),
             role=Role.WORKER,
@@ -58,6 +59,15 @@ class HomeEventLog:
             record=self._store.get(self.job_id).broker,
             environ=environ,
         )
+
+    def overrides(self) -> Mapping[str, object]:
+        """Return the broker settings that the job's record names. Raises NotFoundError."""
+        return self._store.get(self.job_id).broker
+
+    @property
+    def home(self) -> str:
+        """Return the home's path."""
+        return self._store.home
 
     def append(self, draft: Draft) -> SignedEvent:
         """See `EventLog.append`: history, then record, each flushed, under the record's lock."""

@@ -65,7 +65,8 @@ class Folder:
     """Follows the journal from the committed offset on; used from one thread (it has helpers of its own).
 
     `on_folded(job_id, record, urgent)` is told of each record that changed; urgent where more than its
-    progress did, with None where it may have changed and is to be read. `journal` takes entries whose
+    progress did, with None where it may have changed and is to be read. A job that `is_awaited` does not
+    wait its turn. `journal` takes entries whose
     verdict was found by the fold. A full disk is waited out, a job that cannot be folded set aside; raises
     StorageError where the journal cannot be read.
     """
@@ -82,6 +83,7 @@ class Folder:
         journal: Callable[[Sequence[Entry]], object],
         clock: Clock,
         on_folded: OnFolded,
+        is_awaited: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._store = store
         self._views = views
@@ -92,6 +94,7 @@ class Folder:
         self._journal = journal
         self._clock = clock
         self._on_folded = on_folded
+        self._is_awaited = is_awaited
         self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
         self._aside = SetAsideJobs(consumers, clock=clock)
@@ -216,6 +219,8 @@ class Folder:
         event = entry.parsed.event if entry.parsed is not None else None
         if event is None or entry.verdict != ACCEPTED:
             return Turn.PROGRESS
+        if self._is_awaited(job_id):
+            return Turn.NOW
         if event.event not in TERMINAL_EVENTS and self._views.is_local(job_id, event.seq):
             return Turn.CONFIRMATION
         return Turn.PROGRESS if event.event == "progress" else Turn.NOW

@@ -24,6 +24,8 @@ from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 
 _SENDERS = 4
+# For workers that wait; one that waits for a broker holds up no other.
+_HANDOVER_SENDERS = 4
 _HEALTH_SECONDS = 1.0
 _STARTING_SECONDS = 0.05
 _IDLE_SECONDS = 0.25
@@ -120,6 +122,11 @@ class RegistryProcess:
             self._thread(assembly, f"sender-{number}", lambda duty: self._send(assembly.states, duty))
             for number in range(_SENDERS)
         ]
+        others.append(self._thread(assembly, "handover", lambda duty: self._hand_over(assembly, duty)))
+        others += [
+            self._thread(assembly, f"handover-{number}", lambda duty: self._send_handed(assembly, duty))
+            for number in range(_HANDOVER_SENDERS)
+        ]
         others += [
             self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in assembly.upkeep()
         ]
@@ -197,6 +204,24 @@ class RegistryProcess:
         while not self._ended.is_set():
             duty.work("sending states")
             states.send_next()
+
+    def _hand_over(self, assembly: Assembly, duty: Duty) -> None:
+        try:
+            assembly.handover.open()
+        except StorageError as error:
+            # Workers connect by themselves, as without us.
+            _log.error("%s; workers here send by themselves", error)
+            duty.rest()
+            self._ended.wait()
+            return
+        assembly.handover.serve(duty.asking(self._stop.is_set, "answering workers"))
+        # Whoever waits now sends by itself.
+        assembly.handover.close()
+
+    def _send_handed(self, assembly: Assembly, duty: Duty) -> None:
+        while not self._ended.is_set():
+            duty.work("sending for workers")
+            assembly.handover.send_next()
 
     def _thread(self, assembly: Assembly, name: str, body: Callable[[Duty], None]) -> threading.Thread:
         duty = assembly.duties.begin(name)

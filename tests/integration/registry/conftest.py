@@ -12,6 +12,7 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Transport
 from jobwire.core.topics import Topics
+from jobwire.delivery.handover_server import PublishingBroker
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.assembly import Connections
@@ -47,7 +48,7 @@ class Site:
     def connections(self) -> Connections:
         """Return the ways of the registry process to the broker."""
         return Connections(
-            topic_root=self.topics.root,
+            broker=PublishingBroker("test:1", "test", 1, self.topics.root),
             recording=lambda: self.transport("registry", "registry-test", clean_session=False),
             sending=lambda: self.transport("registry", f"registry-{os.urandom(4).hex()}"),
         )
@@ -135,6 +136,12 @@ class Site:
 def site(tmp_path: Path) -> Site:
     """Give a home with the in-memory broker."""
     return Site(tmp_path / "home", InMemoryBroker())
+
+
+@pytest.fixture
+def make_site() -> Callable[[Path], Site]:
+    """Give a home of one's choice with an in-memory broker."""
+    return lambda home: Site(home, InMemoryBroker())
 
 
 @pytest.fixture

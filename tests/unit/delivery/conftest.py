@@ -60,7 +60,7 @@ class Senders:
     def sender(self, events: EventLog) -> OutboxSender:
         """Return a new sender."""
         return OutboxSender(
-            events, Route("bus:1", ROOT, self._transport, 60), clock=self._clock, jitter=lambda: 0.0
+            events, lambda: Route("bus:1", ROOT, self._transport, 60), clock=self._clock, jitter=lambda: 0.0
         )
 
     def _transport(self) -> InMemoryTransport:

@@ -1,0 +1,242 @@
+"""The hand-over: a worker beside a registry process sends by it, and never depends on it."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobwire.core.errors import ConflictError, StoppedError
+from jobwire.delivery.handover import SOCKET_FILE, TAKEN_SECONDS, HandOver, socket_address
+from jobwire.delivery.handover_server import MAX_CLIENTS
+from jobwire.publisher import Publisher, build
+from jobwire.registry.event_log import HomeEventLog
+from jobwire.registry.store import RecordStore
+from jobwire.testing import InMemoryBroker, wait_for
+from jobwire.testing.unsent import unsent
+
+if TYPE_CHECKING:
+    from tests.integration.registry.conftest import Site
+
+NO_ENVIRONMENT: dict[str, str] = {}
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note each time a worker connects to the broker by itself, and refuse it."""
+    asked: list[str] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        asked.append("route")
+        raise ConflictError("this worker has no broker")
+
+    monkeypatch.setattr("jobwire.publisher.publisher.open_route", refuse)
+    return asked
+
+
+def _publisher(site: "Site", job_id: str, **options: object) -> Publisher:
+    return Publisher(job_id, home=site.store.home, environ=NO_ENVIRONMENT, **options)  # type: ignore[arg-type]
+
+
+def test_a_worker_needs_no_broker_of_its_own(site: "Site", alone: list[str]) -> None:
+    """The process sends, journals and confirms; the worker's answer says so, and one connection is enough."""
+    job = site.register()
+    with site.serving() as process, _publisher(site, job.job_id) as worker:
+        for say in (worker.started, worker.progress, worker.completed):
+            said = say("a word")
+            assert (said.delivered, said.confirmed, said.failure) == (True, True, None)
+            assert site.store.get(job.job_id).confirmed_seq == said.seq
+        facts = json.loads((Path(site.store.home) / "serve.json").read_text())
+        assert process is not None
+    assert facts["handover"]["clients"] <= 1
+    assert alone == []
+    assert unsent(site.store.home, job.job_id) == []
+    assert site.history(job) == [("accepted", 1), ("accepted", 2), ("accepted", 3)]
+
+
+def test_many_workers_at_once(site: "Site", alone: list[str]) -> None:
+    """Twelve jobs that speak at the same time are all confirmed, each event once."""
+    jobs = [site.register() for _ in range(12)]
+
+    def work(job_id: str) -> None:
+        with _publisher(site, job_id) as worker:
+            worker.started()
+            for step in range(5):
+                worker.progress(str(step))
+            assert worker.completed().confirmed
+
+    with site.serving():
+        threads = [threading.Thread(target=work, args=[job.job_id]) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [site.store.get(job.job_id).confirmed_seq for job in jobs] == [7] * 12
+    assert [site.history(job) for job in jobs] == [[("accepted", seq) for seq in range(1, 8)]] * 12
+    assert alone == []
+
+
+def test_a_process_without_a_broker_says_so_at_once(site: "Site", alone: list[str]) -> None:
+    """The worker is told as if it had found no broker itself; the process sends when there is one."""
+    assert isinstance(site.broker, InMemoryBroker)
+    job = site.register()
+    with site.serving(), _publisher(site, job.job_id) as worker:
+        site.broker.stop()
+        wait_for(lambda: not _connected(site), what="the process without its broker")
+        began = time.monotonic()
+        said = worker.started()
+        assert (said.delivered, said.failure.__class__.__name__) == (False, "UnreachableError")
+        assert "no broker answered at test:1" in str(said.failure)
+        assert "--flush" in said.failure.hint if said.failure else ""
+        assert time.monotonic() - began < TAKEN_SECONDS
+        site.broker.start()
+        os.utime(site.store.sent_path(job.job_id), (0, 0))
+        site.confirmed(job, 1)
+        worker._quiet_until = 0.0
+    assert alone == []
+
+
+def _connected(site: "Site") -> bool:
+    return bool(json.loads((Path(site.store.home) / "serve.json").read_text())["connected"])
+
+
+def test_a_cancelled_worker_is_stopped_as_ever(site: "Site", alone: list[str]) -> None:
+    """Cancelled and finished jobs are answered before anything is handed over."""
+    job, done = site.register(), site.register()
+    with site.serving():
+        worker = _publisher(site, job.job_id)
+        worker.started()
+        site.queue.cancel(job.job_id)
+        with pytest.raises(StoppedError):
+            worker.progress("on")
+        worker.close()
+        with _publisher(site, done.job_id) as finished:
+            finished.started()
+            finished.completed()
+            with pytest.raises(ConflictError):
+                finished.progress("on")
+    assert alone == []
+
+
+@pytest.mark.parametrize("wish", [{"MQTT_BROKER": "elsewhere.example"}, {"MQTT_TOPIC_ROOT": "other/root"}])
+def test_another_brokers_events_are_not_taken(site: "Site", alone: list[str], wish: dict[str, str]) -> None:
+    """A worker whose environment points elsewhere connects by itself."""
+    job = site.register()
+    with site.serving():
+        worker = Publisher(job.job_id, home=site.store.home, environ=wish)
+        with pytest.raises(ConflictError, match="no broker"):
+            worker.started()
+        worker.close()
+    assert alone
+
+
+def test_direct_is_direct(site: "Site", alone: list[str]) -> None:
+    """Asked for, the worker connects by itself, as it does where job or command line name a broker."""
+    job = site.register()
+    with site.serving():
+        for options in ({"direct": True}, {"broker": {"port": 1}}):
+            worker = _publisher(site, job.job_id, **options)
+            with pytest.raises(ConflictError, match="no broker"):
+                worker.started()
+        with site.store.locked(job.job_id) as locked:
+            locked.replace(locked.record._replace(broker={"port": 1}), cause="the test")
+        worker = _publisher(site, job.job_id)
+        with pytest.raises(ConflictError, match="no broker"):
+            worker.started()
+    assert len(alone) == 3
+    assert site.store.get(job.job_id).last_seq == 0
+
+
+@contextmanager
+def _listening(home: Path) -> Iterator[socket.socket]:
+    """Give a process that listens and, like a stopped one, never accepts."""
+    with ExitStack() as closing, socket_address(str(home)) as address:
+        listener = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(address)
+        listener.listen()
+        yield listener
+
+
+def test_a_process_that_stands_still_costs_a_bounded_wait(site: "Site", alone: list[str]) -> None:
+    """Who does not answer within a second is passed by, and not asked again for a while."""
+    job = site.register()
+    with _listening(Path(site.store.home)):
+        worker = _publisher(site, job.job_id)
+        began = time.monotonic()
+        with pytest.raises(ConflictError, match="no broker"):
+            worker.started()
+        assert TAKEN_SECONDS <= time.monotonic() - began < TAKEN_SECONDS + 1.0
+        with pytest.raises(ConflictError, match="no broker"):
+            worker.started()
+        assert time.monotonic() - began < TAKEN_SECONDS + 1.5
+    assert site.store.get(job.job_id).last_seq == 1
+
+
+def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str]) -> None:
+    """The next worker passes it by, and the next process takes its place."""
+    job = site.register()
+    with _listening(Path(site.store.home)):
+        pass
+    assert (Path(site.store.home) / SOCKET_FILE).exists()
+    assert not _handover(site).connect()
+    with site.serving():
+        assert (Path(site.store.home) / SOCKET_FILE).stat().st_mode & 0o777 == 0o600
+        with _publisher(site, job.job_id) as worker:
+            assert worker.started().confirmed
+    assert not (Path(site.store.home) / SOCKET_FILE).exists()
+    assert alone == []
+
+
+def _handover(site: "Site") -> HandOver:
+    events = HomeEventLog(site.store, site.register().job_id, attempt=1)
+    found = build.open_handover(events, command_line={}, environ={}, clock=site.store.clock)
+    assert found is not None
+    return found
+
+
+def test_bad_clients_stop_nobody(site: "Site", alone: list[str]) -> None:
+    """Whatever strangers send, or never read, a worker beside them is answered."""
+    job = site.register()
+    bad = [
+        b"",
+        b"\n",
+        b"{}\n",
+        b"x" * 5000,
+        b'{"job":"../../etc","seq":1}\n',
+        b'{"job":"00000000","seq":-1}\n',
+    ]
+    bad += [b"[" * 900 + b"\n", b'{"job":"00000000","seq":1}\n' * 30, b'{"job":"00000000","seq":1']
+    with site.serving(), ExitStack() as clients:
+        for text in bad * 20:
+            clients.enter_context(_client(site)).sendall(text)
+        for _ in range(MAX_CLIENTS):
+            clients.enter_context(_client(site))
+        with _publisher(site, job.job_id) as worker:
+            assert worker.started().confirmed
+            assert worker.completed().confirmed
+    assert alone == []
+
+
+def _client(site: "Site") -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket_address(site.store.home) as address:
+        client.connect(address)
+    return client
+
+
+def test_a_home_may_lie_deep(tmp_path: Path, make_site: Callable[[Path], "Site"], alone: list[str]) -> None:
+    """The 108 bytes of a socket's address are no limit for a home."""
+    home = tmp_path.joinpath(*["a-rather-long-name-of-a-folder"] * 6, "home")
+    home.parent.mkdir(parents=True)
+    site = make_site(home)
+    job = site.register()
+    with site.serving(), _publisher(site, job.job_id) as worker:
+        assert worker.started().confirmed
+    assert RecordStore(home).get(job.job_id).confirmed_seq == 1
+    assert alone == []
