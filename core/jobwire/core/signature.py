@@ -1,7 +1,6 @@
 """HMAC-SHA256 over canonical JSON (RFC 2104, FIPS 180-4), keyed by a job's token."""
 
 import hmac
-import secrets
 from functools import lru_cache
 
 SIGNATURE_FIELD = "hmac_sig"
@@ -12,6 +11,8 @@ _READY_KEYS = 4096
 
 def new_token() -> str:
     """Return a fresh job token: 256 random bits as URL-safe text."""
+    import secrets  # noqa: PLC0415 - brings random, which who only signs does not need
+
     return secrets.token_urlsafe(32)
 
 

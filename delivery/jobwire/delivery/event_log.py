@@ -4,14 +4,18 @@ Two exist: `registry.event_log.HomeEventLog`, where the registry's directory is 
 `TicketEventLog`, where all there is of the job is a ticket file.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Protocol
+from __future__ import annotations
 
-from jobwire.core.ports import Message
-from jobwire.core.settings import BrokerSettings
-from jobwire.delivery.outbox import Outbox, Position, SignedEvent
-from jobwire.delivery.signing import Draft
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from jobwire.core.ports import Message
+    from jobwire.core.settings import BrokerSettings
+    from jobwire.delivery.outbox import Outbox, Position, SignedEvent
+    from jobwire.delivery.signing import Draft
 
 
 class EventLog(Protocol):

@@ -10,9 +10,10 @@ One line of JSON a message, over a Unix socket in the home:
 The event is on the disk before, so whatever goes wrong here costs time and nothing else.
 """
 
+# Not `socket`, which brings selectors and arrays: half of what a worker's start costs beyond Python's own.
+import _socket as socket
 import json
 import os
-import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -40,7 +40,7 @@ _TAKEN: Answer = {"taken": True}
 _ALONE: Answer = {"delivered": False, "reason": "alone"}
 
 
-class Sent(NamedTuple):
+class SentSoFar(NamedTuple):
     """How far a job's events came: acknowledged by the broker, confirmed in the record."""
 
     acked_seq: int
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
 class Send(Protocol):
     """Sends what is due of a job. Raises JobwireError, TransportError where there is no broker."""
 
-    def __call__(self, job_id: str, *, expiry_seconds: int | None) -> Sent:
+    def __call__(self, job_id: str, *, expiry_seconds: int | None) -> SentSoFar:
         """Send; `expiry_seconds` None is the process's own, 0 is never."""
         ...
 
@@ -120,7 +120,7 @@ class HandOverServer:
     def confirmed(self, job_id: str, seq: int) -> None:
         """Note that the record has everything up to `seq`; from any thread."""
         if job_id in self._waiting:
-            self._tell(lambda: self._note(job_id, Sent(0, seq)))
+            self._tell(lambda: self._note(job_id, SentSoFar(0, seq)))
 
     def open(self) -> None:
         """Begin to listen. The caller is the home's only registry process: a socket found there is stale.
@@ -271,7 +271,7 @@ class HandOverServer:
         ours = {"broker": self._broker.host, "port": self._broker.port, "topic_root": self._broker.topic_root}
         return all(wishes.get(name) in (None, value, str(value)) for name, value in ours.items())
 
-    def _note(self, job_id: str, sent: Sent) -> None:
+    def _note(self, job_id: str, sent: SentSoFar) -> None:
         """Answer those whose event is confirmed. One that was not due is its worker's to explain."""
         for client in list(self._waiting.get(job_id, ())):
             request = client.request

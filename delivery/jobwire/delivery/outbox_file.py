@@ -1,10 +1,10 @@
 """The outbox beside a ticket: a file of entries, and the sent mark, which an outbox in a home has too."""
 
 import json
-import logging
 import os
 from collections.abc import Iterable, Sequence
 
+from jobwire.core.late_log import LateLog
 from jobwire.delivery.outbox import SentMark, SignedEvent
 from jobwire.jobs.event import EVENT_TYPES
 from jobwire.storage.durable import append_durably, replace_durably
@@ -16,7 +16,7 @@ REWRITE_BYTES = 32 * 1024
 # Longer than any line: a payload of 64 KiB at most doubles when it is quoted, plus the other fields.
 _TAIL_BYTES = 192 * 1024
 _ASIDE = ".damaged"
-_log = logging.getLogger("jobwire.outbox")
+_log = LateLog("jobwire.outbox")
 
 
 class SentMarkFile:

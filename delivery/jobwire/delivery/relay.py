@@ -14,7 +14,7 @@ from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.handover_server import Sent
+from jobwire.delivery.handover_server import SentSoFar
 from jobwire.delivery.outbox import SignedEvent, due_entries, is_settled, note_sent
 from jobwire.storage.file_lock import LockTimeoutError
 
@@ -102,7 +102,7 @@ class Relay:
                 self._report(job_id, error)
         return Relayed(sent, trimmed)
 
-    def send(self, job_id: str, *, expiry_seconds: int | None = None) -> Sent:
+    def send(self, job_id: str, *, expiry_seconds: int | None = None) -> SentSoFar:
         """Send what is due of one job; from any thread. `expiry_seconds` None is the relay's own, 0 is never.
 
         Raises JobwireError, also where somebody else sends it just now.
@@ -115,7 +115,7 @@ class Relay:
             sent = self._published(job_id, due, lambda: False, expiry)
             last = note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
         confirmed = events.position().confirmed_seq or 0
-        return Sent(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
+        return SentSoFar(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
 
     def _report(self, job_id: str, error: JobwireError) -> None:
         known = self._failing.get(job_id) == error.message

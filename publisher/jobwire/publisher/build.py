@@ -1,19 +1,24 @@
 """Wiring: which log, which route. The only place that picks the real adapters."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.core.canonical import MAX_INTEGER
-from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.ports import Transport
-from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.handover import HandOver
 from jobwire.delivery.outbox_sender import EXPIRY_SECONDS, Route
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.core.clock import Clock
+    from jobwire.core.ports import Transport
+    from jobwire.delivery.event_log import EventLog
 
 ENV_JOB = "JOBWIRE_JOB"
 ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
@@ -41,6 +46,8 @@ def open_event_log(
     `find_home` and the logs do.
     """
     if ticket is not None:
+        from pathlib import Path  # noqa: PLC0415 - as above
+
         from jobwire.delivery.ticket_log import TicketEventLog  # noqa: PLC0415 - only where there is a ticket
 
         events = TicketEventLog(Path(ticket), clock=clock, attempt=attempt)

@@ -1,15 +1,14 @@
 """The log of a job whose record is on this disk: no process of the registry is needed."""
 
+from __future__ import annotations
+
 import contextlib
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.core.errors import JobwireError
-from jobwire.core.ports import Message
+from jobwire.core.late_log import LateLog
 from jobwire.core.roles import Role
-from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import is_job_id
 from jobwire.delivery.outbox import Position, SignedEvent
 from jobwire.delivery.outbox_file import SentMarkFile
@@ -17,17 +16,23 @@ from jobwire.delivery.signing import Draft, check_attempt, check_open, sign_next
 from jobwire.registry.audit import PUBLISHER
 from jobwire.registry.history_outbox import HistoryOutbox
 from jobwire.registry.layout import SERVE_FILE, SERVE_LOCK, send_lock_name
-from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jobwire.core.ports import Message
+    from jobwire.core.settings import BrokerSettings
+    from jobwire.registry.store import RecordStore
+
 # A worker that lives has sent its event long before.
 SETTLED_SECONDS = 3.0
 _SUFFIXES = (".sent", ".ndjson")
 _BOOT = ".boot"
-_log = logging.getLogger("jobwire.registry")
+_log = LateLog("jobwire.registry")
 
 
 class HomeEventLog:
@@ -39,7 +44,7 @@ class HomeEventLog:
     def __init__(self, store: RecordStore, job_id: str, *, attempt: int | None) -> None:
         self.job_id = job_id
         self._store = store
-        self._serve_file = Path(store.home, SERVE_FILE)
+        self._serve_file = f"{store.home}/{SERVE_FILE}"
         self._attempt = attempt
         self.outbox = HistoryOutbox(store.audit(job_id), store.sent_path(job_id))
 
@@ -50,7 +55,9 @@ class HomeEventLog:
 
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """See `EventLog.settings`."""
-        from jobwire.transport import load_settings  # noqa: PLC0415 - who hands over needs no settings
+        from pathlib import Path  # noqa: PLC0415 - who hands over needs no settings
+
+        from jobwire.transport import load_settings  # noqa: PLC0415 - as above
 
         return load_settings(
             home=Path(self._store.home),
@@ -88,7 +95,8 @@ class HomeEventLog:
     def position(self) -> Position:
         """See `EventLog.position`."""
         record = self._store.get(self.job_id)
-        confirmed = record.confirmed_seq if self._serve_file.exists() else None
+        attended = os.path.exists(self._serve_file)  # noqa: PTH110 - pathlib is an import more at start-up
+        confirmed = record.confirmed_seq if attended else None
         if confirmed is not None and record.terminal and confirmed < record.last_seq:
             mark = self.outbox.sent_mark()
             if mark.acked_seq >= record.last_seq and not mark.waiting_seq:

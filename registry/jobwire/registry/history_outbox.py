@@ -5,11 +5,11 @@ What lies below the seq that is asked for is not read: a job may speak for month
 """
 
 import json
-import logging
 import os
 import re
 from collections.abc import Iterator
 
+from jobwire.core.late_log import LateLog
 from jobwire.delivery.outbox import SentMark, SignedEvent
 from jobwire.delivery.outbox_file import SentMarkFile
 from jobwire.jobs.event import TERMINAL_EVENTS
@@ -25,7 +25,7 @@ _SEQ = re.compile(
     rb'\n\{"at":"[^"\n]*","kind":"event","source":"[^"\n]*","verdict":"accepted","attempt":[0-9]{1,16},'
     rb'"seq":([0-9]{1,16}),'
 )
-_log = logging.getLogger("jobwire.outbox")
+_log = LateLog("jobwire.outbox")
 
 
 class HistoryOutbox:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import os.path
 from typing import TYPE_CHECKING
 
 from jobwire.core.clock import SystemClock
+from jobwire.core.late_log import LateLog
 from jobwire.storage import file_lock
 from jobwire.storage.durable import TEMPORARY, make_directories, temporary_name
 from jobwire.storage.failures import storage_failure
@@ -31,7 +31,7 @@ OUTBOX = "outbox"
 # Written by the registry process, and stays; held by it as long as it runs.
 SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"
-_log = logging.getLogger("jobwire.registry")
+_log = LateLog("jobwire.registry")
 # In the order of their making; the last one tells that all others are there for good.
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
 

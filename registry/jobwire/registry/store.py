@@ -6,7 +6,6 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
-import logging
 import os.path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +17,7 @@ from jobwire.core.errors import (
     StorageError,
     TransitionError,
 )
+from jobwire.core.late_log import LateLog
 from jobwire.core.topics import check_job_id
 from jobwire.delivery.signing import event_in
 from jobwire.jobs.event import MAX_JUMP
@@ -55,7 +55,7 @@ __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest
 
 # Jobs that one error names.
 _NAMED = 5
-_log = logging.getLogger("jobwire.registry")
+_log = LateLog("jobwire.registry")
 
 
 class Revision(NamedTuple):
