@@ -22,8 +22,28 @@ _NO_NAMES = frozenset(
 )
 
 
+# argparse looks for a translation of its own words, which nobody ships, and loads `locale` for that: a tenth
+# of a worker's start.
+vars(argparse)["_"] = str
+
+
+def _columns() -> int:
+    """Return the terminal's width as shutil.get_terminal_size does, which is an import more at start-up."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fills prose to the width of the terminal; indented lines (examples, tables) stay as they are."""
+
+    def __init__(self, prog: str, *, width: int | None = None) -> None:
+        # argparse makes one for each option that it is told of.
+        super().__init__(prog, width=_columns() - 2 if width is None else width)
 
     @override
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -6,7 +6,6 @@ that waited finds its own already sent, or learns that the broker was away just 
     append ── send lock ──► connect ► publish each, QoS 1 ► PUBACK ► sent mark ► trim
 """
 
-import random
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -32,6 +31,8 @@ _HEARD_AT_ONCE = 64
 
 
 def _random() -> float:
+    import random  # noqa: PLC0415 - only a second try needs it
+
     return random.random()  # noqa: S311 - spreads load, keeps no secret
 
 

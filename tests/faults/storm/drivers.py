@@ -73,7 +73,7 @@ class Driver:
         seq, plan = self._said + 1, self._job.plan
         word = word_of(seq, plan.events, plan.ending)
         child = self._start(
-            [str(_BIN / "publish_event"), *self._where(), "--event", word,
+            [str(_BIN / "publish_event"), *self._where(), *self._way(), "--event", word,
              "--detail", f"step {seq} of {plan.events}", "--data", f"step={seq}"]
         )  # fmt: skip
         return self._finished(child, _KEPT)
@@ -82,7 +82,7 @@ class Driver:
         """Let worker.py say the rest; False where it was killed."""
         plan = self._job.plan
         options = ["--said", str(self._said), "--events", str(plan.events), "--ending", plan.ending]
-        child = self._start([sys.executable, str(_WORKER), *self._where(), *options])
+        child = self._start([sys.executable, str(_WORKER), *self._where(), *self._way(), *options])
         return self._finished(child, {int(ExitCode.OK)})
 
     def _finished(self, child: Child, fine: set[int]) -> bool:
@@ -144,6 +144,11 @@ class Driver:
         if self._job.ticket is not None:
             return ["--ticket", str(self._job.ticket)]
         return ["--home", str(self._home), "--job", self._job.job_id]
+
+    def _way(self) -> list[str]:
+        """Half of the workers beside the registry process hand over, the others connect by themselves."""
+        direct = self._job.ticket is None and int(self._job.job_id, 16) % 2 == 1
+        return ["--direct"] if direct else []
 
     def _start(self, command: list[str]) -> Child:
         if self._hosts is not None and self._job.ticket is not None:

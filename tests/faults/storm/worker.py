@@ -1,6 +1,6 @@
 """A worker written in Python, as a process of its own: says the rest of a job's events and ends.
 
-worker.py --said N --events M --ending completed [--home DIR --job ID | --ticket FILE]
+worker.py --said N --events M --ending completed [--home DIR --job ID | --ticket FILE] [--direct]
 
 Prints one JSON line for each event once `Publisher` has returned. Started again after a kill it goes on
 after `--said`, the last event that is known to be the job's.
@@ -23,12 +23,13 @@ def main() -> int:
     parser.add_argument("--home")
     parser.add_argument("--job")
     parser.add_argument("--ticket")
+    parser.add_argument("--direct", action="store_true")
     parser.add_argument("--said", type=int, required=True)
     parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--ending", required=True)
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    with Publisher(args.job, home=args.home, ticket=args.ticket) as publisher:
+    with Publisher(args.job, home=args.home, ticket=args.ticket, direct=args.direct) as publisher:
         for seq in range(args.said + 1, args.events + 1):
             word = word_of(seq, args.events, args.ending)
             try:
