@@ -5,6 +5,7 @@ at a time; whoever says anything else than a request, or more than fits, is disc
 """
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -29,6 +30,8 @@ MAX_CLIENTS = 256
 _BURST, _PER_SECOND = 1000, 2000
 # Less than a client waits (handover.ANSWER_SECONDS): it hears how far it came.
 _PATIENCE_SECONDS = 7.0
+# A worker goes on when the broker has its event and the disk keeps the confirmation waiting.
+_CONFIRM_SECONDS = 2.0
 _TICK_SECONDS = 0.25
 # MQTT 5, 3.3.2.3.3: a four byte integer.
 _MAX_EXPIRY = 2**32 - 1
@@ -120,7 +123,7 @@ class HandOverServer:
     def confirmed(self, job_id: str, seq: int) -> None:
         """Note that the record has everything up to `seq`; from any thread."""
         if job_id in self._waiting:
-            self._tell(lambda: self._note(job_id, SentSoFar(0, seq)))
+            self._tell(lambda: self._note(job_id, confirmed_seq=seq))
 
     def open(self) -> None:
         """Begin to listen. The caller is the home's only registry process: a socket found there is stale.
@@ -176,7 +179,7 @@ class HandOverServer:
             _log.info("job %s is left to its worker: %s", job_id, error)
             self._tell(lambda: self._answer_all(job_id, _ALONE))
         else:
-            self._tell(lambda: self._note(job_id, sent))
+            self._tell(lambda: self._note(job_id, confirmed_seq=sent.confirmed_seq, acked_seq=sent.acked_seq))
 
     def close(self) -> None:
         """End: whoever waits goes on alone. Idempotent."""
@@ -208,8 +211,11 @@ class HandOverServer:
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
-        except OSError:
-            return  # gone again, or no descriptors left
+        except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                # It stays in line, and would be asked for again at once.
+                self._clock.sleep(_TICK_SECONDS)
+            return
         connection.setblocking(False)
         try:
             stranger = peer_uid(connection) not in {os.geteuid(), 0}
@@ -271,18 +277,23 @@ class HandOverServer:
         ours = {"broker": self._broker.host, "port": self._broker.port, "topic_root": self._broker.topic_root}
         return all(wishes.get(name) in (None, value, str(value)) for name, value in ours.items())
 
-    def _note(self, job_id: str, sent: SentSoFar) -> None:
-        """Answer those whose event is confirmed. One that was not due is its worker's to explain."""
+    def _note(self, job_id: str, *, confirmed_seq: int, acked_seq: int | None = None) -> None:
+        """Answer those whose event is confirmed; with `acked_seq`, after sending, those whose was not due.
+
+        Why it was not (another attempt has the job, say), their worker finds out.
+        """
+        soon = self._clock.monotonic() + _CONFIRM_SECONDS
         for client in list(self._waiting.get(job_id, ())):
             request = client.request
             if request is None:
                 continue
-            if request.seq <= sent.confirmed_seq:
+            if request.seq <= confirmed_seq:
                 self.handed_over += 1
                 self._answer(client, {"delivered": True, "confirmed": True})
-            elif request.seq <= sent.acked_seq:
+            elif acked_seq is not None and request.seq <= acked_seq:
                 client.delivered = True
-            elif sent.acked_seq:
+                client.give_up_at = min(client.give_up_at, soon)
+            elif acked_seq is not None:
                 self._answer(client, _ALONE)
 
     def _answer_all(self, job_id: str, answer: Answer) -> None:

@@ -15,6 +15,8 @@ import pytest
 from jobwire.core.errors import ConflictError, StoppedError
 from jobwire.delivery.handover import SOCKET_FILE, TAKEN_SECONDS, HandOver, socket_address
 from jobwire.delivery.handover_server import MAX_CLIENTS
+from jobwire.delivery.signing import Draft
+from jobwire.jobs import fold
 from jobwire.publisher import Publisher, build
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
@@ -240,3 +242,36 @@ def test_a_home_may_lie_deep(tmp_path: Path, make_site: Callable[[Path], "Site"]
         assert worker.started().confirmed
     assert RecordStore(home).get(job.job_id).confirmed_seq == 1
     assert alone == []
+
+
+def test_an_event_that_is_not_due_any_more_is_its_workers(site: "Site") -> None:
+    """Where the job was claimed again while its worker spoke, the worker hears it as it would without us."""
+    job = site.register()
+    events = HomeEventLog(site.store, job.job_id, attempt=1)
+    with site.serving():
+        handover = build.open_handover(events, command_line={}, environ={}, clock=site.store.clock)
+        assert handover is not None
+        entry = events.append(Draft("started"))
+        with site.store.locked(job.job_id) as locked:
+            again = fold.next_attempt(locked.record, "n" * 43, site.store.clock.now(), "the test")
+            locked.replace(again, cause="the test")
+        began = time.monotonic()
+        assert handover.deliver(job.job_id, entry.seq) is None
+        assert time.monotonic() - began < TAKEN_SECONDS
+        handover.close()
+
+
+def test_a_confirmation_that_does_not_come_is_not_waited_for_long(
+    site: "Site", monkeypatch: pytest.MonkeyPatch, alone: list[str]
+) -> None:
+    """While the journal has no room, say, mere progress is delivered, and the worker goes on."""
+    job = site.register()
+    with site.serving(), _publisher(site, job.job_id) as worker:
+        assert worker.started().confirmed
+        monkeypatch.setattr("jobwire.delivery.handover_server._CONFIRM_SECONDS", 0.2)
+        monkeypatch.setattr("jobwire.registry.folding.Folder.step", lambda *_, **__: False)
+        said = worker.progress("half")
+        assert (said.delivered, said.confirmed) == (True, None)
+        monkeypatch.undo()
+        worker.completed()
+    assert site.store.get(job.job_id).confirmed_seq == 3
