@@ -27,7 +27,7 @@ _log = logging.getLogger("jobwire.registry")
 class Outboxes(Protocol):
     """The outboxes of one home."""
 
-    def waiting(self) -> list[str]:
+    def waiting(self, stop: Callable[[], bool]) -> list[str]:
         """Return the ids of the jobs that may have something to send and whose worker is silent."""
         ...
 
@@ -77,7 +77,7 @@ class Relay:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Relayed:
         """Send and trim what is due, until `stop`. Ends early, without an error, where no broker answers."""
         sent = trimmed = 0
-        job_ids = self._outboxes.waiting()
+        job_ids = self._outboxes.waiting(stop)
         self._failing = {job_id: self._failing[job_id] for job_id in job_ids if job_id in self._failing}
         self._damaged &= set(job_ids)
         for job_id in job_ids:

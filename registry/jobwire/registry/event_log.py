@@ -22,7 +22,7 @@ from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from jobwire.core.ports import Message
     from jobwire.core.settings import BrokerSettings
@@ -157,9 +157,9 @@ class HomeOutboxes:
         self._seen: dict[str, int] = {}
         self._settled: dict[str, int] = {}
 
-    def job_ids(self) -> list[str]:
+    def job_ids(self, stop: Callable[[], bool] = lambda: False) -> list[str]:
         """Return the ids of the jobs that may have something to send, sorted. Raises StorageError."""
-        self._look_once()
+        self._look_once(stop)
         try:
             names = os.listdir(self._store.outbox_dir())  # noqa: PTH208 - asked every two seconds
         except FileNotFoundError:
@@ -167,12 +167,12 @@ class HomeOutboxes:
         stems = {name.removesuffix(suffix) for suffix in _SUFFIXES for name in names if name.endswith(suffix)}
         return sorted(stem for stem in stems if is_job_id(stem))
 
-    def waiting(self) -> list[str]:
+    def waiting(self, stop: Callable[[], bool] = lambda: False) -> list[str]:
         """See `Outboxes.waiting`."""
         now = self._store.clock.now()
         seen: dict[str, int] = {}
         found: list[str] = []
-        for job_id in self.job_ids():
+        for job_id in self.job_ids(stop):
             try:
                 written = os.stat(self._store.sent_path(job_id)).st_mtime_ns  # noqa: PTH116 - as above
             except OSError:
@@ -200,8 +200,11 @@ class HomeOutboxes:
         if record.terminal and record.last_seq <= record.confirmed_seq:
             remove_mark(self._store, job_id)
 
-    def _look_once(self) -> None:
-        """Mark the jobs whose events may have lost their mark together with the power."""
+    def _look_once(self, stop: Callable[[], bool]) -> None:
+        """Mark the jobs whose events may have lost their mark together with the power.
+
+        Costs a look at each record, so it asks at each whether to `stop`; then the next one looks.
+        """
         note = f"{self._store.outbox_dir()}/{_BOOT}"
         boot = _boot_id()
         try:
@@ -213,6 +216,8 @@ class HomeOutboxes:
         except OSError as error:
             raise storage_failure("read", note, error) from error
         for job_id in self._store.job_ids():
+            if stop():
+                return
             try:
                 record = self._store.get(job_id)
             except JobwireError as error:
