@@ -41,7 +41,7 @@ THINGS = (
 WAITS = {"--wait", "--follow"}
 # They connect, or start what connects: their settings are unusable, so that they end before.
 CONNECTING = {
-    ("run",), ("publish",), ("watch",), ("doctor",), ("up",), ("serve",), ("registry", "serve"),
+    ("run",), ("publish",), ("watch",), ("attach",), ("doctor",), ("up",), ("serve",), ("registry", "serve"),
     ("registry", "purge"),
     ("metrics", "run"), ("metrics", "once"), ("metrics", "rebuild"), ("metrics", "record"),
 }  # fmt: skip

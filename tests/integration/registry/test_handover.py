@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobwire.core.errors import ConflictError, StoppedError
+from jobwire.delivery import handover
 from jobwire.delivery.handover import SOCKET_FILE, TAKEN_SECONDS, HandOver, socket_address
 from jobwire.delivery.handover_server import MAX_CLIENTS
 from jobwire.delivery.signing import Draft
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.integration.registry.conftest import Site
 
 NO_ENVIRONMENT: dict[str, str] = {}
+PATIENT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -39,6 +41,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise ConflictError("this worker has no broker")
 
     monkeypatch.setattr("jobwire.publisher.publisher.open_route", refuse)
+    # On a busy machine a second may pass before the process answers.
+    monkeypatch.setattr(handover, "TAKEN_SECONDS", PATIENT_SECONDS)
     return asked
 
 
@@ -96,7 +100,7 @@ def test_a_process_without_a_broker_says_so_at_once(site: "Site", alone: list[st
         assert (said.delivered, said.failure.__class__.__name__) == (False, "UnreachableError")
         assert "no broker answered at test:1" in str(said.failure)
         assert "--flush" in said.failure.hint if said.failure else ""
-        assert time.monotonic() - began < TAKEN_SECONDS
+        assert time.monotonic() - began < PATIENT_SECONDS / 2
         site.broker.start()
         os.utime(site.store.sent_path(job.job_id), (0, 0))
         site.confirmed(job, 1)
@@ -165,18 +169,29 @@ def _listening(home: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_a_process_that_stands_still_costs_a_bounded_wait(site: "Site", alone: list[str]) -> None:
+def test_a_process_that_stands_still_costs_a_bounded_wait(
+    site: "Site", alone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who does not answer within a second is passed by, and not asked again for a while."""
+    monkeypatch.setattr(handover, "TAKEN_SECONDS", TAKEN_SECONDS)
+    asked: list[socket.socket] = []
+
+    def peer_uid(connection: socket.socket) -> int:
+        asked.append(connection)
+        return handover_peer_uid(connection)
+
+    handover_peer_uid = handover.peer_uid
+    monkeypatch.setattr(handover, "peer_uid", peer_uid)
     job = site.register()
     with _listening(Path(site.store.home)):
         worker = _publisher(site, job.job_id)
         began = time.monotonic()
         with pytest.raises(ConflictError, match="no broker"):
             worker.started()
-        assert TAKEN_SECONDS <= time.monotonic() - began < TAKEN_SECONDS + 1.0
+        assert time.monotonic() - began >= TAKEN_SECONDS
         with pytest.raises(ConflictError, match="no broker"):
             worker.started()
-        assert time.monotonic() - began < TAKEN_SECONDS + 1.5
+        assert len(asked) == 1
     assert site.store.get(job.job_id).last_seq == 1
 
 
@@ -244,21 +259,21 @@ def test_a_home_may_lie_deep(tmp_path: Path, make_site: Callable[[Path], "Site"]
     assert alone == []
 
 
-def test_an_event_that_is_not_due_any_more_is_its_workers(site: "Site") -> None:
+def test_an_event_that_is_not_due_any_more_is_its_workers(site: "Site", alone: list[str]) -> None:
     """Where the job was claimed again while its worker spoke, the worker hears it as it would without us."""
     job = site.register()
     events = HomeEventLog(site.store, job.job_id, attempt=1)
     with site.serving():
-        handover = build.open_handover(events, command_line={}, environ={}, clock=site.store.clock)
-        assert handover is not None
+        way = build.open_handover(events, command_line={}, environ={}, clock=site.store.clock)
+        assert way is not None
         entry = events.append(Draft("started"))
         with site.store.locked(job.job_id) as locked:
             again = fold.next_attempt(locked.record, "n" * 43, site.store.clock.now(), "the test")
             locked.replace(again, cause="the test")
         began = time.monotonic()
-        assert handover.deliver(job.job_id, entry.seq) is None
-        assert time.monotonic() - began < TAKEN_SECONDS
-        handover.close()
+        assert way.deliver(job.job_id, entry.seq) is None
+        assert time.monotonic() - began < PATIENT_SECONDS / 2
+        way.close()
 
 
 def test_a_confirmation_that_does_not_come_is_not_waited_for_long(
