@@ -25,6 +25,7 @@ SOCKET_FILE = "serve.sock"
 MAX_MESSAGE = 1024
 # A process that is alive answers in a millisecond; one that is stopped (SIGSTOP) never does.
 TAKEN_SECONDS = 1.0
+_QUEUE_SECONDS = 0.02
 # As long as a PUBACK and the record may take; the process itself gives up before that.
 ANSWER_SECONDS = 9.0
 # What did not answer is left alone for so long by whoever speaks again and again.
@@ -73,7 +74,7 @@ class HandOver:
         try:
             connection.settimeout(TAKEN_SECONDS)
             with socket_address(self._home) as address:
-                connection.connect(address)
+                self._queue_up(connection, address)
             if peer_uid(connection) in {os.geteuid(), 0}:
                 self._socket = connection
                 return True
@@ -81,6 +82,19 @@ class HandOver:
             pass  # no process, or one that was killed and left its socket
         connection.close()
         return False
+
+    def _queue_up(self, connection: socket.socket, address: str) -> None:
+        """Connect; a full queue answers EAGAIN at once, whatever the timeout (connect(2)). Raises OSError."""
+        give_up = self._clock.monotonic() + TAKEN_SECONDS
+        while True:
+            try:
+                connection.connect(address)
+            except BlockingIOError:
+                if self._clock.monotonic() >= give_up:
+                    raise
+                self._clock.sleep(_QUEUE_SECONDS)
+            else:
+                return
 
     def deliver(self, job_id: str, seq: int) -> HandedOver | None:
         """Have everything up to `seq` sent and confirmed. None where the worker has to send by itself.
