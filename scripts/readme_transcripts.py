@@ -112,7 +112,8 @@ class Terminal:
 
     def outputs(self) -> list[str]:
         """Return what each command printed so far."""
-        parts = self._read.decode(errors="replace").replace("\r\n", "\n").split(_MARK)[1:]
+        # Two returns: a line of ours while the terminal has its modes back already.
+        parts = re.sub("\r+\n", "\n", self._read.decode(errors="replace")).split(_MARK)[1:]
         return [*parts, *[""] * (self._typed - len(parts))]
 
     def close(self) -> None:
