@@ -87,7 +87,7 @@ _MODULES = {
 }
 _ERRORS = "jobwire.core.errors"
 
-# In the source each component is a folder of its own with its part of this package (docs/adr/0005).
+# In the source each component is a folder of its own with its part of this package (docs/adr/0007).
 for _root in sys.path:
     _part = f"{_root}/jobwire"
     if _part not in __path__ and os.path.isdir(_part):  # noqa: PTH112 - at each start of each command
