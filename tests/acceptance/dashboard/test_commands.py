@@ -148,11 +148,14 @@ def terminal(writer: FleetWriter) -> Iterator[Terminal]:
 
 def test_top_in_a_small_terminal(writer: FleetWriter, terminal: Terminal) -> None:
     """At 80x24 and wider: all groups, live changes, filter by number and text, a job's history, and quit."""
-    screen = terminal.wait_for("waits for you docs")
-    lines = screen.splitlines()
+    terminal.wait_for("waits for you docs")
+
+    def states() -> list[str]:
+        return [line[9:23].strip() for line in terminal.screen().splitlines()[2:8]]
+
+    wait_for(lambda: states() == STATES, what="all rows")  # a slow machine draws them one by one
     counts = "1 waits for you  0 stuck  1 failed  0 late  1 running  1 pending  2 done"
-    assert lines[0].strip() == counts
-    assert [line[9:23].strip() for line in lines[2:8]] == STATES
+    assert terminal.screen().splitlines()[0].strip() == counts
     assert "Quit" in terminal.wait_for("Quit").splitlines()[23]
     writer.start("Newcomer")
     terminal.wait_for("Newcomer")
