@@ -134,12 +134,13 @@ class LivePart:
 
     def hurry(self) -> None:
         """Kill it. From any thread."""
-        self._hurried = True
+        self._hurried = self._hurried or self._process.alive()
         self._process.tell(signal.SIGKILL)
 
     def end(self) -> None:
         """End it, and say so where it ran."""
-        ran = self._process.alive() and self._well_since is not None
+        # In this order: who is gone because it was hurried, was hurried first.
+        ran = (self._process.alive() or self._hurried) and self._well_since is not None
         obeyed = self._process.stop()
         if ran and self._hurried:
             self._say(self.part.name, "killed")
