@@ -1,8 +1,7 @@
 """A sealed object: what is said about one thing of a kind, signed for the holder of a key.
 
 All fields but the signatures are signed, those of later versions too, as RFC 8785 bytes. Events carry
-their signature in `data` (SPEC section 2) and are opened by admission; whatever else crosses the wire
-is sealed here.
+their signature in `data` and are opened by admission; whatever else crosses the wire is sealed here.
 """
 
 from collections.abc import Iterable, Mapping

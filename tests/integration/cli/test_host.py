@@ -35,6 +35,19 @@ class Program(Part):
         return [sys.executable, "-c", *self.words]
 
 
+def part(words: tuple[str, ...], *, home: Path, log: Path, clock: ManualClock, notes: list[str]) -> LivePart:
+    """Give a part that is a program of these words and notes what it says."""
+    return LivePart(
+        Program(SERVE, words),
+        home=home,
+        log=log,
+        environ=os.environ,
+        keep=(),
+        clock=clock,
+        say=lambda _, text: notes.append(text),
+    )
+
+
 def test_a_second_signal_ends_at_once_what_will_not_end(tmp_path: Path) -> None:
     """One Ctrl-C waits for a part that does not end; the second kills it, and that is said."""
     notes: list[tuple[str, str]] = []
@@ -60,15 +73,7 @@ def test_a_part_that_fails_again_and_again_is_quoted_and_waited_for_longer(tmp_p
     """Each end says its reason and the pause, which doubles; nothing is started before it is over."""
     notes: list[str] = []
     clock = ManualClock()
-    live = LivePart(
-        Program(SERVE, (_FAILS,)),
-        home=tmp_path,
-        log=tmp_path / "serve.log",
-        environ=os.environ,
-        keep=(),
-        clock=clock,
-        say=lambda _, text: notes.append(text),
-    )
+    live = part((_FAILS,), home=tmp_path, log=tmp_path / "serve.log", clock=clock, notes=notes)
     with pytest.raises(JobwireError):
         live.begin()
     for pause in (1, 2, 4):
@@ -99,15 +104,7 @@ def test_a_part_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     notes: list[str] = []
     clock = ManualClock()
     blocked = tmp_path / "blocked"
-    live = LivePart(
-        Program(SERVE, ("",)),
-        home=tmp_path,
-        log=blocked / "serve.log",
-        environ=os.environ,
-        keep=(),
-        clock=clock,
-        say=lambda _, text: notes.append(text),
-    )
+    live = part(("",), home=tmp_path, log=blocked / "serve.log", clock=clock, notes=notes)
     with pytest.raises(JobwireError):
         live.begin()
     (blocked / "serve.log").unlink()

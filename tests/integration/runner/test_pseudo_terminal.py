@@ -26,12 +26,12 @@ sys.stderr.write(f"{[os.fstat(file).st_size for file in files]}")
 """
 
 
-def test_keys_and_sizes_outside_of_the_commands_life() -> None:
-    """A key or a new size before the start or after the end goes nowhere, and not into another file."""
+def ended(worker: str) -> "subprocess.CompletedProcess[bytes]":
+    """Return how a worker's program ended: it leads a session, and has a person's side to show output to."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        done = subprocess.run(
-            [sys.executable, "-c", _WHOLE_LIFE],
+        return subprocess.run(
+            [sys.executable, "-c", worker],
             stdout=theirs.fileno(),
             stderr=subprocess.PIPE,
             env=os.environ.copy(),
@@ -39,6 +39,11 @@ def test_keys_and_sizes_outside_of_the_commands_life() -> None:
             check=False,
             timeout=60,
         )
+
+
+def test_keys_and_sizes_outside_of_the_commands_life() -> None:
+    """A key or a new size before the start or after the end goes nowhere, and not into another file."""
+    done = ended(_WHOLE_LIFE)
     assert (done.returncode, done.stderr) == (0, b"[0, 0, 0, 0]")
 
 
@@ -71,16 +76,6 @@ terminal.close()
 
 def test_a_command_that_reads_before_it_has_the_foreground_is_made_to_wait() -> None:
     """However late the terminal is its own, its first question gets what is typed, not an empty answer."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        done = subprocess.run(
-            [sys.executable, "-c", _READS_AT_ONCE],
-            stdout=theirs.fileno(),
-            stderr=subprocess.PIPE,
-            env=os.environ.copy(),
-            start_new_session=True,
-            check=False,
-            timeout=60,
-        )
+    done = ended(_READS_AT_ONCE)
     assert done.returncode == 0, done.stderr
     assert b"got typed" in done.stderr
