@@ -209,10 +209,13 @@ def test_a_corrupt_record(broker: BrokerProcess) -> None:
     job = house.register()
     path = Path(house.store.record_path(job))
     path.write_bytes(path.read_bytes()[:100])
-    with Watcher(broker.home, "--job", job, "--json") as watcher:
-        assert watcher.wait() == 50
-        assert json.loads(watcher.errors())["exit_code"] == 50
-        assert "quarantine" in watcher.errors()
+    try:
+        with Watcher(broker.home, "--job", job, "--json") as watcher:
+            assert watcher.wait() == 50
+            assert json.loads(watcher.errors())["exit_code"] == 50
+            assert "quarantine" in watcher.errors()
+    finally:
+        path.unlink()  # a watcher moves nothing, and the broker's home is shared with other tests
 
 
 def test_wrong_password(broker: BrokerProcess, tmp_path: Path) -> None:
