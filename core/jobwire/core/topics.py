@@ -10,6 +10,10 @@ JOB_ID_PATTERN = "^[0-9a-f]{8}$"
 _JOB_ID = re.compile(r"[0-9a-f]{8}")
 # What may become part of a topic, a file name or a certificate subject.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# What takes part by name and outlives its jobs; never like a job's id, which it could be mistaken for.
+_AGENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_AGENT_MARK = "agent."
+_AGENT_KINDS = frozenset({"inbox", "outbox", "presence"})
 _LEVEL_FORBIDDEN = re.compile(r"[+#\x00-\x1f\x7f-\x9f$%]")
 
 
@@ -38,6 +42,32 @@ def check_identity(name: str) -> str:
     return name
 
 
+def check_agent(name: str) -> str:
+    """Return `name` if an agent may have it, else raise InvalidInputError."""
+    if not _AGENT.fullmatch(name) or is_job_id(name):
+        raise InvalidInputError(
+            f"not an agent's name: {name[:80]!r}",
+            hint="1 to 64 of A-Z a-z 0-9 _ . -, the first no . or -, and not 8 hex digits as a job has",
+            name=name,
+        )
+    return name
+
+
+def agent_identity(name: str) -> str:
+    """Return what an agent is called on the wire (user name, CN, client id, topic level): `agent.NAME`.
+
+    So no agent can be named like a role or a job.
+    """
+    return _AGENT_MARK + check_agent(name)
+
+
+class AgentAddress(NamedTuple):
+    """What a concrete topic points at: one agent's `inbox`, `outbox` or `presence`."""
+
+    agent: str
+    kind: str
+
+
 class TopicAddress(NamedTuple):
     """What a concrete topic points at: one job's `events` or `state`."""
 
@@ -56,6 +86,8 @@ class Topics:
             )
         self.root = root
         self._prefix = root + "/"
+        # Beside the jobs where the root ends in their name, as it does by default; else below the root.
+        self.agents_root = f"{root[:-4]}agents" if f"/{root}".endswith("/jobs") else f"{root}/agents"
 
     def events(self, job_id: str) -> str:
         """Return the topic of the job's events; `job_id` may be `+` for a filter."""
@@ -64,6 +96,18 @@ class Topics:
     def state(self, job_id: str) -> str:
         """Return the topic of the job's retained state; `job_id` may be `+` for a filter."""
         return f"{self._prefix}{job_id}/state"
+
+    def agent(self, name: str, kind: str) -> str:
+        """Return the topic of an agent's inbox, outbox or presence; `name` may be `+` for a filter."""
+        return f"{self.agents_root}/{name if name == '+' else agent_identity(name)}/{kind}"
+
+    def parse_agent(self, topic: str) -> AgentAddress | None:
+        """Return the address of an agent's concrete topic, or None if it is none of ours."""
+        prefix = f"{self.agents_root}/{_AGENT_MARK}"
+        name, _, kind = topic.removeprefix(prefix).rpartition("/")
+        if not topic.startswith(prefix) or kind not in _AGENT_KINDS:
+            return None
+        return AgentAddress(name, kind) if _AGENT.fullmatch(name) and not is_job_id(name) else None
 
     def parse(self, topic: str) -> TopicAddress | None:
         """Return the address of a concrete topic, or None if it is not one of ours."""

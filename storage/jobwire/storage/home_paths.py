@@ -55,6 +55,10 @@ class HomePaths:
         """Return a path below `queue/`, which holds the index and the marks of changes."""
         return os.path.join(self.home, "queue", *parts)
 
+    def wake_path(self, *parts: str) -> str:
+        """Return a path below `wake/`: files that are touched to wake who waits."""
+        return os.path.join(self.home, "wake", *parts)
+
     @property
     def journal(self) -> Path:
         """Return the journal of the registry process."""
