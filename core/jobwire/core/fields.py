@@ -166,6 +166,18 @@ def texts() -> Rule:
     return Rule(read, "a list of texts", {"type": "array", "items": {"type": "string"}})
 
 
+def many(rule: Rule, most: int) -> Rule:
+    """Take a list of up to `most` of what `rule` takes."""
+
+    def read(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) > most:
+            raise ValueError
+        return tuple([rule.read(item) for item in value])
+
+    schema = {"type": "array", "items": dict(rule.schema), "maxItems": most}
+    return Rule(read, f"a list of at most {most}, each {rule.says}", schema)
+
+
 def settings(names: Iterable[str] | None = None) -> Rule:
     """Take an object of texts and whole numbers; with `names`, only under these keys."""
     allowed = None if names is None else frozenset(names)

@@ -25,6 +25,29 @@ def escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def disarmed(text: str) -> str:
+    """Return a text for approval: what is not seen, or acts, is written out; line breaks and tabs stay.
+
+    Beside what acts on a terminal: formats without a form (zero-width, tags), private and unassigned ones.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        one if one in "\n\t" or unicodedata.category(one)[0] != "C" else escape(one)
+        for one in text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )
+
+
+def head_and_tail(text: str, limit: int) -> str:
+    """Return `text` in at most `limit` characters: of a longer one its beginning and its end."""
+    if len(text) <= limit:
+        return text
+    gap = f" … {len(text) - limit} more … "
+    head = max(0, limit - len(gap)) * 2 // 3
+    tail = max(0, limit - len(gap)) - head
+    return (text[:head] + gap + text[len(text) - tail :])[:limit]
+
+
 def one_line(text: str, columns: int) -> str:
     """Return a text of several lines as one of at most `columns`, each run of white space a blank."""
     return fit(safe(" ".join(text.split())), columns)

@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 FIRST_BYTES = 2 * CHUNK_BYTES
 _RECORD_BROKER = frozenset({"broker", "port", "tls", "protocol", "topic_root", "username"})
 _DAMAGED = {"kind": "damaged"}
-_PLAIN = ("kind", "source", "verdict", "attempt", "seq", "why", "before", "after", "cause")
+_PLAIN = ("kind", "source", "verdict", "attempt", "seq", "why", "before", "after", "cause", "request")
 
 
 class Chunk(NamedTuple):
@@ -93,6 +93,8 @@ def text_of(shown: Mapping[str, object]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, float) else "??:??:??"
     if shown.get("kind") == "status":
         return f"{when}  {shown.get('before') or 'new'} -> {shown.get('after')}  {shown.get('cause') or ''}"
+    if shown.get("kind") == "request":
+        return f"{when}  request {shown.get('request')}  {shown.get('cause') or ''}"
     verdict = shown.get("verdict")
     name = shown.get("event") if verdict == "accepted" else f"{verdict} {shown.get('event') or ''}"
     words = [shown.get("why"), shown.get("detail")]

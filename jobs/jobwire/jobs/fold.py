@@ -6,9 +6,11 @@ from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, KEPT_TOKENS, MAX_ATTEMPTS,
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, StoppedError, TransitionError
 from jobwire.core.lease import Lease, LeaseGrant
+from jobwire.jobs import requests
 from jobwire.jobs.event import MAX_DETAIL, Event
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, Status, check_transition, event_allowed
 from jobwire.jobs.record import REGISTRY, JobRecord
+from jobwire.jobs.requests import Answer, Requests
 
 # Of a worker that starts without a pick: it did not ask for a lease, so it knows of none to renew, and it
 # may work longer than a claim's 300 s between two events.
@@ -42,13 +44,17 @@ def apply_event(record: JobRecord, event: Event, now: float) -> JobRecord:
         )
     stamp = utc_timestamp(now)
     status = EVENT_TRANSITIONS[record.status, event.event]
+    asked = _after(record, event, now)
+    if asked is not record.requests:
+        record = _with_requests(record, asked)
     return record._replace(
         status=status,
         updated_at=stamp,
         started_at=record.started_at or stamp,
         finished_at=stamp if event.terminal else None,
         last_seq=event.seq,
-        attention=event.event == "permission_required",
+        # Of earlier versions' records the flag may stand without a request.
+        attention=bool(asked) and record.attention,
         detail=event.detail,
         result={"event": event.event, "detail": event.detail, "data": dict(event.data)}
         if event.terminal
@@ -93,7 +99,7 @@ def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRe
     if record.attempt >= limit:
         return fail(record, now, f"{cause}, and {limit} attempts are the limit")
     check_transition(record.status, Status.PENDING)
-    return record._replace(
+    return _with_requests(record, requests.voided(record.requests, now))._replace(
         status=Status.PENDING,
         updated_at=utc_timestamp(now),
         attempt=record.attempt + 1,
@@ -104,6 +110,39 @@ def next_attempt(record: JobRecord, token: str, now: float, cause: str) -> JobRe
         detail=cause[:MAX_DETAIL],
         lease=None,
         idle_since=utc_timestamp(now),
+    )
+
+
+def answer(record: JobRecord, request_id: str, given: Answer, now: float) -> JobRecord:
+    """Return the record with the answer to a request; its worker has its whole lease to go on.
+
+    Raises ConflictError where the job is finished or the request settled, NotFoundError,
+    InvalidInputError.
+    """
+    if record.terminal:
+        raise ConflictError(
+            f"job {record.job_id} is already {record.status}: nobody hears the answer",
+            code="already_terminal",
+            status=str(record.status),
+        )
+    stamp = utc_timestamp(now)
+    return _with_requests(record, requests.answered(record.requests, request_id, given, now))._replace(
+        updated_at=stamp,
+        idle_since=stamp,
+        lease=lease.extend(record.lease, now) if record.lease is not None else None,
+    )
+
+
+def expire_requests(record: JobRecord, until: float, now: float) -> JobRecord:
+    """Return the record with the requests expired that nobody answered by `until`, as after an answer."""
+    asked = requests.expired(record.requests, until, now)
+    if asked is record.requests:
+        return record
+    stamp = utc_timestamp(now)
+    return _with_requests(record, asked)._replace(
+        updated_at=stamp,
+        idle_since=stamp,
+        lease=lease.extend(record.lease, now) if record.lease is not None else None,
     )
 
 
@@ -168,7 +207,7 @@ def _ended(
     record: JobRecord, status: Status, now: float, cause: str, result: dict[str, object] | None
 ) -> JobRecord:
     stamp = utc_timestamp(now)
-    return record._replace(
+    return _with_requests(record, requests.voided(record.requests, now))._replace(
         status=status,
         updated_at=stamp,
         finished_at=stamp,
@@ -177,6 +216,22 @@ def _ended(
         lease=None,
         not_before=None,
         result=result,
+    )
+
+
+def _after(record: JobRecord, event: Event, now: float) -> Requests:
+    if event.terminal:
+        done = requests.after_event(record.requests, event, attempt=record.attempt, now=now)
+        return requests.voided(done, now) if done else done
+    return requests.after_event(record.requests, event, attempt=record.attempt, now=now)
+
+
+def _with_requests(record: JobRecord, asked: Requests) -> JobRecord:
+    if not asked and not record.requests:
+        return record
+    moved = requests.unapplied(asked) != requests.unapplied(record.requests)
+    return record._replace(
+        requests=asked, attention=requests.is_open(asked), answers_n=record.answers_n + moved
     )
 
 

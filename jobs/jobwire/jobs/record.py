@@ -18,6 +18,7 @@ from jobwire.core.fields import (
     SECONDS,
     STAMP,
     count,
+    many,
     nested,
     one_of,
     optional,
@@ -31,6 +32,7 @@ from jobwire.core.lease import Lease
 from jobwire.core.override import override
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
+from jobwire.jobs.requests import MAX_REQUESTS, Request, Requests
 
 RECORD_VERSION = 1
 MIN_TOKEN = 32
@@ -110,6 +112,12 @@ class JobRecord(NamedTuple):
     not_before: Annotated[
         str | None, optional(STAMP.described("a pending job that lost its lease is not picked earlier"))
     ] = None
+    requests: Annotated[
+        Requests, many(nested(Request, "what a person is asked"), MAX_REQUESTS).described("oldest first")
+    ] = ()
+    answers_n: Annotated[
+        int, count(0).described("how often the answers that wait for the worker have changed")
+    ] = 0
     extra: Mapping[str, object] = {}  # never changed in place
 
     @property
@@ -132,7 +140,16 @@ class JobRecord(NamedTuple):
 
 FIELDS = rules_of(JobRecord)
 # Records of earlier versions may lack these.
-_ADDED_LATER = ("attempt_seq", "confirmed_seq", "max_attempts", "previous_tokens", "idle_since", "not_before")
+_ADDED_LATER = (
+    "attempt_seq",
+    "confirmed_seq",
+    "max_attempts",
+    "previous_tokens",
+    "idle_since",
+    "not_before",
+    "requests",
+    "answers_n",
+)
 MAY_LACK = {name: JobRecord._field_defaults[name] for name in _ADDED_LATER}
 
 # A field beside the model's own: when a person dismissed a failure (RFC 3339 UTC). It survives as an unknown
@@ -165,6 +182,7 @@ def encode_record(record: JobRecord) -> bytes:
     extra = value.pop("extra")
     value["lease"] = record.lease._asdict() if record.lease else None
     value["timeouts"] = record.timeouts._asdict()
+    value["requests"] = [one._asdict() for one in record.requests]
     read_fields(value, FIELDS, partial(_refused, InvalidInputError), optional=())
     body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
     # One field a line, by hand: json's own indentation leaves its C encoder and takes ten times as long.

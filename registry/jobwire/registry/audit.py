@@ -12,6 +12,8 @@ Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote
                    (the signed object as it was sent; `payload` with the text where it was not JSON),
                    why (refusals), before and after (where the status changed)
     kind "status": attempt, before (null at registration), after, cause
+    kind "request": attempt, request (its id), before, after, cause, and of an answer: answer, always, by,
+                   through, seconds (how long it was waited for)
 
 meta.json never changes; status.json is a copy of the record's state for scripts. Neither holds a
 token, both can be written again from the record.
@@ -29,6 +31,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.jobs.record import public_record
+from jobwire.jobs.requests import seconds_to_answer
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.lines import whole_length
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobwire.jobs.record import JobRecord
+    from jobwire.jobs.requests import Request
     from jobwire.storage.files import FileSystem
 
 EVENTS = "events.ndjson"
@@ -152,6 +156,31 @@ def event_line(
     # Line breaks are possible only between the tokens of JSON text: a foreign sender may indent.
     body = payload if b"\n" not in payload and b"\r" not in payload else _encode(json.loads(payload))[:-1]
     return head[:-2] + b',"event":' + body + b"}\n", identity_of(line)
+
+
+def request_line(
+    *, at: str, source: str, attempt: int, before: str, after: Request, cause: str
+) -> tuple[bytes, Line]:
+    """Return the encoded line of what became of a request without an event, and its identity."""
+    line: Line = {
+        "at": at,
+        "kind": "request",
+        "source": source,
+        "attempt": attempt,
+        "request": after.id,
+        "before": before,
+        "after": str(after.state),
+        "cause": cause,
+    }
+    if after.answered_by is not None:
+        line |= {
+            "by": after.answered_by,
+            "through": after.answered_through,
+            "seconds": round(seconds_to_answer(after) or 0.0, 3),
+            "always": after.always,
+            "answer": after.answer,
+        }
+    return _encode(line), identity_of(line)
 
 
 class AuditLog:
@@ -294,7 +323,7 @@ def _decode(raw_lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Line]:
 
 def identity_of(line: Mapping[str, Any]) -> Line:
     """Return what makes two lines the same change: everything but when and by whom it was written."""
-    names = ("kind", "attempt", "seq", "digest", "verdict", "before", "after", "cause")
+    names = ("kind", "attempt", "seq", "digest", "verdict", "request", "before", "after", "cause")
     return {name: line.get(name) for name in names}
 
 

@@ -7,6 +7,7 @@ from jobwire.core.clock import epoch
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
+from jobwire.jobs.requests import next_expiry
 
 # How much longer the lease of a job that asks for permission is believed: its worker may be unable to do
 # anything until a person answers, and people sleep.
@@ -14,7 +15,7 @@ _QUESTION_SECONDS = 86400.0
 
 
 class _Deadline(NamedTuple):
-    """Where a limit lies, in epoch seconds; `limit` is a name of `record.LIMITS`, or `lease`."""
+    """Where a limit lies, in epoch seconds; `limit`: one of `record.LIMITS`, `lease`, or `request`."""
 
     at: float
     limit: str
@@ -37,8 +38,8 @@ def overdue(
     `now` is stamped on the change. Both are epoch seconds.
 
     Pending too long: cancelled. Running past its wall limit, or silent past its idle limit: error. Lease
-    ran out: pending again as the next attempt under a new token, or error after the last one allowed. Of
-    several, the one that was reached first.
+    ran out: pending again as the next attempt under a new token, or error after the last one allowed. A
+    request that nobody answered in time expires. Of several, the one that was reached first.
     """
     deadline = _first(record)
     if deadline is None or deadline.at > until:
@@ -53,6 +54,8 @@ def overdue(
     if deadline.limit == "idle":
         cause = f"idle timeout: no event for {limits.idle_seconds:g} s"
         return fold.fail(record, now, cause, timeout=deadline.limit), cause
+    if deadline.limit == "request":
+        return fold.expire_requests(record, until, now), "nobody answered in time"
     cause = f"the lease of {record.lease.owner if record.lease else 'nobody'} ran out"
     after = fold.lose_lease(record, new_token(), now, cause)
     return after, after.detail
@@ -67,6 +70,7 @@ def _first(record: JobRecord) -> _Deadline | None:
         ends = [
             ("wall", _after(record.started_at, record.timeouts.wall_seconds)),
             ("idle", _after(record.idle_since or record.updated_at, idle)),
+            ("request", next_expiry(record.requests)),
         ]
         if record.lease is not None:
             grace = _QUESTION_SECONDS if record.attention else 0.0

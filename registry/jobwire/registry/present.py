@@ -112,6 +112,8 @@ def history_row(line: Mapping[str, Any]) -> tuple[str, ...]:
     """Return one line of a job's history."""
     if line.get("kind") == "status":
         what = f"{line.get('before') or 'new'} -> {line.get('after')}: {line.get('cause')}"
+    elif line.get("kind") == "request":
+        what = f"request {line.get('request')}: {line.get('cause')}"
     elif line.get("kind") == "event":
         what = _event_words(line)
     else:

@@ -21,7 +21,7 @@ from jobwire.core.late_log import LateLog
 from jobwire.core.topics import check_job_id
 from jobwire.delivery.signing import event_in
 from jobwire.jobs.event import MAX_JUMP
-from jobwire.jobs.fold import apply_event
+from jobwire.jobs.fold import answer, apply_event
 from jobwire.jobs.record import (
     JobRecord,
     RecordFormatError,
@@ -30,14 +30,15 @@ from jobwire.jobs.record import (
     dismissed_at,
     encode_record,
 )
+from jobwire.jobs.requests import Answer, RequestState, find, next_expiry
 from jobwire.registry import quarantine
 from jobwire.registry.audit import (
     PUBLISHER,
     AuditLog,
     HeldEvent,
-    Line,
     event_line,
     payload_digest,
+    request_line,
     status_line,
 )
 from jobwire.registry.layout import TOUCHED, HomeLayout
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from jobwire.jobs.event import Event
+    from jobwire.jobs.requests import Request
 
 __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
 
@@ -181,6 +183,8 @@ class RecordStore(HomeLayout):
             )
             raise quarantine.error_for(item) from error
         record = self._caught_up(record, self.audit(job_id).ahead_of(record.last_seq))
+        if record.attention:
+            record = self._answered(record)
         if os.path.exists(self.outbox_path(job_id)):
             record = self._taken_over(record)
         return record
@@ -196,6 +200,19 @@ class RecordStore(HomeLayout):
             # The lines' writer may have been killed before the flush: nothing is added to them, and flushed.
             self.write([Revision(record, new, (b"",))])
             self.mark_unsent(record.job_id)
+        return new
+
+    def _answered(self, record: JobRecord) -> JobRecord:
+        """Apply the answer that a crash left in the history and not in the record: it was the first."""
+        line = self.audit(record.job_id).last() or {}
+        if line.get("kind") != "request" or line.get("after") != RequestState.ANSWERED:
+            return record
+        asked = find(record.requests, str(line.get("request")))
+        if asked is None or asked.state is not RequestState.OPEN or line.get("attempt") != record.attempt:
+            return record
+        given = Answer(line["answer"], line["by"], line["through"], line["always"])
+        new = answer(record, asked.id, given, epoch(line["at"]))
+        self.write([Revision(record, new, (b"",))])
         return new
 
     def _taken_over(self, record: JobRecord) -> JobRecord:
@@ -289,21 +306,22 @@ class LockedRecord:
         self.record = record
 
     def replace(self, new: JobRecord, *, cause: str, source: str = "registry") -> JobRecord:
-        """Write `new`, durably; a new status or attempt first gets its line, with `cause`, in the history.
+        """Write `new`, durably; what changed first gets its line, with `cause`, in the history.
 
+        That is a new status or attempt, else each request that moved on.
         Does nothing where `new` equals the present record. Raises StorageError: then the record is
         unchanged, or new and not known to be flushed.
         """
-        line = None
+        common = {"at": self._now(), "source": source, "cause": cause}
         if _state(new) != _state(self.record):
-            line = status_line(
-                at=self._now(),
-                source=source,
-                attempt=new.attempt,
-                before=str(self.record.status),
-                after=str(new.status),
-                cause=cause,
-            )
+            before, after = str(self.record.status), str(new.status)
+            line = status_line(attempt=new.attempt, before=before, after=after, **common)[0]
+        else:
+            moved = [
+                request_line(attempt=new.attempt, before=str(before), after=one, **common)[0]
+                for one, before in _moved(self.record, new)
+            ]
+            line = b"".join(moved)
         return self._write(new, line)
 
     def apply(self, event: Event, payload: bytes, *, source: str) -> JobRecord:
@@ -334,18 +352,18 @@ class LockedRecord:
             payload=payload,
             change=(str(self.record.status), str(new.status)) if changed else None,
         )
-        return self._write(new, line)
+        return self._write(new, line[0])
 
-    def _write(self, new: JobRecord, line: tuple[bytes, Line] | None) -> JobRecord:
+    def _write(self, new: JobRecord, line: bytes) -> JobRecord:
         if new == self.record:
             self._store.flush_names()
             return new
         if new.job_id != self.record.job_id:
             raise ValueError("a record keeps its job id")
-        known = line is not None and self._store.audit(new.job_id).ends_with(line[0])
+        known = bool(line) and self._store.audit(new.job_id).ends_with(line)
         # A known line was written by a process that may have been killed before the flush: nothing is
         # added to it, and flushed.
-        added = () if line is None else (b"" if known else line[0],)
+        added = (b"" if known else line,) if line else ()
         self._store.write([Revision(self.record, new, added)])
         self.record = new
         return new
@@ -356,6 +374,14 @@ class LockedRecord:
 
 def _state(record: JobRecord) -> tuple[str, int]:
     return str(record.status), record.attempt
+
+
+def _moved(before: JobRecord, after: JobRecord) -> Iterator[tuple[Request, RequestState]]:
+    """Yield the requests whose state changed, with their state before."""
+    states = {one.id: one.state for one in before.requests}
+    for one in after.requests:
+        if (was := states.get(one.id, one.state)) is not one.state:
+            yield one, was
 
 
 def _index_differs(one: Revision) -> bool:
@@ -382,4 +408,5 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
         record.attention,
         record.not_before,
         dismissed_at(record),
+        next_expiry(record.requests),
     )

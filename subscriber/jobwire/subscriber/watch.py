@@ -14,6 +14,7 @@ from jobwire.jobs.admission import Accepted, JobView, Reason, Rejected
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord, Timeouts, ended_by_event
+from jobwire.jobs.requests import Requests, after_event, is_open
 from jobwire.jobs.snapshot import Snapshot
 from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
 
@@ -75,6 +76,8 @@ class JobWatch:
         self.last_event: Event | None = None
         self.attention = False
         self.detail = ""
+        # What is open by the events that came; the registry's word knows of answers as well.
+        self._asked: Requests = ()
         self._strict_idle = strict_idle
         self._has_record = has_record
         self._grace = grace_seconds
@@ -129,6 +132,7 @@ class JobWatch:
         )
         watch._registry_seq = record.last_seq
         watch.detail = record.detail
+        watch._asked = record.requests
         watch._pause(now, wanted=record.attention)
         return watch
 
@@ -263,7 +267,8 @@ class JobWatch:
         if event.seq > self._joined_seq:
             self._heard = now
         self.detail = event.detail
-        self._pause(now, wanted=event.event == "permission_required")
+        self._asked = after_event(self._asked, event, attempt=view.attempt, now=0.0)
+        self._pause(now, wanted=is_open(self._asked))
         if gap and self._behind_since is None:
             self._behind_since = now
         elif self._behind_since is not None and event.seq >= self._registry_seq and not view.missing:
@@ -286,6 +291,7 @@ class JobWatch:
         self._waiting_since = now
         self._paused = False
         self.attention = False
+        self._asked = ()
         return Note(
             self.job_id,
             f"claimed again ({record.detail}); watching attempt {record.attempt} under its new key",
@@ -306,6 +312,10 @@ class JobWatch:
         last_seq = known.last_seq
         if last_seq >= self.view.last_seq:
             self.detail = known.detail
+            if isinstance(known, JobRecord):
+                self._asked = known.requests
+            elif not known.attention:
+                self._asked = ()
             self._pause(now, wanted=known.attention)
         if last_seq > self._registry_seq:
             self._registry_seq = last_seq
