@@ -46,6 +46,7 @@ from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, remove_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
+from jobwire.storage.wake import touch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -154,6 +155,8 @@ class RecordStore(HomeLayout):
         self._put([one.after for one in changed], marked=marked, append=append, announce=announce)
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
         self._copy_status(moved)
+        asked = [one.after for one in changed if one.after.requests != one.before.requests]
+        touch(self.home, {f"job:{record.job_id}" for record in (*moved, *asked)})
 
     def unread_error(self, job_ids: Collection[str]) -> StorageError:
         """Return the error for jobs that the operating system kept from whoever shows all jobs."""

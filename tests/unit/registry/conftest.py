@@ -67,14 +67,16 @@ def job(store: RecordStore) -> JobRecord:
 def say(store: RecordStore) -> Say:
     """Give a worker: `say(record, seq, kind)` returns the event and its signed bytes."""
 
-    def speak(record: JobRecord, seq: int, kind: str, detail: str = "") -> tuple[Event, bytes]:
+    def speak(
+        record: JobRecord, seq: int, kind: str, detail: str = "", **data: object
+    ) -> tuple[Event, bytes]:
         event = compose(
             seq=seq,
             job_id=record.job_id,
             event=kind,
             timestamp=utc_timestamp(store.clock.now()),
             detail=detail,
-            data={},
+            data=data,
         )
         return event, encode_signed(event, record.auth_token)
 

@@ -25,9 +25,9 @@ STAMP = "2026-01-02T03:04:05.678Z"
 LIMITS = Timeouts(idle_seconds=10, wall_seconds=100, pending_seconds=20)
 
 
-def event(seq: int, kind: str = "progress", detail: str = "") -> Event:
+def event(seq: int, kind: str = "progress", detail: str = "", **data: object) -> Event:
     """Return an event of the test's job."""
-    return Event(seq, JOB, kind, STAMP, detail, {})
+    return Event(seq, JOB, kind, STAMP, detail, data)
 
 
 def record(status: str = "running", last_seq: int = 1, **fields: object) -> JobRecord:
@@ -56,9 +56,16 @@ class Bench:
         self.watch = watch(self.clock.monotonic())
         self.lines: list[Line] = []
 
-    def wire(self, seq: int, kind: str = "progress", detail: str = "", token: str = TOKEN) -> list[Line]:
+    def asks(self, seq: int, request_id: str) -> list[Line]:
+        """Let a request with an id come over the wire."""
+        body = {"id": request_id, "kind": "question", "text": "?"}
+        return self.wire(seq, "permission_required", request=body)
+
+    def wire(
+        self, seq: int, kind: str = "progress", detail: str = "", token: str = TOKEN, **data: object
+    ) -> list[Line]:
         """Let an event come over the wire."""
-        payload = encode_signed(event(seq, kind, detail), token)
+        payload = encode_signed(event(seq, kind, detail, **data), token)
         verdict = admit(TOPICS, TOPICS.events(JOB), payload, retained=False, job=self.watch.view)
         return self._add(self.watch.judged(verdict, self.clock.monotonic()))
 
@@ -238,6 +245,21 @@ def test_permission_pauses_idle() -> None:
     bench.wire(2, "permission_required")
     assert bench.after(50) == []
     bench.wire(3)
+    assert bench.after(9.9) == []
+    bench.after(0.1)
+    assert bench.verdict.outcome is Outcome.IDLE
+
+
+def test_a_request_with_an_id_pauses_idle_until_it_is_settled() -> None:
+    """Other events do not end the pause; each request does by its own resolution or answer."""
+    bench = running()
+    bench.asks(2, "a")
+    bench.asks(3, "b")
+    bench.wire(4)
+    assert bench.after(50) == []
+    bench.wire(5, resolved=["a"])
+    assert bench.after(30) == []
+    bench.snapshot(snapshot(last_seq=5, attention=False))
     assert bench.after(9.9) == []
     bench.after(0.1)
     assert bench.verdict.outcome is Outcome.IDLE
