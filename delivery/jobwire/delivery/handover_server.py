@@ -67,7 +67,7 @@ class PublishingBroker(NamedTuple):
     topic_root: str
 
 
-class Request(NamedTuple):
+class HandOverRequest(NamedTuple):
     """What a client asks for."""
 
     job_id: str
@@ -81,7 +81,7 @@ class _Client:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.unread = b""
-        self.request: Request | None = None
+        self.request: HandOverRequest | None = None
         self.delivered = False
         self.give_up_at = 0.0
 
@@ -103,7 +103,7 @@ class HandOverServer:
         self._clients: dict[int, _Client] = {}
         # Who waits, by job. Changed by the reading thread alone; others ask whether a job is in it.
         self._waiting: dict[str, list[_Client]] = {}
-        self._to_send: SimpleQueue[Request] = SimpleQueue()
+        self._to_send: SimpleQueue[HandOverRequest] = SimpleQueue()
         self._queued: set[str] = set()
         self._queued_guard = threading.Lock()
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -335,7 +335,7 @@ class HandOverServer:
             client.socket.close()
 
 
-def parse_request(line: bytes) -> Request | None:
+def parse_request(line: bytes) -> HandOverRequest | None:
     """Return the request in `line`, None where it is none."""
     try:
         body = json.loads(line)
@@ -346,7 +346,7 @@ def parse_request(line: bytes) -> Request | None:
         return None
     if not 1 <= seq <= MAX_INTEGER or not (expiry is None or _is_expiry(expiry)):
         return None
-    return Request(job_id, seq, expiry)
+    return HandOverRequest(job_id, seq, expiry)
 
 
 def _is_expiry(value: object) -> bool:
