@@ -9,7 +9,7 @@ from importlib.resources import files
 
 
 class Action(enum.Enum):
-    """What is tried; job A is the identity's own job, job B another's."""
+    """What is tried; job A and agent A are the identity's own, job B and agent B another's."""
 
     CONNECT = "connect"
     PUBLISH_OWN = "publish own"
@@ -22,6 +22,14 @@ class Action(enum.Enum):
     SUBSCRIBE_ALL = "subscribe `#`"
     SUBSCRIBE_SYS = "subscribe `$SYS/#`"
     RECEIVE_RETAINED = "receive retained"
+    PUBLISH_OUTBOX = "publish own outbox"
+    PUBLISH_OTHERS_OUTBOX = "publish other's outbox"
+    PUBLISH_INBOX = "publish inbox"
+    WILL_PRESENCE = "Will to own presence"
+    SUBSCRIBE_INBOX = "subscribe own inbox"
+    SUBSCRIBE_OTHERS_INBOX = "subscribe other's inbox"
+    SUBSCRIBE_OUTBOX = "subscribe outboxes"
+    SUBSCRIBE_PRESENCE = "subscribe presence"
 
 
 MEANING = {
@@ -36,6 +44,14 @@ MEANING = {
     Action.SUBSCRIBE_ALL: "with the filter `#` a message outside the topic root arrives",
     Action.SUBSCRIBE_SYS: "the broker's own figures arrive",
     Action.RECEIVE_RETAINED: "the retained state of job A arrives on subscription",
+    Action.PUBLISH_OUTBOX: "a message to `<agents>/agent.A/outbox` reaches a subscriber",
+    Action.PUBLISH_OTHERS_OUTBOX: "a message to `<agents>/agent.B/outbox` reaches a subscriber",
+    Action.PUBLISH_INBOX: "a message to `<agents>/agent.B/inbox` reaches a subscriber",
+    Action.WILL_PRESENCE: "a Will to `<agents>/agent.A/presence` reaches a subscriber",
+    Action.SUBSCRIBE_INBOX: "a message to `<agents>/agent.A/inbox` arrives",
+    Action.SUBSCRIBE_OTHERS_INBOX: "a message to `<agents>/agent.B/inbox` arrives",
+    Action.SUBSCRIBE_OUTBOX: "with the filter `<agents>/+/outbox` a message of agent B arrives",
+    Action.SUBSCRIBE_PRESENCE: "with the filter `<agents>/+/presence` that of agent B arrives",
 }
 
 _READ = frozenset({Action.SUBSCRIBE_OWN, Action.SUBSCRIBE_EVENTS, Action.RECEIVE_RETAINED})
@@ -44,6 +60,10 @@ _WRITE_EVENTS = frozenset(
 )
 _OWN_JOB = frozenset(
     {Action.PUBLISH_OWN, Action.PUBLISH_RETAINED, Action.SUBSCRIBE_OWN, Action.RECEIVE_RETAINED}
+)
+_OWN_AGENT = frozenset({Action.PUBLISH_OUTBOX, Action.WILL_PRESENCE, Action.SUBSCRIBE_INBOX})
+_SERVE_AGENTS = frozenset(
+    {Action.PUBLISH_INBOX, Action.WILL_PRESENCE, Action.SUBSCRIBE_OUTBOX, Action.SUBSCRIBE_PRESENCE}
 )
 _CONNECT = frozenset({Action.CONNECT})
 _NOTHING: frozenset[Action] = frozenset()
@@ -61,6 +81,7 @@ class Identity(enum.Enum):
     DASHBOARD = "dashboard"
     JOB_A = "job A's certificate"
     JOB_A_AS_B = "job A's certificate, job B's client id"
+    AGENT_A = "agent A's certificate"
     EXPIRED = "expired certificate"
     REVOKED = "revoked certificate"
     SERVER = "certificate of a server"
@@ -73,11 +94,12 @@ ALLOWED: dict[Identity, frozenset[Action]] = {
     Identity.WRONG_PASSWORD: _NOTHING,
     Identity.HERMES: _CONNECT | _READ,
     Identity.CLAUDE_WORKER: _CONNECT | _WRITE_EVENTS,
-    Identity.REGISTRY: _CONNECT | _READ | _WRITE_EVENTS | {Action.PUBLISH_STATE},
+    Identity.REGISTRY: _CONNECT | _READ | _WRITE_EVENTS | {Action.PUBLISH_STATE} | _SERVE_AGENTS,
     Identity.METRICS: _CONNECT | _READ,
     Identity.DASHBOARD: _CONNECT | _READ,
     Identity.JOB_A: _CONNECT | _OWN_JOB,
     Identity.JOB_A_AS_B: _CONNECT | _OWN_JOB,
+    Identity.AGENT_A: _CONNECT | _OWN_AGENT,
     Identity.EXPIRED: _NOTHING,
     Identity.REVOKED: _NOTHING,
     Identity.SERVER: _NOTHING,

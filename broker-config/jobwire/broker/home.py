@@ -106,13 +106,18 @@ def write_access_list(path: Path, topic_root: str) -> None:
 
     A file that somebody changed is theirs: it is never rewritten.
     """
-    text = render_template("acl", {"TOPIC_ROOT": topic_root})
+    text = rendered_access_list(topic_root)
     if path.exists():
         present = read_text(path, "access list")
         root = rendered_root(present)
-        if root in {None, topic_root} or present != render_template("acl", {"TOPIC_ROOT": root or ""}):
+        if root is None or root == topic_root or present != rendered_access_list(root):
             return
     write_private(path, text)
+
+
+def rendered_access_list(topic_root: str) -> str:
+    """Return the acl of roles, jobs and agents for a topic root."""
+    return render_template("acl", {"TOPIC_ROOT": topic_root, "AGENTS_ROOT": Topics(topic_root).agents_root})
 
 
 def rendered_root(access_list: str) -> str | None:

@@ -9,10 +9,11 @@ from jobwire.broker.home import BrokerFiles, rendered_root
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.certs import Finding, Level
 from jobwire.core.roles import Role
-from jobwire.core.topics import Topics
+from jobwire.core.topics import Topics, agent_identity
 
-# Two jobs that stand for all: the identity's own, and another's.
+# Two jobs and two agents that stand for all: the identity's own, and another's.
 _OWN, _OTHER = "aaaaaaaa", "bbbbbbbb"
+_AGENT, _OTHER_AGENT = "A", "B"
 
 
 def examine_access(files: BrokerFiles) -> Iterator[Finding]:
@@ -47,7 +48,11 @@ def examine_rights(users: PasswordFile, access: AccessList, topic_root: str) -> 
     A right too many is an error; one too few keeps its owner from its work and is a warning.
     """
     known = [(str(role), str(role), Identity(role.value)) for role in Role if role in users.entries]
-    for who, user, identity in [("a job", _OWN, Identity.JOB_A), *known]:
+    certified = [
+        ("a job", _OWN, Identity.JOB_A),
+        ("an agent", agent_identity(_AGENT), Identity.AGENT_A),
+    ]
+    for who, user, identity in [*certified, *known]:
         for action, (right, topic) in _attempts(Topics(topic_root)).items():
             wanted, happens = action in ALLOWED[identity], access.allowed(user, user, right, topic)
             if happens and not wanted:
@@ -70,4 +75,12 @@ def _attempts(topics: Topics) -> dict[Action, tuple[Right, str]]:
         Action.SUBSCRIBE_EVENTS: (Right.RECEIVE, topics.events(_OTHER)),
         Action.SUBSCRIBE_ALL: (Right.RECEIVE, "elsewhere"),
         Action.SUBSCRIBE_SYS: (Right.RECEIVE, "$SYS/broker/uptime"),
+        Action.PUBLISH_OUTBOX: (Right.PUBLISH, topics.agent(_AGENT, "outbox")),
+        Action.PUBLISH_OTHERS_OUTBOX: (Right.PUBLISH, topics.agent(_OTHER_AGENT, "outbox")),
+        Action.PUBLISH_INBOX: (Right.PUBLISH, topics.agent(_OTHER_AGENT, "inbox")),
+        Action.WILL_PRESENCE: (Right.PUBLISH, topics.agent(_AGENT, "presence")),
+        Action.SUBSCRIBE_INBOX: (Right.RECEIVE, topics.agent(_AGENT, "inbox")),
+        Action.SUBSCRIBE_OTHERS_INBOX: (Right.RECEIVE, topics.agent(_OTHER_AGENT, "inbox")),
+        Action.SUBSCRIBE_OUTBOX: (Right.RECEIVE, topics.agent(_OTHER_AGENT, "outbox")),
+        Action.SUBSCRIBE_PRESENCE: (Right.RECEIVE, topics.agent(_OTHER_AGENT, "presence")),
     }

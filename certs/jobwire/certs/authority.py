@@ -24,7 +24,7 @@ from jobwire.certs.values import (
 )
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.topics import check_identity, check_job_id
+from jobwire.core.topics import agent_identity, check_job_id, check_wire_name
 
 
 class CertificateAuthority:
@@ -112,6 +112,14 @@ class CertificateAuthority:
             request = CertificateRequest(job_id, Kind.JOB, now, lifetime_seconds, backdate_seconds)
             return issuing.issue(self.places, request, overwrite=force)
 
+    def issue_agent(
+        self, agent: str, *, lifetime_seconds: float = ROLE_LIFETIME, force: bool = False
+    ) -> Issued:
+        """Issue the client certificate of an agent: its CN is `agent.NAME`, like no job's and no role's."""
+        with self._alone() as now:
+            request = CertificateRequest(agent_identity(agent), Kind.ROLE, now, lifetime_seconds)
+            return issuing.issue(self.places, request, overwrite=force)
+
     def issue_server(
         self,
         name: str,
@@ -151,7 +159,7 @@ class CertificateAuthority:
         constraints, NotFoundError if there is none, ConflictError if it is revoked (a server gets a new
         key then, a client is issued anew with force).
         """
-        check_identity(name)
+        check_wire_name(name)
         with self._alone() as now:
             kind = Kind.SERVER if self.places.is_server(name) else Kind.ROLE
             if server_names and kind is not Kind.SERVER:

@@ -127,6 +127,10 @@ def leaf(
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(issuer_key, critical=False)
     )
+    if names is None and "." in name:
+        # OpenSSL holds a CN that looks like a host name, as `agent.NAME` does, against the authority's
+        # constraints, unless a DNS name stands beside it (x509_vfy.c, check_name_constraints).
+        names = ServerNames(("agent.localhost",), ())
     if names is not None:
         sans: list[x509.GeneralName] = [x509.DNSName(dns) for dns in names.dns]
         sans += [x509.IPAddress(address) for address in names.addresses]

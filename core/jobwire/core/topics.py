@@ -61,6 +61,11 @@ def agent_identity(name: str) -> str:
     return _AGENT_MARK + check_agent(name)
 
 
+def check_wire_name(name: str) -> str:
+    """Return `name` if a client may be called so at a broker: a role, a user, a job, or `agent.NAME`."""
+    return agent_identity(name[len(_AGENT_MARK) :]) if name.startswith(_AGENT_MARK) else check_identity(name)
+
+
 class AgentAddress(NamedTuple):
     """What a concrete topic points at: one agent's `inbox`, `outbox` or `presence`."""
 

@@ -119,6 +119,7 @@ def _issue(home: Path, elsewhere: Path) -> dict[Identity, Issued]:
     return {
         Identity.JOB_A: job,
         Identity.JOB_A_AS_B: job,
+        Identity.AGENT_A: authority.issue_agent("A"),
         Identity.REVOKED: revoked,
         Identity.EXPIRED: authority.issue_job(EXPIRED, lifetime_seconds=60, backdate_seconds=7200),
         # Named like a role: what keeps it out is that it is for servers.
@@ -131,7 +132,8 @@ def _issue(home: Path, elsewhere: Path) -> dict[Identity, Issued]:
 @pytest.mark.parametrize("cell", [Cell(who, what) for who in Identity for what in Action], ids=str)
 def test_the_table_holds(bench: Bench, cell: Cell) -> None:
     """What the table allows happens, and what it refuses does not."""
-    will = Will(TOPICS.events(B), _payload()) if cell.action is Action.WILL_TO_OTHERS else None
+    topic = _WILLS.get(cell.action)
+    will = Will(topic, _payload()) if topic is not None else None
     try:
         client = bench.connect(cell.identity, will)
     except (ConnectRefusedError, ConnectionClosedError):
@@ -149,6 +151,17 @@ def test_a_foreign_client_id_displaces_nobody(bench: Bench) -> None:
     with RawClient(bench.server.host, bench.server.mtls_port, context).connect(B) as victim:
         bench.connect(Identity.JOB_A_AS_B).disconnect()
         assert victim.settle() == []
+
+
+def test_an_agent_is_confined_whatever_it_subscribes_to(bench: Bench) -> None:
+    """With the filter `#` an agent gets its own inbox and nothing of anybody else's."""
+    with bench.connect(Identity.AGENT_A) as client, bench.admin() as admin:
+        granted = client.subscribe("#") != REFUSED
+        own, others = _payload(), _payload()
+        admin.publish(TOPICS.agent("A", "inbox"), own)
+        admin.publish(TOPICS.agent("B", "inbox"), others)
+        admin.publish(TOPICS.events(A), others)
+        assert {message.payload for message in client.settle()} == ({own} if granted else set())
 
 
 def test_every_role_has_its_row() -> None:
@@ -180,7 +193,7 @@ def _publish_retained(client: RawClient, admin: RawClient, _: Will | None) -> bo
 
 
 def _will(client: RawClient, admin: RawClient, will: Will | None) -> bool:
-    admin.subscribe(TOPICS.events(B))
+    admin.subscribe(will.topic if will is not None else "#")
     # A protocol violation makes the broker end the connection: once that is seen, the Will is dealt with.
     client.send(SUBSCRIBE, 0, b"")
     assert client.closed_by_broker()
@@ -211,6 +224,7 @@ def _receive_retained(client: RawClient, admin: RawClient, _: Will | None) -> bo
     return [(message.payload, message.retain) for message in found] == [(payload, True)]
 
 
+_WILLS = {Action.WILL_TO_OTHERS: TOPICS.events(B), Action.WILL_PRESENCE: TOPICS.agent("A", "presence")}
 _TRIALS: dict[Action, Callable[[RawClient, RawClient, Will | None], bool]] = {
     Action.PUBLISH_OWN: _publish(TOPICS.events(A)),
     Action.PUBLISH_OTHERS: _publish(TOPICS.events(B)),
@@ -222,4 +236,12 @@ _TRIALS: dict[Action, Callable[[RawClient, RawClient, Will | None], bool]] = {
     Action.SUBSCRIBE_ALL: _subscribe("#", ELSEWHERE),
     Action.SUBSCRIBE_SYS: _subscribe_sys,
     Action.RECEIVE_RETAINED: _receive_retained,
+    Action.PUBLISH_OUTBOX: _publish(TOPICS.agent("A", "outbox")),
+    Action.PUBLISH_OTHERS_OUTBOX: _publish(TOPICS.agent("B", "outbox")),
+    Action.PUBLISH_INBOX: _publish(TOPICS.agent("B", "inbox")),
+    Action.WILL_PRESENCE: _will,
+    Action.SUBSCRIBE_INBOX: _subscribe(TOPICS.agent("A", "inbox"), TOPICS.agent("A", "inbox")),
+    Action.SUBSCRIBE_OTHERS_INBOX: _subscribe(TOPICS.agent("B", "inbox"), TOPICS.agent("B", "inbox")),
+    Action.SUBSCRIBE_OUTBOX: _subscribe(TOPICS.agent("+", "outbox"), TOPICS.agent("B", "outbox")),
+    Action.SUBSCRIBE_PRESENCE: _subscribe(TOPICS.agent("+", "presence"), TOPICS.agent("B", "presence")),
 }

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.broker.acl import AccessList, Right, is_topic_filter, parse_access_list
-from jobwire.broker.files import render_template
+from jobwire.broker.home import rendered_access_list
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import filter_matches
 
@@ -15,7 +15,7 @@ A, B = "aaaaaaaa", "bbbbbbbb"
 
 def packaged() -> AccessList:
     """Return the access list that jobwire installs."""
-    return parse_access_list(render_template("acl", {"TOPIC_ROOT": ROOT}).splitlines(), "acl")
+    return parse_access_list(rendered_access_list(ROOT).splitlines(), "acl")
 
 
 RIGHTS: list[tuple[str | None, Right, str, bool]] = [
@@ -44,6 +44,8 @@ RIGHTS: list[tuple[str | None, Right, str, bool]] = [
     (A, Right.SUBSCRIBE, "#", False),
     ("+", Right.PUBLISH, f"{ROOT}/+/events", False),
     ("a/b", Right.PUBLISH, f"{ROOT}/a/b/events", False),
+    ("agent.a", Right.PUBLISH, "python/mqtt/agents/agent.a/outbox", True),
+    ("agent.a", Right.RECEIVE, "python/mqtt/agents/agent.b/inbox", False),
     (None, Right.PUBLISH, f"{ROOT}/{A}/events", False),
     (None, Right.SUBSCRIBE, "#", False),
     ("hermes", Right.PUBLISH, "$SYS/x", False),

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker.acl import parse_access_list
-from jobwire.broker.files import render_template
+from jobwire.broker.home import rendered_access_list
 from jobwire.broker.passwd import PasswordFile, hash_password, parse_passwords
 from jobwire.broker.rights_check import examine_accounts, examine_rights
 from jobwire.certs import Level
 from jobwire.core.roles import Role
 from jobwire.core.topics import DEFAULT_ROOT
 
-ACL = render_template("acl", {"TOPIC_ROOT": DEFAULT_ROOT})
+ACL = rendered_access_list(DEFAULT_ROOT)
 EVENTS = f"{DEFAULT_ROOT}/+/events"
 
 

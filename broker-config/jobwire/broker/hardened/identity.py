@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobwire.broker.passwd import PasswordFile, PasswordHash
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.topics import check_identity
+from jobwire.core.topics import check_wire_name
 
 
 class Principal(NamedTuple):
@@ -62,6 +62,6 @@ def certificate_name(certificate: object) -> str | None:
     if len(names) != 1:
         return None
     try:
-        return check_identity(names[0])
+        return check_wire_name(names[0])
     except InvalidInputError:
         return None
