@@ -17,6 +17,8 @@ from jobwire.core.ports import Transport
 _CONNECT_SECONDS = 10.0
 _PUBACK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
+# Workers wait for it; one process a home is no crowd that comes back together.
+_MOST_PAUSE_SECONDS = 1.0
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -84,7 +86,8 @@ class BrokerConnection:
             except TransportError as error:
                 transport.close()
                 self._failures += 1
-                pause = retry_delay(self._failures, random.random())  # noqa: S311 - spreads load, no secret
+                jitter = random.random()  # noqa: S311 - spreads load, keeps no secret
+                pause = retry_delay(self._failures, jitter, cap=_MOST_PAUSE_SECONDS)
                 self._not_before = self._clock.monotonic() + pause
                 _log.warning("cannot send states: %s; trying again in %.1f s", error.message, pause)
                 raise

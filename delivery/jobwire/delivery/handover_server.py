@@ -32,6 +32,8 @@ _BURST, _PER_SECOND = 1000, 2000
 _PATIENCE_SECONDS = 7.0
 # A worker goes on when the broker has its event and the disk keeps the confirmation waiting.
 _CONFIRM_SECONDS = 2.0
+# A process that was just started, or a broker that restarts: who asks meanwhile is no worse off for waiting.
+_AWAY_SECONDS = 2.0
 _TICK_SECONDS = 0.25
 # MQTT 5, 3.3.2.3.3: a four byte integer.
 _MAX_EXPIRY = 2**32 - 1
@@ -107,6 +109,9 @@ class HandOverServer:
         self._queued: set[str] = set()
         self._queued_guard = threading.Lock()
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        # Monotonic seconds: since when there has been no broker, None while there is one; the next look.
+        self._away_since: float | None = None
+        self._look_at = 0.0
         self._waker, self._woken = socket.socketpair()
         for end in (self._waker, self._woken):
             end.setblocking(False)
@@ -146,6 +151,7 @@ class HandOverServer:
         except OSError as error:
             raise storage_failure("listen in", self._home, error) from error
         self._listener = listener
+        self._away_since = self._clock.monotonic()
         self._selector.register(listener, selectors.EVENT_READ, None)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
 
@@ -158,6 +164,7 @@ class HandOverServer:
                 elif isinstance(key.fileobj, socket.socket) and key.fileobj is not self._woken:
                     self._accept(key.fileobj)
             self._hear()
+            self._look_for_broker()
             self._give_up()
 
     def send_next(self) -> None:
@@ -171,10 +178,10 @@ class HandOverServer:
         job_id = request.job_id
         try:
             sent = self._send(job_id, expiry_seconds=request.expiry_seconds)
-        except TransportError as error:
-            away = not isinstance(error, RefusedError)
-            answer = no_broker(self._broker.address) if away else _ALONE
-            self._tell(lambda: self._answer_all(job_id, answer))
+        except RefusedError:
+            self._tell(lambda: self._answer_all(job_id, _ALONE))
+        except TransportError:
+            self._tell(self._not_sent)
         except JobwireError as error:
             _log.info("job %s is left to its worker: %s", job_id, error)
             self._tell(lambda: self._answer_all(job_id, _ALONE))
@@ -259,17 +266,54 @@ class HandOverServer:
         now = self._clock.monotonic()
         if not self._bucket.take(1, now) or not self._is_ours(line):
             self._answer(client, _ALONE)
-        elif not self._connected():
+        elif self._is_away(now):
             self._answer(client, no_broker(self._broker.address))
         elif self._say(client, _TAKEN):
             client.request, client.delivered = request, False
             client.give_up_at = now + _PATIENCE_SECONDS
             self._waiting.setdefault(request.job_id, []).append(client)
-            with self._queued_guard:
-                if request.job_id in self._queued:
-                    return
-                self._queued.add(request.job_id)
-            self._to_send.put(request)
+            if self._away_since is None:
+                self._queue(request)
+
+    def _queue(self, request: HandOverRequest) -> None:
+        with self._queued_guard:
+            if request.job_id in self._queued:
+                return
+            self._queued.add(request.job_id)
+        self._to_send.put(request)
+
+    def _is_away(self, now: float) -> bool:
+        return self._away_since is not None and now - self._away_since >= _AWAY_SECONDS
+
+    def _look_for_broker(self) -> None:
+        """Send what waited for the connection when it stands; what waits in vain is told so.
+
+        Not before: a broker that was killed knows nothing of the registry's session until it is back, and
+        would take the events and forget them.
+        """
+        now = self._clock.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _TICK_SECONDS
+        if self._connected():
+            if self._away_since is not None:
+                for request in self._unsent():
+                    self._queue(request)
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = now
+        elif self._is_away(now):
+            for request in self._unsent():
+                self._answer_all(request.job_id, no_broker(self._broker.address))
+
+    def _unsent(self) -> list[HandOverRequest]:
+        everybody = [client for clients in self._waiting.values() for client in clients]
+        return [one.request for one in everybody if one.request is not None and not one.delivered]
+
+    def _not_sent(self) -> None:
+        """Note that the broker was not reached: tried again at the next look, unless it is away by then."""
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
 
     def _is_ours(self, line: bytes) -> bool:
         """Tell whether the broker settings that the worker brings along are ours."""

@@ -27,6 +27,7 @@ def to_json(result: Result) -> dict[str, object]:
         "events": result.plan.events,
         "acknowledged": result.acknowledged,
         "seconds": round(result.seconds, 1),
+        "load": round(result.load, 1),
         "journal": dict(result.verdicts),
         "kills": sum(result.struck[fault] for fault in _KILLS),
         "faults": {str(fault): result.struck[fault] for fault in _FAULTS if result.struck[fault]},
@@ -45,19 +46,8 @@ def to_json(result: Result) -> dict[str, object]:
 
 def table(results: Sequence[Result]) -> str:
     """Return the storms as a Markdown table, one a line, and their recovery times."""
-    heads = [
-        "seed",
-        "jobs",
-        "events",
-        "kills",
-        "cuts",
-        "lost",
-        "doubled",
-        "late",
-        "verdicts",
-        "wrong",
-        "seconds",
-    ]
+    counted = ["jobs", "events", "kills", "cuts", "lost", "doubled", "late", "verdicts", "wrong", "seconds"]
+    heads = ["seed", *counted, "load"]
     figures = [
         (
             result.plan.seed,
@@ -71,12 +61,14 @@ def table(results: Sequence[Result]) -> str:
             len(result.watched),
             len(result.breaches.verdicts) + len(result.breaches.records) + len(result.breaches.histories),
             round(result.seconds),
+            round(result.load, 1),
         )
         for result in results
     ]
     rows: list[Sequence[object]] = list(figures)
     if len(figures) > 1:
-        rows.append(["all", *(sum(column) for column in list(zip(*figures, strict=True))[1:])])
+        _, *counts, loads = zip(*figures, strict=True)
+        rows.append(["all", *(sum(column) for column in counts), round(median(loads), 1)])
     return f"{_markdown(heads, rows)}\n\n{_recovery_table(results)}"
 
 

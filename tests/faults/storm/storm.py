@@ -1,5 +1,6 @@
 """One storm: everything is started, the plan runs, everything settles, and the result is examined."""
 
+import os
 import queue
 import threading
 import time
@@ -26,10 +27,11 @@ SETTLE_SECONDS = 180.0
 
 
 class Result(NamedTuple):
-    """What happened and what was found."""
+    """What happened and what was found; `load` is the machine's load average of the last five minutes."""
 
     plan: Plan
     seconds: float
+    load: float
     acknowledged: int
     verdicts: Counter[str]
     late: int
@@ -164,6 +166,7 @@ class Storm:
         return Result(
             plan=self._plan,
             seconds=seconds,
+            load=os.getloadavg()[1],
             acknowledged=self._acknowledged.count,
             verdicts=ledger.verdicts,
             late=sum(map(len, ledger.late.values())),

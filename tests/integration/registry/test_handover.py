@@ -88,9 +88,12 @@ def test_many_workers_at_once(site: "Site", alone: list[str]) -> None:
     assert alone == []
 
 
-def test_a_process_without_a_broker_says_so_at_once(site: "Site", alone: list[str]) -> None:
+def test_a_process_without_a_broker_says_so(
+    site: "Site", alone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The worker is told as if it had found no broker itself; the process sends when there is one."""
     assert isinstance(site.broker, InMemoryBroker)
+    monkeypatch.setattr("jobwire.delivery.handover_server._AWAY_SECONDS", 0.0)
     job = site.register()
     with site.serving(), _publisher(site, job.job_id) as worker:
         site.broker.stop()
