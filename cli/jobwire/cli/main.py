@@ -46,6 +46,10 @@ COMMANDS: dict[str, Subcommand] = {
     "registry": Subcommand(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),
+    "inbox": Subcommand(
+        "jobwire.coordination.cli",
+        "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",
+    ),
     "broker": Subcommand("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
     "certs": Subcommand("jobwire.certs.cli", "a private certificate authority", "broker"),
     "journal": Subcommand("jobwire.journal.cli", "read and check what crossed the wire"),

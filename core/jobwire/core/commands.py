@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from jobwire.core.bounds import fits_a_path
@@ -62,11 +63,26 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """argparse with our exit code for usage errors and the exit code table in `--help`."""
+    """argparse with our exit code for usage errors and the exit code table in `--help`.
+
+    `fill` adds what the parser takes once the words are known, so that a short command does not pay for the
+    options of others. `tell` says a usage error to a program instead of `report`; the parser then refuses
+    by itself what it does not know.
+    """
 
     _as_json = False
 
-    def __init__(self, prog: str | None = None, *, epilog: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        prog: str | None = None,
+        *,
+        epilog: str | None = None,
+        fill: "Callable[[CommandParser, Sequence[str]], None] | None" = None,
+        tell: "Callable[[JobwireError], None] | None" = None,
+        **options: Any,
+    ) -> None:
+        self._fill = fill
+        self._tell = tell
         options.setdefault("formatter_class", HelpFormatter)
         super().__init__(
             prog,
@@ -84,7 +100,13 @@ class CommandParser(argparse.ArgumentParser):
         for word in words:
             if not fits_a_path(word):
                 self.error(f"no argument can be {word[:100]!r}")
-        return super().parse_known_args(args, namespace)
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self, words)
+        found, left = super().parse_known_args(args, namespace)
+        if left and self._tell is not None:
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
 
     @override
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
@@ -102,7 +124,9 @@ class CommandParser(argparse.ArgumentParser):
         """
         if self._as_json:
             hint = f"`{self.prog} --help` shows the arguments"
-            report(InvalidInputError(message, hint=hint), prog=self.prog, as_json=True)
+            (self._tell or partial(report, prog=self.prog, as_json=True))(
+                InvalidInputError(message, hint=hint)
+            )
             self.exit(ExitCode.INVALID)
         if message.endswith("are required: COMMAND"):
             self.print_help(sys.stderr)
@@ -149,20 +173,27 @@ def missing_library(error: ModuleNotFoundError, extra: str) -> Exception:
 
 
 def run_command(
-    body: Callable[[argparse.Namespace], int], args: argparse.Namespace, *, prog: str, as_json: bool
+    body: Callable[[argparse.Namespace], int],
+    args: argparse.Namespace,
+    *,
+    prog: str,
+    as_json: bool,
+    tell: Callable[[JobwireError], None] | None = None,
 ) -> int:
     """Run a command's body and return its exit code; expected failures become one clear message.
 
+    `tell` says it instead of `report`.
     What the operating system refuses is expected, whoever met it. What nobody expected is a defect: it gets
     its trace and INTERNAL (Python would end with 1, JOB_ERROR).
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files need not be text, and not every terminal has every character: as stderr does it.
         sys.stdout.reconfigure(errors="backslashreplace")
+    tell = tell or partial(report, prog=prog, as_json=as_json)
     try:
         return int(body(args))
     except JobwireError as error:
-        report(error, prog=prog, as_json=as_json)
+        tell(error)
         return int(error.exit_code)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error. Python would complain again at exit.
@@ -172,10 +203,10 @@ def run_command(
         return INTERRUPTED
     except OSError as error:
         found = _refused_by_the_system(error)
-        report(found, prog=prog, as_json=as_json)
+        tell(found)
         return int(found.exit_code)
     except Exception as error:  # noqa: BLE001 - the one boundary of every command
-        _report_defect(error, prog=prog, as_json=as_json)
+        _report_defect(error, tell, as_json=as_json)
         return int(ExitCode.INTERNAL)
 
 
@@ -189,23 +220,21 @@ def _refused_by_the_system(error: OSError) -> JobwireError:
     return StorageError(text, hint="see its owner and mode, and the disk", errno=error.errno)
 
 
-def _report_defect(error: Exception, *, prog: str, as_json: bool) -> None:
+def _report_defect(error: Exception, tell: Callable[[JobwireError], None], *, as_json: bool) -> None:
     import traceback  # noqa: PLC0415 - for defects only
 
     trace = "".join(traceback.format_exception(error))
     hint = "this is a defect of jobwire; report it with the command and this trace"
-    found = JobwireError(f"unexpected {type(error).__name__}: {error}", hint=hint)
-    if as_json:
-        print(json.dumps({**found.to_json(), "trace": trace}), file=sys.stderr)
-        return
-    print(trace, end="", file=sys.stderr)
-    report(found, prog=prog, as_json=False)
+    if not as_json:
+        print(trace, end="", file=sys.stderr)
+    tell(JobwireError(f"unexpected {type(error).__name__}: {error}", hint=hint, trace=trace))
 
 
 def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     """Write cause and remedy to stderr, as two lines or as one JSON object."""
     if as_json:
-        print(json.dumps(error.to_json()), file=sys.stderr)
+        trace = {"trace": error.facts["trace"]} if "trace" in error.facts else {}
+        print(json.dumps({**error.to_json(), **trace}), file=sys.stderr)
         return
     print(f"{prog}: error: {error.message}", file=sys.stderr)
     if error.hint:

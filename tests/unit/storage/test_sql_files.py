@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.registry.pending_tables import TABLES
+from jobwire.coordination.tables import TABLES as COORDINATION
+from jobwire.registry.pending_tables import TABLES as PENDING
 from jobwire.storage.sqlite.schema import Schema
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 from jobwire.testing.sql_packages import plans
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMAS = [TABLES]
+SCHEMAS = [COORDINATION, PENDING]
 
 
 def _folder(schema: Schema) -> Path:

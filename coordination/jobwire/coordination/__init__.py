@@ -1,0 +1,1 @@
+"""Agents, conversations, deliveries and leases: one SQLite store beside the records, and its commands."""

@@ -1,0 +1,172 @@
+"""What the inbox's verbs do: arguments in, one call of the library, one object or words out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from jobwire.coordination import present
+from jobwire.coordination.command import say, who_am_i
+from jobwire.coordination.message import MAX_BULK, Artifact, NewMessage, split_words
+from jobwire.coordination.places import open_store, place_to_make
+from jobwire.coordination.stored import thread_json
+from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from jobwire.coordination.store import CoordinationStore
+
+
+def init(args: Namespace) -> int:
+    """Make home and store; both stay as they are where they are there."""
+    from jobwire.coordination.store import CoordinationStore  # noqa: PLC0415 - once a home
+    from jobwire.registry.layout import HomeLayout  # noqa: PLC0415 - as above
+
+    place = place_to_make(args, os.environ)
+    HomeLayout(place.home).make_layout()
+    store = CoordinationStore(place.home, path=place.path)
+    body = {
+        "home": os.path.abspath(place.home),
+        "db": os.path.abspath(place.path),
+        "event_id": store.latest_event(),
+    }
+    store.close()
+    say(args, body, f"the store is {place.path}")
+    return 0
+
+
+def send(args: Namespace) -> int:
+    """Send a message."""
+    from jobwire.coordination.sending import send as send_message  # noqa: PLC0415 - who reads sends nothing
+
+    agent = who_am_i(args)
+    kind = args.kind or ("task" if args.thread is None and args.in_reply_to is None else "event")
+    expires = None if args.expires is None else int((time.time() + args.expires) * 1000)
+    new = NewMessage(
+        agent,
+        split_words(args.to),
+        kind=kind,
+        type=args.type,
+        thread_id=args.thread,
+        subject=args.subject,
+        run_id=args.run_id,
+        task_id=args.task,
+        in_reply_to=args.in_reply_to,
+        correlation_id=args.correlation,
+        acceptance=tuple(args.accept),
+        risk=args.risk,
+        priority=args.priority,
+        message_class=args.message_class,
+        expires_at_ms=expires,
+    )
+    store = open_store(args)
+    sent = send_message(store, said(args, new))
+    text = f"{sent.message_id} is {'there already' if sent.duplicate else 'kept'} in thread {sent.thread_id}"
+    say(args, {**sent._asdict(), "seq": sent.event_id, "thread": _thread(store, sent.thread_id)}, text)
+    return 0
+
+
+def fetch(args: Namespace) -> int:
+    """Show what there is for the agent."""
+    from jobwire.coordination.reading import FETCHED  # noqa: PLC0415 - as above
+    from jobwire.coordination.reading import fetch as fetch_threads  # noqa: PLC0415 - as above
+
+    agent = who_am_i(args)
+    statuses = _statuses(args.status) or (() if args.unread else FETCHED)
+    store = open_store(args, read_only=True)
+    found = fetch_threads(store, agent, statuses=statuses, limit=args.limit, unread=args.unread)
+    body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
+    if not found:
+        raise NoWorkError(f"nothing for {agent}", hint="`inbox watch` waits for something", response=body)
+    say(args, body, present.threads(found))
+    return 0
+
+
+def show(args: Namespace) -> int:
+    """Show a thread with its messages; whoever names itself has read them."""
+    from jobwire.coordination.blobs import BlobFolder  # noqa: PLC0415 - as above
+    from jobwire.coordination.reading import artifacts_of, last_messages_of, thread_of  # noqa: PLC0415
+
+    store = open_store(args, read_only=True)
+    blobs = BlobFolder(store.home)
+    with store.reading():
+        thread = thread_of(store, args.thread)
+        messages = last_messages_of(store, args.thread, args.limit or -1)
+        bodies = [one.to_json(blobs, artifacts_of(store, one.id)) for one in messages]
+        last = store.latest_event()
+    if (args.agent or os.environ.get("JOBWIRE_AGENT")) and messages:
+        _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)
+    body = {"thread": thread_json(thread), "messages": bodies, "event_id": last}
+    say(args, body, present.conversation(thread, bodies))
+    return 0
+
+
+def said(args: Namespace, new: NewMessage) -> NewMessage:
+    """Return the message with what the options of every writing verb say."""
+    return new._replace(
+        summary=args.summary,
+        body=_body(args),
+        payload=args.payload_json,
+        artifacts=tuple(_artifact(text) for text in args.artifact),
+        id=args.id,
+    )
+
+
+def _body(args: Namespace) -> str:
+    if args.body_file is None:
+        return args.body or ""
+    if args.body is not None:
+        raise InvalidInputError("the body is given twice", hint="as text or as file, not both")
+    # One byte more than allowed: enough to be refused with the right words.
+    if args.body_file == "-":
+        raw = sys.stdin.buffer.read(MAX_BULK + 1)
+    else:
+        from jobwire.storage.named_files import read_named_file  # noqa: PLC0415 - as above
+
+        try:
+            raw = read_named_file(args.body_file, "body file", limit=MAX_BULK + 1)
+        except FileNotFoundError as error:
+            raise InvalidInputError(f"cannot read {args.body_file}: no such file") from error
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        if len(raw) > MAX_BULK:
+            return "x" * len(raw)  # too large, whatever it holds
+        raise InvalidInputError("the body is not valid UTF-8", hint="is it a text file?") from error
+
+
+def _artifact(text: str) -> Artifact:
+    path, colon, kind = text.rpartition(":")
+    if not colon or "/" in kind or not path:
+        return Artifact(text)
+    return Artifact(path, kind or "file")
+
+
+def _statuses(text: str) -> tuple[str, ...]:
+    from jobwire.coordination.thread import ThreadStatus  # noqa: PLC0415 - as above
+
+    words = split_words(text)
+    known = [str(status) for status in ThreadStatus]
+    for word in words:
+        if word not in known:
+            raise InvalidInputError(f"there is no status {word!r}", hint=f"one of {', '.join(known)}")
+    return words
+
+
+def _thread(store: CoordinationStore, thread_id: str) -> dict[str, object]:
+    from jobwire.coordination.reading import thread_of  # noqa: PLC0415 - as above
+
+    return thread_json(thread_of(store, thread_id))
+
+
+def _mark_read(args: Namespace, agent: str, thread_id: str, through: int) -> None:
+    from jobwire.coordination.taking import mark_read  # noqa: PLC0415 - as above
+
+    try:
+        mark_read(open_store(args), agent, thread_id, through)
+    except JobwireError as error:
+        # Reading works where nothing can be written, on a disk that is full or read-only.
+        sys.stderr.write(f"inbox: warning: not marked as read: {error.message}\n")

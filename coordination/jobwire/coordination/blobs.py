@@ -1,0 +1,94 @@
+"""Bodies and payloads too large for a row: files named by what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from jobwire.core.errors import NotFoundError, StorageError
+from jobwire.storage.durable import make_directories, replace_durably
+from jobwire.storage.failures import storage_failure
+from jobwire.storage.files import SystemFiles
+
+if TYPE_CHECKING:
+    from jobwire.coordination.store import CoordinationStore
+    from jobwire.storage.files import FileSystem
+
+FOLDER = "blobs"
+_PREFIX = "sha256-"
+# A blob is written before the row that refers to it: a young one may be about to get it.
+_GRACE_SECONDS = 3600.0
+
+
+class BlobFolder:
+    """The blobs of one home."""
+
+    def __init__(self, home: str, *, files: FileSystem | None = None) -> None:
+        self.folder = f"{home}/{FOLDER}"
+        self._files = files or SystemFiles()
+
+    def put(self, content: bytes) -> str:
+        """Write the content durably, unless it is there, and return its reference. Raises StorageError."""
+        ref = _PREFIX + hashlib.sha256(content).hexdigest()
+        path = self.path(ref)
+        try:
+            # Young again: whoever collects leaves it alone.
+            os.utime(path)
+        except FileNotFoundError:
+            try:
+                make_directories(self.folder, files=self._files)
+            except OSError as error:
+                raise storage_failure("create", self.folder, error) from error
+            replace_durably(path, content, files=self._files)
+        except OSError as error:
+            raise storage_failure("write", path, error) from error
+        return ref
+
+    def get(self, ref: str) -> bytes:
+        """Return the content; raises NotFoundError (blob_missing), StorageError where it was changed."""
+        path = self.path(ref)
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"the blob {ref} is not there",
+                hint="it was removed; a copy of it may be put back",
+                code="blob_missing",
+            ) from error
+        except OSError as error:
+            raise storage_failure("read", path, error) from error
+        if _PREFIX + hashlib.sha256(content).hexdigest() != ref:
+            raise StorageError(
+                f"the blob {path} was changed: it no longer holds what its name says",
+                hint="put the original back; nothing of it is shown",
+                path=path,
+                code="storage",
+            )
+        return content
+
+    def path(self, ref: str) -> str:
+        """Return where a blob lies; `ref` was checked by the table that holds it."""
+        return f"{self.folder}/{ref}"
+
+    def collect(self, store: CoordinationStore, *, older_seconds: float = _GRACE_SECONDS) -> int:
+        """Remove the blobs that no message refers to, and return how many those were.
+
+        Holds the store's right to write: no sender gives a row to a blob meanwhile.
+        """
+        removed = 0
+        try:
+            names = [name for name in os.listdir(self.folder) if name.startswith(_PREFIX)]
+        except FileNotFoundError:
+            return 0
+        for name in names:
+            with store.changing() as change, contextlib.suppress(FileNotFoundError):
+                path = f"{self.folder}/{name}"
+                young = time.time() - os.stat(path).st_mtime < older_seconds
+                if not young and change.row("blob_used", {"ref": name}) is None:
+                    self._files.unlink(path)
+                    removed += 1
+        return removed

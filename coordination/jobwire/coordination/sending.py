@@ -1,0 +1,242 @@
+"""Writing messages: each is in the store once, with its deliveries, its thread and its words."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.message import (
+    EVERYBODY,
+    MAX_INLINE,
+    MAX_SUBJECT,
+    NewMessage,
+    check_message,
+    digest_of,
+)
+from jobwire.coordination.stored import InboxMessage, message_not_found, thread_not_found
+from jobwire.coordination.thread import InboxThread, ThreadStatus
+from jobwire.core.errors import ConflictError
+
+if TYPE_CHECKING:
+    from jobwire.coordination.store import CoordinationStore, Transaction
+
+_RANKS = {"high": 0, "normal": 1, "low": 2}
+
+
+class Posted(NamedTuple):
+    """A message that is kept: `duplicate` where it was before. `event_id` is its number."""
+
+    message_id: str
+    thread_id: str
+    event_id: int
+    duplicate: bool = False
+
+
+def send(store: CoordinationStore, new: NewMessage) -> Posted:
+    """Keep a message, durably, in its thread or a new one.
+
+    Raises InvalidInputError, NotFoundError for a thread or message that it names, ConflictError
+    (duplicate_id) where its id is another message's.
+    """
+    new = check_message(new)
+    large = Bulk.of(new, BlobFolder(store.home))
+    with store.changing() as change:
+        return write(change, new, large)
+
+
+class Bulk(NamedTuple):
+    """Body and payload where they stand: in the row, or in a blob."""
+
+    body: str
+    body_ref: str | None
+    payload: str | None
+    payload_ref: str | None
+    blobs: BlobFolder
+
+    @classmethod
+    def of(cls, new: NewMessage, blobs: BlobFolder) -> Bulk:
+        """Write what is too large for the row into blobs, durably."""
+        body_ref = payload_ref = None
+        if len(new.body) * 4 > MAX_INLINE and len(raw := new.body.encode()) > MAX_INLINE:
+            body_ref = blobs.put(raw)
+        payload = new.payload or ""
+        if len(payload) * 4 > MAX_INLINE and len(raw := payload.encode()) > MAX_INLINE:
+            payload_ref = blobs.put(raw)
+        return cls(
+            "" if body_ref else new.body, body_ref, None if payload_ref else new.payload, payload_ref, blobs
+        )
+
+    @classmethod
+    def inline(cls, new: NewMessage) -> Bulk:
+        """Leave both in the row: they are short."""
+        return cls(new.body, None, new.payload, None, BlobFolder(""))
+
+    def keep(self, new: NewMessage) -> None:
+        """Write again what was collected in between; the caller holds the right to write."""
+        for ref, text in ((self.body_ref, new.body), (self.payload_ref, new.payload)):
+            if ref is not None and not os.path.exists(self.blobs.path(ref)):
+                self.blobs.put((text or "").encode())
+
+
+def write(change: Transaction, new: NewMessage, large: Bulk) -> Posted:
+    """Put a checked message into the transaction; see `send`."""
+    digest = digest_of(new)
+    if new.id:
+        before = change.row("message", {"id": new.id})
+        if before is not None:
+            return _before(InboxMessage(*before), digest)
+    large.keep(new)
+    thread = _thread(change, new)
+    thread_id = thread.thread_id if thread is not None else new.thread_id or f"t-{secrets.token_hex(8)}"
+    recipients = _recipients(change, new)
+    message_id = new.id or f"m-{secrets.token_hex(10)}"
+    run_id, task_id = new.run_id, new.task_id
+    if thread is not None:
+        run_id, task_id = thread.run_id, task_id or thread.task_id or None
+    else:
+        _begin(change, new, thread_id, recipients)
+    change.execute(
+        "insert_message",
+        {
+            "id": message_id,
+            "ts_ms": change.now_ms,
+            "from_agent": new.from_agent,
+            "to_agent": recipients[0] if len(recipients) == 1 and new.to != (EVERYBODY,) else None,
+            "type": new.type,
+            "correlation_id": new.correlation_id,
+            "in_reply_to": new.in_reply_to,
+            "payload": large.payload,
+            "payload_ref": large.payload_ref,
+            "thread_id": thread_id,
+            "run_id": run_id,
+            "task_id": task_id,
+            "kind": new.kind,
+            "summary": new.summary,
+            "body": large.body,
+            "body_ref": large.body_ref,
+            "acceptance": json.dumps(new.acceptance, ensure_ascii=False),
+            "risk": new.risk,
+            "priority": new.priority,
+            "class": new.message_class,
+            "expires_at_ms": new.expires_at_ms,
+            "hop": new.hop,
+            "recipients": json.dumps(recipients),
+            "digest": digest,
+        },
+    )
+    seq = change.latest_event()
+    words = new.body if large.payload is None and new.payload is None else f"{new.body} {new.payload}"
+    change.execute("insert_words", {"seq": seq, "summary": new.summary, "body": words, "type": new.type})
+    change.execute_many(
+        "insert_delivery",
+        [
+            {
+                "agent_id": name,
+                "seq": seq,
+                "thread_id": thread_id,
+                "rank": _RANKS[new.priority],
+                "expires_at_ms": new.expires_at_ms,
+            }
+            for name in recipients
+        ],
+    )
+    if new.artifacts:
+        change.execute_many(
+            "insert_artifact",
+            [
+                {
+                    "message_id": message_id,
+                    "path": one.path,
+                    "kind": one.kind,
+                    "metadata_json": one.metadata,
+                    "sha256": one.sha256,
+                    "created_at": change.at,
+                }
+                for one in new.artifacts
+            ],
+        )
+    change.agents.update(recipients)
+    change.threads.add(thread_id)
+    if thread is not None and new.kind == "task" and thread.ended:
+        _ask_again(change, thread, new, recipients)
+    return Posted(message_id, thread_id, seq)
+
+
+def _before(found: InboxMessage, digest: str) -> Posted:
+    if found.digest != digest:
+        raise ConflictError(
+            f"there is another message with the id {found.id}",
+            hint="an id is given once; leave it out to have one made",
+            code="duplicate_id",
+        )
+    return Posted(found.id, found.thread_id, found.seq, duplicate=True)
+
+
+def _thread(change: Transaction, new: NewMessage) -> InboxThread | None:
+    """Return the thread that the message goes into, None for a new one."""
+    thread_id = new.thread_id
+    if new.in_reply_to is not None:
+        answered = change.row("message", {"id": new.in_reply_to})
+        if answered is None:
+            raise message_not_found(new.in_reply_to)
+        thread_id = thread_id or InboxMessage(*answered).thread_id
+    if thread_id is None:
+        return None
+    found = change.row("thread", {"thread_id": thread_id})
+    if found is None:
+        raise thread_not_found(thread_id)
+    return InboxThread(*found)
+
+
+def _recipients(change: Transaction, new: NewMessage) -> list[str]:
+    """Return the recipients, fixed now: `*` is the run's agents but the sender."""
+    if EVERYBODY not in new.to:
+        return list(new.to)
+    others = [row[0] for row in change.rows("agents_of_run", {"run_id": new.run_id})]
+    named = [name for name in new.to if name != EVERYBODY]
+    return list(dict.fromkeys(named + [name for name in others if name != new.from_agent]))
+
+
+def _begin(change: Transaction, new: NewMessage, thread_id: str, recipients: list[str]) -> None:
+    work = new.kind == "task"
+    change.execute(
+        "insert_thread",
+        {
+            "thread_id": thread_id,
+            "run_id": new.run_id,
+            "task_id": new.task_id or "",
+            "subject": new.subject or new.summary[:MAX_SUBJECT],
+            "created_by": new.from_agent,
+            # Sent to several, it is open to whoever claims it first.
+            "assigned_to": recipients[0] if len(recipients) == 1 else "",
+            "priority": new.priority,
+            "at": change.at,
+            "work": int(work),
+            "position": change.latest_event() + 1,
+            "job_id": None,
+            "status": ThreadStatus.PENDING,
+            "jobs": 0,
+        },
+    )
+
+
+def _ask_again(change: Transaction, thread: InboxThread, new: NewMessage, recipients: list[str]) -> None:
+    """Open a thread that ended for a new task: its next claim is a new job."""
+    change.execute(
+        "move_thread",
+        {
+            "thread_id": thread.thread_id,
+            "status": ThreadStatus.PENDING,
+            "assigned_to": recipients[0] if len(recipients) == 1 else thread.assigned_to,
+            "job_id": None,
+            "jobs": thread.jobs,
+            "work": 1,
+            "at": change.at,
+            "changed": change.event(
+                "thread_pending", source=new.from_agent, thread_id=thread.thread_id, run_id=thread.run_id
+            ),
+        },
+    )

@@ -1,0 +1,316 @@
+-- name: schema_version
+-- Of the tables, as other programs read it.
+SELECT value FROM meta WHERE key = 'schema_version';
+
+-- name: latest_event
+-- The number of the last change.
+SELECT coalesce(max(event_id), 0) FROM events;
+
+-- name: insert_event
+-- A change that is no message.
+INSERT INTO events (run_id, task_id, thread_id, source, event_type, message_id, summary, payload_json, created_at)
+VALUES (:run_id, :task_id, :thread_id, :source, :event_type, :message_id, :summary, :payload_json, :created_at);
+
+-- name: events_after
+-- Changes behind a cursor, oldest first; NULL matches any thread.
+SELECT event_id, run_id, task_id, thread_id, source, event_type, message_id, summary, payload_json, created_at
+FROM events WHERE event_id > :after AND (:thread_id IS NULL OR thread_id = :thread_id) ORDER BY event_id LIMIT :limit;
+
+-- name: insert_message
+-- One message; its number and its event come by themselves.
+INSERT INTO messages (
+    id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id,
+    kind, summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest, indexed
+) VALUES (
+    :id, :ts_ms, :from_agent, :to_agent, :type, :correlation_id, :in_reply_to, :payload, :payload_ref, :thread_id, :run_id,
+    :task_id, :kind, :summary, :body, :body_ref, :acceptance, :risk, :priority, :class, :expires_at_ms, :hop, :recipients,
+    :digest, 1
+);
+
+-- name: insert_words
+-- The words of a message, for search.
+INSERT INTO message_words (rowid, summary, body, type) VALUES (:seq, :summary, :body, :type);
+
+-- name: not_indexed
+-- Messages of other programs whose words are not in the index yet.
+SELECT seq, summary, body || ' ' || coalesce(payload, ''), type FROM messages WHERE indexed = 0 ORDER BY seq LIMIT :limit;
+
+-- name: set_indexed
+-- Their words are in.
+UPDATE messages SET indexed = 1 WHERE seq = :seq;
+
+-- name: search
+-- Messages with these words, newest first, behind a number.
+SELECT
+    m.seq, m.id, m.ts_ms, m.from_agent, m.to_agent, m.type, m.correlation_id, m.in_reply_to, m.payload, m.payload_ref,
+    m.thread_id, m.run_id, m.task_id, m.kind, m.summary, m.body, m.body_ref, m.acceptance, m.risk, m.priority, m.class,
+    m.expires_at_ms, m.hop, m.recipients, m.digest
+FROM message_words AS w CROSS JOIN messages AS m ON m.seq = w.rowid
+WHERE w.message_words MATCH :words AND w.rowid < :below ORDER BY w.rowid DESC LIMIT :limit;
+
+-- name: last_seq
+-- The number that the last insert of this connection gave.
+SELECT last_insert_rowid();
+
+-- name: insert_delivery
+-- A message for one recipient.
+INSERT INTO deliveries (agent_id, seq, thread_id, rank, expires_at_ms)
+VALUES (:agent_id, :seq, :thread_id, :rank, :expires_at_ms);
+
+-- name: insert_artifact
+-- A file that a message names.
+INSERT INTO artifacts (message_id, path, kind, metadata_json, sha256, created_at)
+VALUES (:message_id, :path, :kind, :metadata_json, :sha256, :created_at);
+
+-- name: artifacts_of
+-- The files that a message names.
+SELECT path, kind, metadata_json, sha256 FROM artifacts WHERE message_id = :id ORDER BY artifact_id;
+
+-- name: insert_thread
+-- A new conversation.
+INSERT INTO threads (
+    thread_id, run_id, task_id, subject, created_by, assigned_to, priority, created_at, updated_at, work, position, changed, job_id,
+    status, jobs
+) VALUES (
+    :thread_id, :run_id, :task_id, :subject, :created_by, :assigned_to, :priority, :at, :at, :work, :position, :position, :job_id,
+    :status, :jobs
+);
+
+-- name: thread
+-- One thread.
+SELECT
+    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    job_id, jobs, work, position, changed
+FROM threads WHERE thread_id = :thread_id;
+
+-- name: thread_of_job
+-- The thread whose work a job does.
+SELECT
+    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    job_id, jobs, work, position, changed
+FROM threads WHERE job_id = :job_id ORDER BY position LIMIT 1;
+
+-- name: candidates
+-- Threads of one assignee in one status, the most urgent first, then the oldest.
+SELECT
+    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    job_id, jobs, work, position, changed
+FROM threads INDEXED BY threads_to_fetch
+WHERE assigned_to = :assigned_to AND status = :status ORDER BY rank, position LIMIT :limit;
+
+-- name: threads
+-- Threads by what is named, the last changed first; NULL matches any.
+SELECT
+    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    job_id, jobs, work, position, changed
+FROM threads
+WHERE (:statuses IS NULL OR instr(:statuses, ',' || status || ','))
+    AND (:created_by IS NULL OR created_by = :created_by)
+    AND (:assigned_to IS NULL OR assigned_to = :assigned_to)
+    AND (:agent IS NULL OR created_by = :agent OR assigned_to = :agent)
+    AND (:run_id IS NULL OR run_id = :run_id)
+    AND (:below IS NULL OR changed < :below)
+ORDER BY changed DESC LIMIT :limit;
+
+-- name: unread_threads
+-- Threads with something that the agent has not read, oldest first.
+SELECT DISTINCT thread_id FROM deliveries INDEXED BY deliveries_unread
+WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') AND thread_id > :after
+ORDER BY thread_id LIMIT :limit;
+
+-- name: unread_in
+-- How many messages of a thread an agent has not read.
+SELECT count(*) FROM deliveries INDEXED BY deliveries_unread
+WHERE agent_id = :agent_id AND thread_id = :thread_id AND delivered_ms IS NULL AND state IN ('queued', 'leased');
+
+-- name: move_thread
+-- What became of a thread.
+UPDATE threads SET status = :status, assigned_to = :assigned_to, job_id = :job_id, jobs = :jobs, work = :work, updated_at = :at, changed = :changed
+WHERE thread_id = :thread_id;
+
+-- name: message
+-- One message by its id.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE id = :id;
+
+-- name: message_numbered
+-- One message by its number.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE seq = :seq;
+
+-- name: messages_of_thread
+-- A thread's messages behind a number, oldest first.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE thread_id = :thread_id AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: last_messages_of_thread
+-- A thread's last messages, newest first.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE thread_id = :thread_id ORDER BY seq DESC LIMIT :limit;
+
+-- name: messages_after
+-- All messages behind a number, oldest first.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: last_from_others
+-- Who wrote to the agent in the thread last.
+SELECT m.from_agent, m.id, m.seq FROM deliveries AS d CROSS JOIN messages AS m ON m.seq = d.seq
+WHERE d.thread_id = :thread_id AND d.agent_id = :agent_id ORDER BY d.seq DESC LIMIT 1;
+
+-- name: takes_part
+-- Whether an agent wrote or was written to in the thread.
+SELECT 1 FROM deliveries WHERE thread_id = :thread_id AND agent_id = :agent_id
+UNION ALL SELECT 1 FROM messages WHERE thread_id = :thread_id AND from_agent = :agent_id LIMIT 1;
+
+-- name: agent_kind
+-- What an agent is, and its roles.
+SELECT kind, roles FROM agents WHERE agent_id = :agent_id;
+
+-- name: agents_of_run
+-- Who is in a run.
+SELECT agent_id FROM agents WHERE run_id = :run_id AND left_at_ms IS NULL ORDER BY agent_id;
+
+-- name: leads_of_run
+-- Who leads a run.
+SELECT agent_id FROM agents WHERE run_id = :run_id AND left_at_ms IS NULL AND kind = 'lead' ORDER BY agent_id;
+
+-- name: next_deliveries
+-- What an agent may take now: the first open one of each thread, the most urgent first.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries AS d INDEXED BY deliveries_queued
+WHERE agent_id = :agent_id AND state = 'queued' AND not_before_ms <= :now_ms
+    AND NOT EXISTS (
+        SELECT 1 FROM deliveries AS e INDEXED BY deliveries_open
+        WHERE e.agent_id = d.agent_id AND e.thread_id = d.thread_id AND e.thread_id <> '' AND e.state IN ('queued', 'leased')
+            AND e.seq < d.seq
+    )
+ORDER BY rank, seq LIMIT :limit;
+
+-- name: lapsed_deliveries
+-- Leases of an agent that ran out.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries INDEXED BY deliveries_leased
+WHERE agent_id = :agent_id AND state = 'leased' AND lease_until_ms <= :now_ms;
+
+-- name: delivery
+-- One message for one recipient.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries WHERE agent_id = :agent_id AND seq = :seq;
+
+-- name: deliveries_of
+-- A message for each of its recipients.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries WHERE seq = :seq ORDER BY agent_id;
+
+-- name: open_deliveries
+-- What is not final for an agent up to a number, in a thread or (NULL) in any.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries INDEXED BY deliveries_open
+WHERE agent_id = :agent_id AND state IN ('queued', 'leased') AND (:thread_id IS NULL OR thread_id = :thread_id)
+    AND seq <= :through
+ORDER BY seq LIMIT :limit;
+
+-- name: dead_deliveries
+-- What was given up, newest first; NULL matches anybody.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries INDEXED BY deliveries_dead
+WHERE state = 'dead' AND (:agent_id IS NULL OR agent_id = :agent_id) ORDER BY seq DESC LIMIT :limit;
+
+-- name: put_delivery
+-- What became of a delivery.
+UPDATE deliveries SET
+    state = :state, attempts = :attempts, not_before_ms = :not_before_ms, expires_at_ms = :expires_at_ms,
+    incarnation = :incarnation, lease_token = :lease_token, lease_seconds = :lease_seconds, lease_until_ms = :lease_until_ms,
+    accepted_ms = :accepted_ms, delivered_ms = :delivered_ms, acted_ms = :acted_ms, last_error = :last_error, redriven = :redriven
+WHERE agent_id = :agent_id AND seq = :seq;
+
+-- name: read_in_thread
+-- The agent has seen a thread's messages.
+UPDATE deliveries SET delivered_ms = :now_ms
+WHERE agent_id = :agent_id AND thread_id = :thread_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') AND seq <= :through;
+
+-- name: first_open
+-- The first message for an agent that is not final, else one more than the last event.
+SELECT coalesce(
+    (SELECT min(seq) FROM deliveries WHERE agent_id = :agent_id AND state IN ('queued', 'leased')),
+    (SELECT coalesce(max(event_id), 0) + 1 FROM events)
+);
+
+-- name: cursor
+-- Up to where an agent's messages are final.
+SELECT last_acked_seq FROM cursors WHERE agent_id = :agent_id;
+
+-- name: put_cursor
+-- It goes forward only.
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (:agent_id, :seq, :now_ms)
+ON CONFLICT (agent_id) DO UPDATE SET last_acked_seq = excluded.last_acked_seq, updated_at_ms = excluded.updated_at_ms
+WHERE excluded.last_acked_seq > last_acked_seq;
+
+-- name: put_lease
+-- Who holds a thread.
+INSERT INTO leases (thread_id, agent_id, lease_token, claimed_at, expires_at, released_at, incarnation)
+VALUES (:thread_id, :agent_id, :lease_token, :claimed_at, :expires_at, NULL, :incarnation)
+ON CONFLICT (thread_id) DO UPDATE SET
+    agent_id = excluded.agent_id,
+    claimed_at = CASE lease_token WHEN excluded.lease_token THEN claimed_at ELSE excluded.claimed_at END,
+    lease_token = excluded.lease_token, expires_at = excluded.expires_at, released_at = NULL, incarnation = excluded.incarnation;
+
+-- name: end_lease
+-- Nobody holds a thread.
+UPDATE leases SET released_at = :at WHERE thread_id = :thread_id AND released_at IS NULL;
+
+-- name: lease
+-- Who held a thread last.
+SELECT agent_id, lease_token, claimed_at, expires_at, released_at, incarnation FROM leases WHERE thread_id = :thread_id;
+
+-- name: prepare
+-- What is to be said once the job's record has changed.
+INSERT OR REPLACE INTO prepared (op_id, job_id, thread_id, message, created_at_ms)
+VALUES (:op_id, :job_id, :thread_id, :message, :now_ms);
+
+-- name: prepared_of_job
+-- What a crash may have left between the store and a job's record.
+SELECT op_id, job_id, thread_id, message FROM prepared WHERE job_id = :job_id ORDER BY created_at_ms;
+
+-- name: prepared_jobs
+-- Jobs with something that is prepared.
+SELECT DISTINCT job_id FROM prepared;
+
+-- name: remove_prepared
+-- It was said, or never will be.
+DELETE FROM prepared WHERE op_id = :op_id;
+
+-- name: blob_used
+-- Whether a message refers to a blob.
+SELECT 1 FROM messages WHERE payload_ref = :ref UNION ALL SELECT 1 FROM messages WHERE body_ref = :ref LIMIT 1;
+
+-- name: exported
+-- Up to where the messages stand in the export.
+SELECT last_seq FROM export_state WHERE id = 1;
+
+-- name: set_exported
+-- They stand there.
+UPDATE export_state SET last_seq = :seq WHERE id = 1;

@@ -1,0 +1,191 @@
+"""The store of one home: its connections, its one way to commit, and what a commit tells.
+
+Every change goes through `changing`: one transaction that holds the right to write, and after it the names
+whose waiters may want to look. Safe for any number of processes and threads; a thread has its own connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobwire.coordination.tables import FILE, TABLES
+from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.storage import wake
+from jobwire.storage.sqlite.failures import DatabaseVersionError
+from jobwire.storage.sqlite.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from jobwire.core.clock import Clock
+
+BUSY_SECONDS = 5.0
+_KNOWN_VERSION = 1
+
+
+class Commit(NamedTuple):
+    """What a transaction changed: its last event, and whose waiters may want to look."""
+
+    event_id: int
+    agents: frozenset[str]
+    threads: frozenset[str]
+    resources: frozenset[str]
+
+    def names(self) -> list[str]:
+        """Return them as names to wake: `agent:NAME`, `thread:ID`, `resource:NAME`."""
+        return (
+            [f"agent:{name}" for name in self.agents]
+            + [f"thread:{name}" for name in self.threads]
+            + [f"resource:{name}" for name in self.resources]
+        )
+
+
+class Transaction:
+    """One transaction on the store: what it reads and writes, and what it will have changed."""
+
+    def __init__(self, file: SqliteFile, now: float) -> None:
+        self._file = file
+        self.now = now
+        self.now_ms = int(now * 1000)
+        self.at = utc_timestamp(now)
+        self.agents: set[str] = set()
+        self.threads: set[str] = set()
+        self.resources: set[str] = set()
+        self.rows = file.rows
+        self.execute = file.execute
+        self.execute_many = file.execute_many
+
+    def row(self, query: str, values: Mapping[str, object] | None = None) -> tuple[Any, ...] | None:
+        """Return the first row of the named query."""
+        return next(iter(self.rows(query, values)), None)
+
+    def event(
+        self,
+        event_type: str,
+        *,
+        source: str,
+        thread_id: str = "",
+        run_id: str = "default",
+        task_id: str = "",
+        message_id: str | None = None,
+        summary: str = "",
+        payload: Mapping[str, object] | None = None,
+    ) -> int:
+        """Write down a change that is no message, and return its number."""
+        self.execute(
+            "insert_event",
+            {
+                "run_id": run_id,
+                "task_id": task_id,
+                "thread_id": thread_id,
+                "source": source,
+                "event_type": event_type,
+                "message_id": message_id,
+                "summary": summary,
+                "payload_json": json.dumps(payload or {}, ensure_ascii=False),
+                "created_at": self.at,
+            },
+        )
+        if thread_id:
+            self.threads.add(thread_id)
+        return self.latest_event()
+
+    def latest_event(self) -> int:
+        """Return the number of the last change."""
+        return int(self.rows("latest_event")[0][0])
+
+
+class CoordinationStore:
+    """The coordination store of the home at `home`, in `path` or its own file there.
+
+    Made where missing, unless `read_only`. `listeners` are called after each commit, in the committing
+    thread; they must not raise. Methods raise the errors of `storage.sqlite.failures`.
+    """
+
+    def __init__(
+        self,
+        home: str,
+        *,
+        path: str | None = None,
+        clock: Clock | None = None,
+        deadline_seconds: float = BUSY_SECONDS,
+        read_only: bool = False,
+        listeners: Iterable[Callable[[Commit], None]] = (),
+    ) -> None:
+        self.home = home
+        self.path = path or os.path.join(home, FILE)
+        self.clock: Clock = clock or SystemClock()
+        self.listeners = list(listeners)
+        self._deadline_seconds = deadline_seconds
+        self._read_only = read_only
+        self._of_thread = threading.local()
+
+    @property
+    def file(self) -> SqliteFile:
+        """Return this thread's connection, opened where needed."""
+        file: SqliteFile | None = getattr(self._of_thread, "file", None)
+        if file is None or not file.is_current():
+            if file is not None:
+                file.close()
+            file = SqliteFile(
+                self.path, TABLES, deadline_seconds=self._deadline_seconds, read_only=self._read_only
+            )
+            try:
+                _check_version(file)
+            except BaseException:
+                file.close()
+                raise
+            self._of_thread.file = file
+        return file
+
+    def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
+        """Return all rows of the named query."""
+        return self.file.rows(query, values)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Transaction]:
+        """Run the block in one transaction; on any exception nothing of it is done. Does not nest."""
+        file = self.file
+        with file.writing():
+            change = Transaction(file, self.clock.now())
+            yield change
+            last = change.latest_event()
+        commit = Commit(
+            last, frozenset(change.agents), frozenset(change.threads), frozenset(change.resources)
+        )
+        wake.touch(self.home, commit.names())
+        for listener in self.listeners:
+            listener(commit)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Run the block on one state of the store. Does not nest."""
+        with self.file.reading():
+            yield
+
+    def latest_event(self) -> int:
+        """Return the number of the last change."""
+        return int(self.rows("latest_event")[0][0])
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens it again."""
+        file: SqliteFile | None = getattr(self._of_thread, "file", None)
+        if file is not None:
+            file.close()
+            self._of_thread.file = None
+
+
+def _check_version(file: SqliteFile) -> None:
+    found = next((row[0] for row in file.rows("schema_version")), "1")
+    if str(found).isdigit() and int(found) > _KNOWN_VERSION:
+        raise DatabaseVersionError(
+            f"{file.path} has schema version {found}, and this program knows {_KNOWN_VERSION}",
+            hint="update this program; the database is left as it is",
+            path=file.path,
+            found=int(found),
+            known=_KNOWN_VERSION,
+        )
