@@ -2,7 +2,13 @@
 
 from typing import NamedTuple
 
-from jobwire.core.errors import JobwireError, RefusedError, TransportError, UnreachableError
+from jobwire.core.errors import (
+    InvalidInputError,
+    JobwireError,
+    RefusedError,
+    TransportError,
+    UnreachableError,
+)
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.handover import HandOver
 from jobwire.delivery.outbox_sender import Delivery, OutboxSender
@@ -50,13 +56,12 @@ def publish(
 ) -> Published:
     """Keep `draft` as the job's next event and send what is due.
 
-    By `handover` where a registry process takes it, else by `sender`.
+    By `handover` where a registry process takes it, else by `sender`. Wrong settings do not keep an event
+    from being kept: they are often somebody else's, and a worker speaks once.
     `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
     terminal event where such a process runs, else not at all. Raises what `EventLog.append` raises: then
     nothing was kept. What fails later is in the answer.
     """
-    if handover is None or not handover.connect():
-        sender.prepare()  # settings that are wrong are told before anything is kept
     entry = events.append(draft)
     delivery = deliver(events, sender, entry.seq, handover=handover, attempts=attempts, repeat=repeat)
     confirmed: bool | None = delivery.confirmed
@@ -108,10 +113,17 @@ def confirm(
 
 
 def kept(failure: JobwireError | None, events: EventLog) -> JobwireError | None:
-    """Return `failure` with what happens next to the events that are still in the outbox."""
-    if isinstance(failure, TransportError):
-        # A refusal has its own remedy, which comes first.
-        first = f"{failure.hint}; " if failure.hint and isinstance(failure, RefusedError) else ""
+    """Return `failure` with what happens next to the events that are still in the outbox.
+
+    What is invalid once the event is kept are the settings.
+    """
+    if isinstance(failure, (TransportError, InvalidInputError)):
+        # A refusal and wrong settings have their own remedy, which comes first.
+        first = (
+            f"{failure.hint}; "
+            if failure.hint and isinstance(failure, (RefusedError, InvalidInputError))
+            else ""
+        )
         failure.hint = (
             f"{first}the event is kept in {events.outbox.path}: the job's next publish_event sends it first,"
             " `publish_event --flush` sends it now"

@@ -100,15 +100,18 @@ def open_handover(
 ) -> HandOver | None:
     """Return the way to the registry process of the job's home; None where the worker is to go its own way.
 
-    That is beside a ticket, and where command line or record name a broker. Does not connect. Raises
-    NotFoundError, InvalidInputError for the environment's expiry.
+    That is beside a ticket, where command line or record name a broker, and where the environment's expiry
+    is none, which its own way tells. Does not connect. Raises NotFoundError.
     """
     if not isinstance(events, HomeEventLog) or any(value is not None for value in command_line.values()):
         return None
     if events.overrides():
         return None
     wishes = {name: environ[variable] for name, variable in _WISHES.items() if environ.get(variable)}
-    expiry = _expiry(expiry_seconds, environ)
+    try:
+        expiry = _expiry(expiry_seconds, environ)
+    except InvalidInputError:
+        return None
     return HandOver(events.home, wishes=wishes, expiry_seconds=expiry, clock=clock)
 
 

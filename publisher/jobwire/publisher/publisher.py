@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.errors import JobwireError, StoppedError, TransitionError, UnreachableError
+from jobwire.core.errors import (
+    InvalidInputError,
+    JobwireError,
+    StoppedError,
+    TransitionError,
+    UnreachableError,
+)
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, deliver, publish
@@ -33,8 +39,9 @@ class Publisher:
             job.completed(files=30)
 
     Every method keeps its event durably before it sends it, and blocks for at most `attempts` tries
-    (about 15 s each where a broker accepts connections but does not answer). Where the broker is away
-    the answer says `delivered=False` and the next event, or the end of the `with` block, sends it.
+    (about 15 s each where a broker accepts connections but does not answer). Where the broker is away,
+    or its settings are wrong, the answer says `delivered=False` and the next event, or the end of the `with`
+    block, sends it.
 
     Raises StoppedError when the job was cancelled or claimed again: stop working. Also ConflictError
     (finished), TransitionError, InvalidInputError (no event can carry it), RefusedError (the event is
@@ -236,8 +243,8 @@ class Publisher:
         return published
 
     def _reported(self, failure: JobwireError) -> None:
-        """Raise what the worker must know; an absent broker is its own business."""
-        if not isinstance(failure, UnreachableError):
+        """Raise what the worker must know; an absent broker and wrong settings are no end of its work."""
+        if not isinstance(failure, (UnreachableError, InvalidInputError)):
             raise failure
         self._quiet_until = self._clock.monotonic() + _RETRY_AFTER_SECONDS
         _log.warning("%s", failure)
