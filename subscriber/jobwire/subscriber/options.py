@@ -16,11 +16,11 @@ down or restarted for as long as the timeouts allow; stdout has events and verdi
 
 EXAMPLES = """\
 examples:
-  job_subscriber --job 0a1b2c3d
-  job_subscriber --job 0a1b2c3d --job 4e5f6a7b --fail-fast --idle-timeout 300
+  job_subscriber 0a1b2c3d
+  job_subscriber 0a1b2c3d 4e5f6a7b --fail-fast --idle-timeout 300
   job_subscriber --all --format json | jq -r 'select(.verdict) | [.job_id, .verdict] | @tsv'
   job_subscriber --all --follow --bell --exec 'notify-send jobwire'
-  job_subscriber --job 0a1b2c3d --until permission
+  job_subscriber 0a1b2c3d --until permission
   job_subscriber --ticket job.ticket --username hermes --password-file hermes.password
 
 timeouts count on the monotonic clock from the start of the watch; default: those of the job's record.
@@ -43,7 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("which jobs").add_argument
-    add("--job", metavar="ID", action="append", default=[], help="a job of this registry; repeatable")
+    add("job", metavar="JOB", nargs="*", action="extend", default=[], help="jobs of this registry")
+    add("--job", metavar="ID", action="append", default=[], help="the same; repeatable")
     add("--ticket", metavar="FILE", action="append", default=[],
         help="the ticket of a job of another host's registry; repeatable")  # fmt: skip
     add("--all", action="store_true", help="every unfinished job of this registry, and every new one")
@@ -91,7 +92,7 @@ def timeout_options(args: argparse.Namespace) -> dict[str, float | None]:
 def mode_of(args: argparse.Namespace) -> Mode:
     """Return when the watch ends; raises InvalidInputError for options that contradict each other."""
     if not (args.job or args.ticket or args.all):
-        raise InvalidInputError("no job is named", hint="give --job ID, --ticket FILE or --all")
+        raise InvalidInputError("no job is named", hint="give JOB, --ticket FILE or --all")
     if args.follow and not args.all:
         raise InvalidInputError("--follow needs --all", hint="new jobs can appear only with --all")
     if args.follow and args.any:

@@ -35,6 +35,21 @@ def test_a_limit_that_is_none(value: str, capsys: pytest.CaptureFixture[str]) ->
     assert "idle-timeout" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "jobs"),
+    [
+        (["0000abcd"], ["0000abcd"]),
+        (["--json", "0000abcd", "0000abce"], ["0000abcd", "0000abce"]),
+        (["--job", "0000abcd", "--bell"], ["0000abcd"]),
+        (["--job", "0000abcd", "0000abce", "--job", "0000abcf"], ["0000abcd", "0000abce", "0000abcf"]),
+        (["--all"], []),
+    ],
+)
+def test_jobs_are_named_with_or_without_an_option(words: list[str], jobs: list[str]) -> None:
+    """`JOB` is `--job JOB`, alone, several, and both together."""
+    assert parse(*words).job == jobs
+
+
 def test_modes() -> None:
     """The options choose when the watch ends."""
     assert mode_of(parse("--job", "0000abcd")) == Mode()
@@ -107,5 +122,5 @@ def test_help_shows_an_example_and_the_codes(capsys: pytest.CaptureFixture[str])
         main(["--help"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    assert "job_subscriber --job" in text
+    assert "job_subscriber 0a1b2c3d" in text
     assert "exit codes:" in text
