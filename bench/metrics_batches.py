@@ -64,7 +64,7 @@ def measure(spark: Any, home: Path, folder: Path, rows: int) -> dict[str, float]
         max_rows=rows,
     )
     database = open_database(settings.sink)
-    with MetricsSink(database, clock=SystemClock(), session_of=lambda _: "") as sink:
+    with MetricsSink(database, clock=SystemClock()) as sink:
         sink.prepare()
         pipeline = Pipeline(session=spark, settings=settings, sink=sink, shards=open_shards(settings, sink))
         before = processor_ms()

@@ -145,7 +145,7 @@ def _spark_catch_up(home: Path, total: int) -> dict[str, float]:
 
 
 def _digests(database: str) -> dict[str, str]:
-    with MetricsSink(open_database(database), clock=SystemClock(), session_of=lambda _: "") as sink:
+    with MetricsSink(open_database(database), clock=SystemClock()) as sink:
         return sink.digests()
 
 

@@ -75,11 +75,11 @@ class Ways:
         """Do what the product does."""
         self._number += 1
         database = open_database(str(self._folder / f"{self._number}.db"))
-        sink = MetricsSink(database, clock=SystemClock(), session_of=lambda _: "")
+        sink = MetricsSink(database, clock=SystemClock())
         sink.prepare()
 
         def apply(frame: Any, _batch_id: int) -> None:
-            sink.apply(rows_of(frame.toArrow()), [self._identity])
+            sink.apply(rows_of(frame.toArrow()), self._identity)
 
         return messages.option("parse", "metrics").load().writeStream.foreachBatch(apply)
 

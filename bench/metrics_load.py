@@ -108,7 +108,7 @@ def _send(client: mqtt.Client, messages: list[tuple[str, bytes]], rate: int) -> 
 def plain(home: Path, database: str, stop: threading.Event, *, follow: bool) -> None:
     """Compute the tables in one loop, to the journal's end or until told to stop; tell what it took."""
     begin = time.perf_counter()
-    with MetricsSink(open_database(database), clock=SystemClock(), session_of=lambda _: "") as sink:
+    with MetricsSink(open_database(database), clock=SystemClock()) as sink:
         sink.prepare()
         consumer = PlainConsumer(home / "journal", sink=sink)
         rows = consumer.catch_up()

@@ -158,7 +158,7 @@ def tables_of_a_plain_loop(journal: Path, folder: Path, topic_root: str, end: in
 
 def open_tables(path: Path) -> MetricsSink:
     """Open the tables at `path`; sessions are left out."""
-    sink = MetricsSink(open_database(str(path)), clock=SystemClock(), session_of=lambda _: "")
+    sink = MetricsSink(open_database(str(path)), clock=SystemClock())
     sink.prepare()
     return sink
 

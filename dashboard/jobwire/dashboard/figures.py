@@ -5,9 +5,10 @@ a bounded range over an index, so a year of history does not slow a page that sh
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
+
+from jobwire.metrics.buckets import BEGUN, DELAY, DURATION, percentiles
 
 # Range in seconds -> (width of the windows read, seconds of one point on the chart).
 STEPS: dict[int, tuple[int, int]] = {
@@ -15,8 +16,9 @@ STEPS: dict[int, tuple[int, int]] = {
     3600: (10, 30),
     21_600: (60, 180),
     86_400: (60, 600),
-    604_800: (60, 3600),
+    604_800: (3600, 3600),
 }
+# Open jobs of which a page looks whether they run.
 _MAX_JOBS = 50_000
 _TOTAL_SESSIONS = 12
 # A query that said nothing for so long while rows wait for it no longer runs: its slowest
@@ -153,45 +155,54 @@ def sessions(database: MetricTables, wanted: TimeRange) -> list[dict[str, object
     return [{"session": session, "events": int(total)} for session, total in rows]
 
 
-def delays(database: MetricTables, wanted: TimeRange) -> dict[str, list[float | None]]:
-    """Return the worker-to-journal delay in seconds: the worst window of each step."""
+Counts = list[tuple[int, int]]
+Steps = dict[tuple[int, str], Counts]
+
+
+def lengths(database: MetricTables, wanted: TimeRange, measure: str) -> Steps:
+    """Return the buckets (buckets.py) of a measure by the number of the step and the jobs' outcome."""
     rows = database.ask(
-        "SELECT window_start, p50_ms, p95_ms, p99_ms FROM delays "
-        "WHERE width_seconds = ? AND window_start >= ? AND window_start < ?",
+        "SELECT (window_start - ?) / ?, outcome, bucket, SUM(events) FROM histograms "
+        "WHERE width_seconds = ? AND measure = ? AND dimension = '' "
+        "AND window_start >= ? AND window_start < ? GROUP BY 1, 2, 3",
+        wanted.start,
+        wanted.step,
         wanted.width,
+        measure,
         wanted.start,
         wanted.end,
     )
-    series: dict[str, list[float | None]] = {name: [None] * len(wanted.points) for name in _QUANTILES}
-    for start, *values in rows:
-        place = (start - wanted.start) // wanted.step
-        for name, value in zip(_QUANTILES, values, strict=True):
-            series[name][place] = max(series[name][place] or 0.0, value / 1000)
-    return series
+    found: Steps = {}
+    for place, outcome, bucket, events in rows:
+        found.setdefault((int(place), str(outcome)), []).append((bucket, int(events)))
+    return found
 
 
-class FinishedJob(NamedTuple):
-    """A job that ended in the range; times in epoch seconds, lengths in seconds."""
-
-    started: float
-    finished: float
-    waiting: float
-    outcome: str
+def counts(found: Steps) -> dict[tuple[int, str], int]:
+    """Return how many there are of each step and outcome."""
+    return {key: sum(number for _, number in buckets) for key, buckets in found.items()}
 
 
-def finished_jobs(database: MetricTables, wanted: TimeRange) -> list[FinishedJob]:
-    """Return the jobs that ended in the range, the newest 50,000."""
-    rows = database.ask(
-        "SELECT started_us, finished_us, waiting_us, outcome FROM job_totals "
-        "WHERE finished_us >= ? AND finished_us < ? ORDER BY finished_us DESC LIMIT ?",
-        wanted.start * 1_000_000,
-        wanted.end * 1_000_000,
-        _MAX_JOBS,
-    )
-    # Clocks that were set back make no length of time negative.
-    return [
-        FinishedJob(min(row[0], row[1]) / 1e6, row[1] / 1e6, max(0, row[2]) / 1e6, row[3]) for row in rows
-    ]
+def delays(database: MetricTables, wanted: TimeRange) -> dict[str, list[float | None]]:
+    """Return the worker-to-journal delay in seconds at each step."""
+    return quantiles_over_time(lengths(database, wanted, DELAY), wanted)
+
+
+def running_over_time(
+    database: MetricTables, wanted: TimeRange, still: Iterable[tuple[float, float]]
+) -> list[int]:
+    """Return how many jobs ran at the end of each step; `still` are intervals of those that have no end."""
+    running = count_over_time(still, wanted)
+    change = dict.fromkeys(range(len(running)), 0)
+    for measure, sign in ((DURATION, 1), (BEGUN, -1)):
+        for (place, _), number in counts(lengths(database, wanted, measure)).items():
+            change[place] += sign * number
+    # Whoever ended after a step, and did not begin after it, ran then: counted from the range's end.
+    after = 0
+    for place in reversed(range(len(running))):
+        running[place] += after
+        after += change[place]
+    return running
 
 
 def open_since(database: MetricTables) -> dict[str, float]:
@@ -223,29 +234,27 @@ def _first_point_at(moment: float, wanted: TimeRange) -> int:
     return min(max(place, 0), len(wanted.points))
 
 
-_QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_QUANTILES = ("p50", "p95", "p99")
 
 
-def quantiles(values: Sequence[float]) -> dict[str, float | None]:
-    """Return p50, p95 and p99 by the nearest-rank method, None where there are no values."""
-    ordered = sorted(values)
-    if not ordered:
-        return dict.fromkeys(_QUANTILES)
-    return {name: ordered[max(0, math.ceil(share * len(ordered)) - 1)] for name, share in _QUANTILES.items()}
+def quantiles(buckets: Iterable[tuple[int, int]]) -> dict[str, float | None]:
+    """Return p50, p95 and p99 in seconds by the nearest-rank method, None where nothing was counted."""
+    found = percentiles(buckets)
+    return {name: getattr(found, f"{name}_ms") / 1000 if found else None for name in _QUANTILES}
 
 
-def quantiles_over_time(
-    pairs: Iterable[tuple[float, float]], wanted: TimeRange
-) -> dict[str, list[float | None]]:
-    """Return the quantiles of (moment, value) pairs in each step."""
-    steps: defaultdict[int, list[float]] = defaultdict(list)
-    for moment, value in pairs:
-        steps[int((moment - wanted.start) // wanted.step)].append(value)
-    found = {place: quantiles(values) for place, values in steps.items()}
-    empty: dict[str, float | None] = dict.fromkeys(_QUANTILES)
-    return {
-        name: [found.get(place, empty)[name] for place in range(len(wanted.points))] for name in _QUANTILES
-    }
+def quantiles_over_time(found: Steps, wanted: TimeRange) -> dict[str, list[float | None]]:
+    """Return the quantiles of each step, whatever the outcome."""
+    steps: list[Counts] = [[] for _ in wanted.points]
+    for (place, _), buckets in found.items():
+        steps[place] += buckets
+    values = [quantiles(buckets) for buckets in steps]
+    return {name: [value[name] for value in values] for name in _QUANTILES}
+
+
+def every(found: Steps) -> Counts:
+    """Return all buckets of the range."""
+    return [pair for buckets in found.values() for pair in buckets]
 
 
 def _rates(rows: Iterable[tuple[Any, ...]], wanted: TimeRange) -> dict[str, list[float]]:

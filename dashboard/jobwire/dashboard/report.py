@@ -1,13 +1,14 @@
 """One answer for the metrics view and for Prometheus, from the tables, the journal and the fleet."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError
 from jobwire.dashboard import figures
-from jobwire.dashboard.figures import FinishedJob, Freshness, JournalEnd, MetricTables, TimeRange
+from jobwire.dashboard.figures import Freshness, JournalEnd, MetricTables, Steps, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
+from jobwire.metrics.buckets import DURATION, WAITED
 
 _FOREVER = float("inf")
 
@@ -53,10 +54,8 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
     wanted = figures.span(seconds, now)
     by_job = wanted._replace(step=wanted.step * figures.JOB_STEPS)
     events = figures.event_rates(database, wanted)
-    finished = figures.finished_jobs(database, wanted)
-    waited = [job for job in finished if job.waiting > 0]
-    running = [(job.started, job.finished) for job in finished]
-    running += _open_intervals(figures.open_since(database), live.rows)
+    durations, waiting = (figures.lengths(database, by_job, measure) for measure in (DURATION, WAITED))
+    still = _open_intervals(figures.open_since(database), live.rows)
     return MetricsReport(
         freshness=figures.freshness(database, now, live.journal, running=live.query_runs),
         points=wanted.points,
@@ -67,16 +66,16 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
         rejections=figures.rejections(database, wanted),
         present=_present(live.rows),
         jobs={
-            "running": figures.count_over_time(running, wanted),
+            "running": figures.running_over_time(database, wanted, still),
             "waiting": figures.count_over_time(live.waits, wanted),
         },
-        durations=figures.quantiles_over_time(_durations(finished), by_job),
-        durations_total=figures.quantiles([length for _, length in _durations(finished)]),
-        waiting=figures.quantiles_over_time([(job.finished, job.waiting) for job in waited], by_job),
-        waiting_total=figures.quantiles([job.waiting for job in waited]),
+        durations=figures.quantiles_over_time(durations, by_job),
+        durations_total=figures.quantiles(figures.every(durations)),
+        waiting=figures.quantiles_over_time(waiting, by_job),
+        waiting_total=figures.quantiles(figures.every(waiting)),
         delay=figures.delays(database, wanted),
-        error_rate=_error_rate(finished, by_job),
-        finished=_outcomes(finished),
+        error_rate=_error_rate(durations, by_job),
+        finished=_outcomes(durations),
         sessions=figures.sessions(database, wanted),
     )
 
@@ -135,23 +134,17 @@ def _present(rows: Mapping[str, Row]) -> dict[str, int]:
     return {"running": running, "waiting": tally(rows.values())[Group.WAITING]}
 
 
-def _durations(finished: Iterable[FinishedJob]) -> list[tuple[float, float]]:
-    return [(job.finished, job.finished - job.started) for job in finished]
-
-
-def _error_rate(finished: Iterable[FinishedJob], wanted: TimeRange) -> list[float | None]:
+def _error_rate(ended: Steps, wanted: TimeRange) -> list[float | None]:
     """Return the share of ended jobs that ended in error at each step."""
-    ended = [0] * len(wanted.points)
-    bad = [0] * len(wanted.points)
-    for job in finished:
-        place = int((job.finished - wanted.start) // wanted.step)
-        ended[place] += 1
-        bad[place] += job.outcome == "error"
-    return [round(errors / count, 4) if count else None for errors, count in zip(bad, ended, strict=True)]
+    every, bad = [0] * len(wanted.points), [0] * len(wanted.points)
+    for (place, outcome), number in figures.counts(ended).items():
+        every[place] += number
+        bad[place] += number * (outcome == "error")
+    return [round(errors / count, 4) if count else None for errors, count in zip(bad, every, strict=True)]
 
 
-def _outcomes(finished: Iterable[FinishedJob]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in finished:
-        counts[job.outcome] = counts.get(job.outcome, 0) + 1
-    return counts
+def _outcomes(ended: Steps) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (_, outcome), number in figures.counts(ended).items():
+        found[outcome] = found.get(outcome, 0) + number
+    return {outcome: number for outcome, number in sorted(found.items()) if number}

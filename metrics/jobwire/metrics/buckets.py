@@ -1,15 +1,20 @@
-"""Delays in buckets: exact counts that add up in any order, read back as percentiles.
+"""Lengths of time in buckets: exact counts that add up in any order, read back as percentiles.
 
 A bucket is a float with 6 bits of fraction: values below 64 µs have one each, above it 64 a power of
 two, so a value is known to 1/64 (1.6 %) and its middle to half of that. Integers only: the same
-delays give the same table on every machine and in every order of adding (a sketch would not).
+values give the same table on every machine and in every order of adding (a sketch would not).
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# What the table `histograms` counts, and by which dimensions.
+DELAY, AHEAD, DURATION, WAITED, BEGUN = "delay", "ahead", "duration", "waiting", "begun"
+EVERYTHING, SESSION = "", "session"
 
 _BITS = 6
 _LINEAR = 1 << _BITS
@@ -17,6 +22,10 @@ _LINEAR = 1 << _BITS
 _HIGHEST_US = (1 << 50) - 1
 # A worker's clock may be ahead by this much before it is worth telling.
 AHEAD_US = 1_000_000
+
+
+Buckets = Iterable[tuple[int, int]]
+"""(bucket, count) pairs; a bucket may come more than once."""
 
 
 class Percentiles(NamedTuple):
@@ -28,8 +37,10 @@ class Percentiles(NamedTuple):
     max_ms: float
 
 
-def buckets_of(delays_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def buckets_of(delays_us: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
     """Return each delay's bucket; negative ones (a clock that is ahead) count as 0."""
+    import numpy as np  # noqa: PLC0415 - who only reads the tables may be without it
+
     values = np.clip(delays_us, 0, _HIGHEST_US)
     # frexp is exact below 2^53: exponent e means 2^(e-1) <= value < 2^e.
     _, exponents = np.frexp(values.astype(np.float64))
@@ -46,9 +57,12 @@ def middle_us(bucket: int) -> float:
     return low + ((1 << shift) - 1) / 2
 
 
-def percentiles(counts: Iterable[tuple[int, int]]) -> Percentiles:
-    """Return the nearest-rank percentiles of (bucket, count) pairs; not all counts are zero."""
-    ordered = sorted(counts)
+def percentiles(counts: Buckets) -> Percentiles | None:
+    """Return the nearest-rank percentiles; None where nothing was counted."""
+    # A correction may stand beside what it corrects, below zero.
+    ordered = sorted((bucket, count) for bucket, count in _summed(counts).items() if count > 0)
+    if not ordered:
+        return None
     total = sum(count for _, count in ordered)
     ranks = [-(-total * percent // 100) for percent in (50, 95, 99, 100)]
     found: list[float] = []
@@ -58,3 +72,10 @@ def percentiles(counts: Iterable[tuple[int, int]]) -> Percentiles:
         while len(found) < len(ranks) and reached >= ranks[len(found)]:
             found.append(middle_us(bucket) / 1000)
     return Percentiles(*found)
+
+
+def _summed(counts: Buckets) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for bucket, count in counts:
+        total[bucket] = total.get(bucket, 0) + count
+    return total

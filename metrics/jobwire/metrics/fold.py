@@ -1,56 +1,184 @@
-"""The fold from journal rows to changes of the metric tables. Pure: numbers in, numbers out.
+"""The fold from journal rows to changes of the metric tables, in columns. Pure: arrays in, arrays out.
 
 Each row counts once: in `windows` and its job's totals when it is an accepted event that was not
 seen before, else in `rejections`. Windows are by the time of receipt. Nothing is dropped for being
 late: a row that comes after the watermark (the recorder's clock was set back) changes its old window.
+
+What a batch says of a job is a few segments: stretches in which its seqs rise by one. A job with one
+segment that continues what the tables know is the common case, and stays in columns up to the
+database; every other job goes through `JobTotals`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobwire.jobs.event import TERMINAL_EVENTS
-from jobwire.metrics.buckets import AHEAD_US, buckets_of
-from jobwire.metrics.job_totals import STARTED, WAITING, JobTotals, Run, Segment, one_event
+from jobwire.metrics.buckets import (
+    AHEAD,
+    AHEAD_US,
+    BEGUN,
+    DELAY,
+    DURATION,
+    EVERYTHING,
+    WAITED,
+    buckets_of,
+)
+from jobwire.metrics.job_totals import OPEN, STARTED, WAITING, JobTotals, Run, Segment, one_event
 from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows
 
 SECOND_US = 1_000_000
-WIDTHS_SECONDS = (10, 60)
+WIDTHS_SECONDS = (10, 60, 3600)
 # How much later than a newer row an older one may come: the recorder stamps in order of arrival, so
-# this only covers clocks being set and shards being read in turn.
+# this only covers clocks being set.
 LATENESS_US = 10 * SECOND_US
-
-Window = tuple[int, int]
-"""(width in seconds, start in seconds since the epoch)."""
-
-
-class TableChanges(NamedTuple):
-    """What one batch of rows adds to the tables. Counts are differences, jobs are new totals."""
-
-    windows: Counter[tuple[Window, str, str]]
-    rejections: Counter[tuple[Window, str]]
-    delays: Counter[tuple[Window, int]]
-    ahead: Counter[Window]
-    jobs: list[JobTotals]
+# Shares of a whole are asked for over minutes at least.
+_DIMENSION_WIDTHS = WIDTHS_SECONDS[1:]
+_FAR = np.iinfo(np.int64).max
+Count = tuple[Any, ...]
+"""(width in seconds, start in seconds since the epoch, ..., number)."""
 
 
-def fold(rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str], str]) -> TableChanges:
-    """Return the changes.
+class Segments(NamedTuple):
+    """Stretches of one job's accepted rows whose seqs rise by one, by job, and within a job as read.
 
-    `known` holds the totals of every job in `rows` that has any, and is used up: its values become
-    the new totals. `session_of` is asked once for each job that has none.
+    `order[begin:end]` are the places of a segment's rows. `started_us` is the earliest `started`, or the
+    earliest event where there is none; `terminal` is the place of the terminal event with the lowest seq,
+    or -1. `waiting_us` lies between events of the segment.
     """
-    jobs = _Jobs(rows, known, session_of)
-    fresh = jobs.add_all()
-    tenth = rows.received_us // (WIDTHS_SECONDS[0] * SECOND_US)
-    return TableChanges(
-        windows=_window_counts(rows, fresh, tenth, jobs.sessions),
-        rejections=_rejection_counts(rows, fresh, tenth),
-        delays=_delay_counts(rows, fresh, tenth),
-        ahead=_ahead_counts(rows, fresh, tenth),
-        jobs=jobs.changed(),
+
+    order: Ints
+    begin: Ints
+    end: Ints
+    job: Ints
+    started: Ints
+    started_us: Ints
+    terminal: Ints
+    waiting_us: Ints
+
+    @property
+    def alone(self) -> Flags:
+        """Tell which segments are their job's only one."""
+        found = np.ones(len(self.job), np.bool_)
+        same = self.job[1:] == self.job[:-1]
+        found[1:] &= ~same
+        found[:-1] &= ~same
+        return found
+
+    def of(self, wanted: Flags | slice) -> "Segments":
+        """Return the wanted ones."""
+        return Segments(self.order, *(column[wanted] for column in self[1:]))
+
+
+class Ended(NamedTuple):
+    """Jobs that ended (`weight` 1), or whose known end is to be taken back (-1); a column each."""
+
+    finished_us: Sequence[int]
+    started_us: Sequence[int]
+    waiting_us: Sequence[int]
+    outcome: Sequence[str]
+    session: Sequence[str]
+    weight: Sequence[int]
+
+
+def segments_of(rows: Rows) -> Segments:
+    """Return the segments of the accepted rows."""
+    accepted = np.flatnonzero(rows.accepted)
+    # By job, and within a job as read: the first copy of an event is the one that counts.
+    order = accepted[np.argsort(rows.job[accepted], kind="stable")]
+    job, seq, received, label = rows.job[order], rows.seq[order], rows.received_us[order], rows.label[order]
+    if not len(order):
+        return Segments(order, *(order for _ in range(7)))
+    begin = np.flatnonzero(np.concatenate(([True], (job[1:] != job[:-1]) | (seq[1:] != seq[:-1] + 1))))
+    number = {text: code for code, text in enumerate(rows.labels)}
+    is_started = label == number.get(STARTED, -1)
+    is_terminal = np.isin(label, [number[text] for text in TERMINAL_EVENTS if text in number])
+    waits = np.zeros(len(order), np.int64)
+    waits[1:] = np.where(
+        label[:-1] == number.get(WAITING, -1), np.maximum(received[1:] - received[:-1], 0), 0
+    )
+    waits[begin] = 0
+    started = np.add.reduceat(is_started.astype(np.int64), begin)
+    began_us = np.minimum.reduceat(np.where(is_started, received, _FAR), begin)
+    terminal = np.minimum.reduceat(np.where(is_terminal, np.arange(len(order)), _FAR), begin)
+    return Segments(
+        order=order,
+        begin=begin,
+        end=np.append(begin[1:], len(order)),
+        job=job[begin],
+        started=started,
+        started_us=np.where(started > 0, began_us, np.minimum.reduceat(received, begin)),
+        terminal=np.where(terminal == _FAR, -1, order[np.where(terminal == _FAR, 0, terminal)]),
+        waiting_us=np.add.reduceat(waits, begin),
+    )
+
+
+def job_columns(rows: Rows, found: Segments, session: str | None) -> list[Sequence[Any]]:
+    """Return the segments as columns of the table `job_totals`, in its order: each as a job of its own."""
+    first, last = found.order[found.begin], found.order[found.end - 1]
+    ended = found.terminal >= 0
+    outcome = np.where(ended, rows.label[found.terminal], len(rows.labels))
+
+    def where_ended(column: Ints) -> list[int | None]:
+        values: list[int | None] = column[found.terminal].tolist()
+        for place in np.flatnonzero(~ended).tolist():
+            values[place] = None
+        return values
+
+    def texts(codes: Ints, names: Sequence[str]) -> list[str]:
+        return [names[code] for code in codes.tolist()]
+
+    count = len(found.job)
+    return [
+        texts(found.job, rows.jobs),
+        [session] * count,
+        found.started_us.tolist(),
+        where_ended(rows.received_us),
+        where_ended(rows.seq),
+        texts(outcome, [*rows.labels, OPEN]),
+        (found.end - found.begin).tolist(),
+        found.started.tolist(),
+        found.waiting_us.tolist(),
+        rows.seq[first].tolist(),
+        rows.received_us[first].tolist(),
+        rows.seq[last].tolist(),
+        texts(rows.label[last], rows.labels),
+        rows.received_us[last].tolist(),
+        [None] * count,
+    ]
+
+
+def add_segments(rows: Rows, found: Segments, totals: JobTotals, fresh: Flags) -> None:
+    """Add one job's segments to its totals; clear `fresh` where a row was known already."""
+    for number in range(len(found.job)):
+        places = found.order[found.begin[number] : found.end[number]]
+        first, last = int(places[0]), int(places[-1])
+        if not totals.overlaps(int(rows.seq[first]), int(rows.seq[last])):
+            totals.add(_segment(rows, found, number, first, last))
+            continue
+        for place in places.tolist():
+            seq = int(rows.seq[place])
+            if totals.overlaps(seq, seq):
+                fresh[place] = False
+            else:
+                totals.add(one_event(seq, int(rows.received_us[place]), rows.labels[rows.label[place]]))
+
+
+def _segment(rows: Rows, found: Segments, number: int, first: int, last: int) -> Segment:
+    def at(place: int) -> tuple[int, int, str]:
+        return int(rows.seq[place]), int(rows.received_us[place]), rows.labels[rows.label[place]]
+
+    (first_seq, first_us, _), (last_seq, last_us, last_event) = at(first), at(last)
+    terminal, started = int(found.terminal[number]), int(found.started[number])
+    begun_us = int(found.started_us[number])
+    return Segment(
+        run=Run(first_seq, last_seq, first_us, last_us, last_event),
+        started=started,
+        started_us=begun_us if started else None,
+        earliest_us=begun_us,
+        terminal=at(terminal) if terminal >= 0 else None,
+        waiting_us=int(found.waiting_us[number]),
     )
 
 
@@ -61,159 +189,88 @@ def watermark_us(rows: Rows, before: int) -> int:
     return max(before, int(rows.received_us.max()) - LATENESS_US)
 
 
-class _Jobs:
-    """The accepted rows, job by job."""
-
-    def __init__(self, rows: Rows, known: Mapping[str, JobTotals], session_of: Callable[[str], str]) -> None:
-        self._rows = rows
-        self._known = known
-        self._session_of = session_of
-        self._totals: dict[int, JobTotals] = {}
-        self._fresh = rows.accepted.copy()
-
-    def add_all(self) -> Flags:
-        """Add every accepted row to its job; return which rows were new."""
-        accepted = np.flatnonzero(self._rows.accepted)
-        # By job, and within a job as read: the first copy of an event is the one that counts.
-        order = accepted[np.argsort(self._rows.job[accepted], kind="stable")]
-        for places, segment in _segments(self._rows, order):
-            self._add(places, segment)
-        return self._fresh
-
-    def _add(self, places: Ints, segment: Segment) -> None:
-        totals = self._of(int(self._rows.job[places[0]]))
-        if not totals.overlaps(segment.run.first_seq, segment.run.last_seq):
-            totals.add(segment)
-            return
-        for place in places.tolist():
-            seq = int(self._rows.seq[place])
-            if totals.overlaps(seq, seq):
-                self._fresh[place] = False
-            else:
-                label = self._rows.labels[self._rows.label[place]]
-                totals.add(one_event(seq, int(self._rows.received_us[place]), label))
-
-    def _of(self, job: int) -> JobTotals:
-        totals = self._totals.get(job)
-        if totals is None:
-            job_id = self._rows.jobs[job]
-            totals = self._known.get(job_id) or JobTotals(job_id, self._session_of(job_id))
-            self._totals[job] = totals
-        return totals
-
-    def changed(self) -> list[JobTotals]:
-        """Return the totals of all jobs that were touched."""
-        return list(self._totals.values())
-
-    @property
-    def sessions(self) -> dict[int, str]:
-        """Return the session of each touched job, by its code."""
-        return {job: totals.session for job, totals in self._totals.items()}
+def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[str]) -> Iterator[Count]:
+    """Yield (width, start, event type, session, events); `session` holds each job's place in `sessions`."""
+    code = (rows.label * len(sessions) + session[rows.job])[fresh]
+    for width, start, number, count in _counted(rows.received_us[fresh], code):
+        label, place = divmod(number, len(sessions))
+        yield width, start, rows.labels[label], sessions[place], count
 
 
-def _segments(rows: Rows, order: Ints) -> Iterable[tuple[Ints, Segment]]:
-    """Yield the stretches of `order` in which one job's seqs rise by one, with their contents."""
-    if not len(order):
-        return
-    job, seq, received, label = rows.job[order], rows.seq[order], rows.received_us[order], rows.label[order]
-    begins = np.flatnonzero(np.concatenate(([True], (job[1:] != job[:-1]) | (seq[1:] != seq[:-1] + 1))))
-    ends = np.append(begins[1:], len(order))
-    number = {text: code for code, text in enumerate(rows.labels)}
-    is_started = label == number.get(STARTED, -1)
-    is_terminal = np.isin(label, [number[text] for text in TERMINAL_EVENTS if text in number])
-    waits = np.zeros(len(order), np.int64)
-    waits[1:] = np.where(
-        label[:-1] == number.get(WAITING, -1), np.maximum(received[1:] - received[:-1], 0), 0
-    )
-    waits[begins] = 0
-    far = np.iinfo(np.int64).max
-    columns = zip(
-        begins.tolist(),
-        ends.tolist(),
-        np.add.reduceat(is_started.astype(np.int64), begins).tolist(),
-        np.minimum.reduceat(np.where(is_started, received, far), begins).tolist(),
-        np.minimum.reduceat(received, begins).tolist(),
-        np.minimum.reduceat(np.where(is_terminal, np.arange(len(order)), far), begins).tolist(),
-        np.add.reduceat(waits, begins).tolist(),
-        strict=True,
-    )
-    for begin, end, started, started_us, earliest_us, terminal, waiting_us in columns:
-        last = end - 1
-        run = Run(
-            int(seq[begin]),
-            int(seq[last]),
-            int(received[begin]),
-            int(received[last]),
-            rows.labels[label[last]],
-        )
-        found = None
-        if terminal != far:
-            found = (int(seq[terminal]), int(received[terminal]), rows.labels[label[terminal]])
-        yield (
-            order[begin:end],
-            Segment(run, started, started_us if started else None, earliest_us, found, waiting_us),
-        )
-
-
-def _window_counts(
-    rows: Rows, fresh: Flags, tenth: Ints, sessions: Mapping[int, str]
-) -> Counter[tuple[Window, str, str]]:
-    counts: Counter[tuple[Window, str, str]] = Counter()
-    names = sorted(set(sessions.values()))
-    place = {name: number for number, name in enumerate(names)}
-    of_job = np.zeros(len(rows.jobs), np.int64)
-    for job, session in sessions.items():
-        of_job[job] = place[session]
-    key = (rows.label * max(1, len(names)) + of_job[rows.job])[fresh]
-    for window, code, count in _counted(tenth[fresh], key):
-        label, session_no = divmod(code, max(1, len(names)))
-        counts[window, rows.labels[label], names[session_no]] += count
-    return counts
-
-
-def _rejection_counts(rows: Rows, fresh: Flags, tenth: Ints) -> Counter[tuple[Window, str]]:
-    counts: Counter[tuple[Window, str]] = Counter()
+def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
+    """Yield (width, start, reason, messages)."""
     told = rows.note > 0
     refused, repeated = ~rows.accepted & ~told, rows.accepted & ~fresh
-    for window, code, count in _counted(tenth[refused], rows.label[refused]):
-        counts[window, rows.labels[code]] += count
-    for window, _, count in _counted(tenth[repeated], np.zeros(int(repeated.sum()), np.int64)):
-        counts[window, DUPLICATE] += count
-    for window, note, times in _counted(tenth[told], rows.note[told]):
+    reasons = [*rows.labels, DUPLICATE]
+    code = np.where(repeated, len(rows.labels), rows.label)
+    wanted = refused | repeated
+    for width, start, number, count in _counted(rows.received_us[wanted], code[wanted]):
+        yield width, start, reasons[number], count
+    for width, start, note, times in _counted(rows.received_us[told], rows.note[told]):
         for reason, count in rows.notes[note].items():
-            counts[window, reason] += count * times
-    return counts
+            yield width, start, reason, count * times
 
 
-def _delay_counts(rows: Rows, fresh: Flags, tenth: Ints) -> Counter[tuple[Window, int]]:
+def delay_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
+    """Yield rows of `histograms` without the shard: the way of each event to the recorder."""
     timed = fresh & (rows.sent_us != NO_TIME)
-    buckets = buckets_of(rows.received_us[timed] - rows.sent_us[timed])
-    return Counter({(window, code): count for window, code, count in _counted(tenth[timed], buckets)})
+    received, delays = rows.received_us[timed], (rows.received_us - rows.sent_us)[timed]
+    for width, start, bucket, count in _counted(received, buckets_of(delays)):
+        yield width, DELAY, EVERYTHING, start, "", "", bucket, count
+    early = received[delays < -AHEAD_US]
+    for width, start, _, count in _counted(early, np.zeros(len(early), np.int64)):
+        yield width, AHEAD, EVERYTHING, start, "", "", 0, count
 
 
-def _ahead_counts(rows: Rows, fresh: Flags, tenth: Ints) -> Counter[Window]:
-    timed = fresh & (rows.sent_us != NO_TIME)
-    ahead = timed.copy()
-    ahead[timed] = rows.sent_us[timed] - rows.received_us[timed] > AHEAD_US
-    nothing = np.zeros(int(ahead.sum()), np.int64)
-    return Counter({window: count for window, _, count in _counted(tenth[ahead], nothing)})
+def end_counts(ended: Ended, dimension: str, values: Sequence[str]) -> Iterator[Count]:
+    """Yield rows of `histograms` without the shard: jobs that ended, by what `dimension` says of each.
+
+    Lengths are counted in the window of the end, `begun` in that of the start.
+    """
+    if not ended.weight:
+        return
+    pairs = list(zip(values, ended.outcome, strict=True))
+    kinds = sorted(set(pairs))
+    place = {kind: number for number, kind in enumerate(kinds)}
+    kind = np.array([place[pair] for pair in pairs], np.int64)
+    finished, started, waited, weight = (
+        np.array(column, np.int64)
+        for column in (ended.finished_us, ended.started_us, ended.waiting_us, ended.weight)
+    )
+    every = np.ones(len(kind), np.bool_)
+    for measure, moments, lengths, wanted in (
+        (DURATION, finished, buckets_of(finished - started), every),
+        (WAITED, finished, buckets_of(waited), waited > 0),
+        (BEGUN, started, np.zeros(len(kind), np.int64), every),
+    ):
+        widths = WIDTHS_SECONDS if dimension == EVERYTHING else _DIMENSION_WIDTHS
+        code = lengths * len(kinds) + kind
+        for width, start, number, count in _counted(
+            moments[wanted], code[wanted], weight[wanted], widths=widths
+        ):
+            bucket, which = divmod(number, len(kinds))
+            yield width, measure, dimension, start, *kinds[which], bucket, count
 
 
-def _counted(tenth: Ints, code: Ints) -> Iterable[tuple[Window, int, int]]:
-    """Yield (window, code, count) for both widths; `code` is not negative."""
-    if not len(tenth):
+def _counted(
+    moments: Ints, code: Ints, weight: Ints | None = None, *, widths: Sequence[int] = WIDTHS_SECONDS
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (width, start, code, count); each width is a multiple of the last, `code` is not negative."""
+    if not len(moments):
         return
     # Each pair as one number: numpy sorts those many times quicker than columns of pairs.
-    tens, places = np.unique(tenth, return_inverse=True)
     codes = int(code.max()) + 1
-    keys, sizes = np.unique(places * codes + code, return_counts=True)
-    wide: Counter[tuple[int, int]] = Counter()
-    narrow_seconds, wide_seconds = WIDTHS_SECONDS
-    for ten, number, size in zip(
-        tens[keys // codes].tolist(), (keys % codes).tolist(), sizes.tolist(), strict=True
-    ):
-        start = ten * narrow_seconds
-        yield (narrow_seconds, start), number, size
-        wide[start - start % wide_seconds, number] += size
-    for (start, number), size in wide.items():
-        yield (wide_seconds, start), number, size
+    keys = moments // (widths[0] * SECOND_US) * codes + code
+    counts = np.ones(len(keys), np.int64) if weight is None else weight
+    narrower = widths[0]
+    for width in widths:
+        keys = keys // codes // (width // narrower) * codes + keys % codes
+        narrower = width
+        keys, places = np.unique(keys, return_inverse=True)
+        counts = np.bincount(places, counts, len(keys)).astype(np.int64)
+        starts = keys // codes * width
+        for start, number, count in zip(
+            starts.tolist(), (keys % codes).tolist(), counts.tolist(), strict=True
+        ):
+            if count:
+                yield width, start, number, count

@@ -7,7 +7,8 @@ job whose events came in order is one run, whatever its length.
 
 import json
 from bisect import bisect_right
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from jobwire.jobs.event import TERMINAL_EVENTS
 
@@ -83,18 +84,11 @@ class JobTotals:
     @property
     def waiting_us(self) -> int:
         """Return the time between each permission_required and the next known event."""
-        joints = (
-            max(0, right.first_us - left.last_us)
-            for left, right in zip(self.runs, self.runs[1:], strict=False)
-            if left.last_event == WAITING
-        )
-        return self.inner_waiting_us + sum(joints)
+        return self.inner_waiting_us + self._between_runs_us()
 
-    @property
-    def waiting_since_us(self) -> int | None:
-        """Return since when the job waits, or None."""
-        waits = self.outcome == OPEN and self.last.last_event == WAITING
-        return self.last.last_us if waits else None
+    def _between_runs_us(self) -> int:
+        pairs = zip(self.runs, self.runs[1:], strict=False)
+        return sum(_waited(left, right) for left, right in pairs)
 
     def overlaps(self, first_seq: int, last_seq: int) -> bool:
         """Tell whether any event of the range is known."""
@@ -128,8 +122,7 @@ class JobTotals:
         self.runs.insert(place, run)
 
     def _join(self, left: Run, right: Run) -> Run:
-        if left.last_event == WAITING:
-            self.inner_waiting_us += max(0, right.first_us - left.last_us)
+        self.inner_waiting_us += _waited(left, right)
         return Run(left.first_seq, right.last_seq, left.first_us, right.last_us, right.last_event)
 
 
@@ -146,11 +139,39 @@ def one_event(seq: int, received_us: int, event: str) -> Segment:
     )
 
 
-def encode_runs(runs: list[Run]) -> str:
-    """Return the runs as compact JSON."""
-    return json.dumps(runs, separators=(",", ":"))
+def _waited(left: Run, right: Run) -> int:
+    return max(0, right.first_us - left.last_us) if left.last_event == WAITING else 0
 
 
-def decode_runs(text: str) -> list[Run]:
-    """Return the runs that `encode_runs` wrote."""
-    return [Run(*run) for run in json.loads(text)]
+def totals_of(row: Sequence[Any]) -> JobTotals:
+    """Return the totals that `row_of` wrote."""
+    totals = JobTotals(row[0], row[1])
+    totals.started_us, totals.finished_us, totals.terminal_seq, totals.outcome = row[2:6]
+    totals.events, totals.attempts = row[6:8]
+    first_seq, first_us, last_seq, last_event, last_us = row[9:14]
+    earlier = [Run(*run) for run in json.loads(row[14] or "[]")]
+    totals.runs = [*earlier, Run(first_seq, last_seq, first_us, last_us, last_event)]
+    totals.inner_waiting_us = row[8] - totals._between_runs_us()  # noqa: SLF001 - of this module
+    return totals
+
+
+def row_of(totals: JobTotals) -> tuple[Any, ...]:
+    """Return the totals as a row of `job_totals`: the last run as columns, earlier ones as JSON or None."""
+    *earlier, last = totals.runs
+    return (
+        totals.job_id,
+        totals.session,
+        totals.started_us,
+        totals.finished_us,
+        totals.terminal_seq,
+        totals.outcome,
+        totals.events,
+        totals.attempts,
+        totals.waiting_us,
+        last.first_seq,
+        last.first_us,
+        last.last_seq,
+        last.last_event,
+        last.last_us,
+        json.dumps(earlier, separators=(",", ":")) if earlier else None,
+    )

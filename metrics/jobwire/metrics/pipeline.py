@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
+
 from jobwire.core.errors import JobwireError
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
@@ -84,7 +86,6 @@ class Pipeline:
         self._settings = settings
         self._sink = sink
         self._shards = shards
-        self._identities = [shard.identity for shard in shards]
         self._on_batch = on_batch
         self._busy = threading.Lock()
         self._stopping = False
@@ -140,12 +141,11 @@ class Pipeline:
 
     def replay(self, shard: Shard, start: int, end: int) -> int:
         """Fold [start, end) of one journal in by batch reads, and return the rows counted."""
-        number = self._identities.index(shard.identity)
         counted = 0
         for first in range(start, end, self._settings.max_rows):
             last = min(end, first + self._settings.max_rows)
-            rows = rows_of(self.table(shard, first, last, parse=PARSE_FOLD).toArrow(), shard=number)
-            counted += self._sink.apply(rows, self._identities).rows
+            rows = rows_of(self.table(shard, first, last, parse=PARSE_FOLD).toArrow())
+            counted += self._sink.apply(rows, shard.identity).rows
         return counted
 
     def _apply(self, frame: Any, batch_id: int) -> None:
@@ -154,13 +154,23 @@ class Pipeline:
             if self._stopping:
                 raise StoppingError
             try:
-                applied = self._sink.apply(rows_of(frame.toArrow()), self._identities)
+                applied = self._apply_shards(frame.toArrow())
             except JobwireError as error:
                 # Spark hands on the text only; the class decides what happens next.
                 self.failure = error
                 raise
             if self._on_batch is not None:
                 self._on_batch(batch_id, applied)
+
+    def _apply_shards(self, table: Any) -> Applied:
+        if len(self._shards) == 1:
+            return self._sink.apply(rows_of(table), self._shards[0].identity)
+        applied = Applied(0, 0)
+        for number, shard in enumerate(self._shards):
+            rows = rows_of(table.filter(pc.equal(table.column("shard"), number)))
+            one = self._sink.apply(rows, shard.identity)
+            applied = Applied(applied.rows + one.rows, applied.repeated + one.repeated)
+        return applied
 
     def stop(self, query: Any, *, deadline_seconds: float = 60.0) -> None:
         """Let the present batch finish, then end the query."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import ConfigError
+from jobwire.metrics.buckets import DURATION, WAITED, middle_us
 from jobwire.metrics.database import Row, open_tables
 from jobwire.metrics.statements import queries
 from jobwire.storage.named_files import check_target
@@ -35,28 +36,31 @@ def plot(sink: str, out: Path, *, now: float, minutes: float) -> Path:
         width = 10 if minutes <= 30 else 60  # noqa: PLR2004 - some 180 bars at most
         windows = database.rows(sql["plot_windows"], (width, since))
         refused = database.rows(sql["plot_rejections"], (width, since))
-        jobs = database.rows(sql["plot_jobs"], (since,))
+        lengths = database.rows(sql["plot_lengths"], (width, since))
     finally:
         database.close()
     counts = [*windows, *((start, "refused", n) for start, n in refused)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure(counts, jobs, width=width, span=(since, now)).savefig(out, dpi=110)
+    figure(counts, lengths, width=width, span=(since, now)).savefig(out, dpi=110)
     return out
 
 
-def figure(counts: list[Row], jobs: list[Row], *, width: int, span: tuple[float, float]) -> Any:
+def figure(counts: list[Row], lengths: list[Row], *, width: int, span: tuple[float, float]) -> Any:
     """Return the pictures as a matplotlib figure.
 
-    `counts` are (start, kind, messages) of windows of `width` seconds, `jobs` are (outcome, seconds, seconds
-    waited), `span` is the time shown, in epoch seconds.
+    `counts` are (start, kind, messages) of windows of `width` seconds, `lengths` are
+    (measure, outcome, bucket, jobs) of buckets.py, `span` is the time shown, in epoch seconds.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - a second
 
     made = Figure(figsize=(10, 11), layout="constrained")
     top, middle, bottom = made.subplots(3, 1)
     _draw_throughput(top, counts, width, span)
-    _draw_histogram(middle, jobs, column=1, title="duration of finished jobs (s)")
-    _draw_histogram(bottom, jobs, column=2, title="time that finished jobs waited for you (s)")
+    for axes, measure, title in (
+        (middle, DURATION, "duration of finished jobs (s)"),
+        (bottom, WAITED, "time that finished jobs waited for you (s)"),
+    ):
+        _draw_histogram(axes, [row[1:] for row in lengths if row[0] == measure], title=title)
     return made
 
 
@@ -89,10 +93,10 @@ def _draw_throughput(axes: Any, counts: list[Row], width: int, span: tuple[float
         _say(axes, "no messages")
 
 
-def _draw_histogram(axes: Any, jobs: list[Row], *, column: int, title: str) -> None:
-    outcomes = [name for name in ("completed", "error") if any(job[0] == name for job in jobs)]
-    # Clocks that differ, or that were set back, make no length of time negative.
-    values = [[max(0.0, job[column]) for job in jobs if job[0] == name] for name in outcomes]
+def _draw_histogram(axes: Any, lengths: list[Row], *, title: str) -> None:
+    outcomes = [name for name in ("completed", "error") if any(row[0] == name for row in lengths)]
+    values = [[middle_us(row[1]) / 1e6 for row in lengths if row[0] == name] for name in outcomes]
+    jobs = [[row[2] for row in lengths if row[0] == name] for name in outcomes]
     axes.set_title(title)
     axes.set_ylabel("jobs")
     if not values:
@@ -100,7 +104,9 @@ def _draw_histogram(axes: Any, jobs: list[Row], *, column: int, title: str) -> N
         return
     longest = max(map(max, values)) or 1.0
     colours = [_COLOURS[name] for name in outcomes]
-    axes.hist(values, bins=_BINS, range=(0, longest), stacked=True, color=colours, label=outcomes)
+    axes.hist(
+        values, weights=jobs, bins=_BINS, range=(0, longest), stacked=True, color=colours, label=outcomes
+    )
     axes.set_xlim(0, longest)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.legend(fontsize="small")

@@ -10,57 +10,69 @@ INSERT INTO metrics_schema (version) VALUES (?)
 SELECT journal, first_offset, next_offset, watermark_us FROM progress
 
 -- name: progress
-SELECT first_offset, next_offset, watermark_us FROM progress WHERE journal = ?
+SELECT first_offset, next_offset, watermark_us, shard FROM progress WHERE journal = ?
+
+-- name: next_shard
+SELECT COALESCE(MAX(shard), -1) + 1 FROM progress
 
 -- name: put_progress
-INSERT INTO progress (journal, first_offset, next_offset, watermark_us, updated_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (journal) DO UPDATE SET
     first_offset = excluded.first_offset, next_offset = excluded.next_offset,
     watermark_us = excluded.watermark_us, updated_at = excluded.updated_at
 
--- name: add_windows
-INSERT INTO windows (width_seconds, window_start, event_type, session, events) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (width_seconds, window_start, event_type, session)
-DO UPDATE SET events = windows.events + excluded.events
+-- The next three end the statement that adds rows to the table (`Database.add`).
+-- name: add_window_counts
+ON CONFLICT (width_seconds, window_start, event_type, session, shard)
+DO UPDATE SET events = window_counts.events + excluded.events
 
--- name: add_rejections
-INSERT INTO rejections (width_seconds, window_start, reason, events) VALUES (?, ?, ?, ?)
-ON CONFLICT (width_seconds, window_start, reason)
-DO UPDATE SET events = rejections.events + excluded.events
+-- name: add_rejection_counts
+ON CONFLICT (width_seconds, window_start, reason, shard)
+DO UPDATE SET events = rejection_counts.events + excluded.events
 
--- name: add_delay_buckets
-INSERT INTO delay_buckets (width_seconds, window_start, bucket, events) VALUES (?, ?, ?, ?)
-ON CONFLICT (width_seconds, window_start, bucket)
-DO UPDATE SET events = delay_buckets.events + excluded.events
+-- name: add_histograms
+ON CONFLICT (width_seconds, measure, dimension, window_start, value, outcome, bucket, shard)
+DO UPDATE SET events = histograms.events + excluded.events
 
--- name: buckets_between
-SELECT window_start, bucket, events FROM delay_buckets
-WHERE width_seconds = ? AND window_start BETWEEN ? AND ?
+-- A segment of a job that is new, or open and at the place where the segment begins; others do not come
+-- back. A session is NULL until it was asked for.
+-- name: continue_jobs
+ON CONFLICT (job_id) DO UPDATE SET
+    started_us = CASE
+        WHEN excluded.attempts > 0 AND job_totals.attempts = 0 THEN excluded.started_us
+        WHEN excluded.attempts > 0 OR job_totals.attempts = 0
+        THEN CASE
+            WHEN excluded.started_us < job_totals.started_us THEN excluded.started_us
+            ELSE job_totals.started_us
+        END
+        ELSE job_totals.started_us
+    END,
+    finished_us = excluded.finished_us, terminal_seq = excluded.terminal_seq, outcome = excluded.outcome,
+    events = job_totals.events + excluded.events, attempts = job_totals.attempts + excluded.attempts,
+    waiting_us = job_totals.waiting_us + excluded.waiting_us + CASE
+        WHEN job_totals.last_event = 'permission_required' AND excluded.first_us > job_totals.last_event_us
+        THEN excluded.first_us - job_totals.last_event_us
+        ELSE 0
+    END,
+    last_seq = excluded.last_seq, last_event = excluded.last_event, last_event_us = excluded.last_event_us
+WHERE job_totals.last_seq + 1 = excluded.first_seq AND job_totals.terminal_seq IS NULL
+RETURNING job_id, session, started_us, waiting_us
 
--- name: put_delays
-INSERT INTO delays (width_seconds, window_start, events, ahead, p50_ms, p95_ms, p99_ms, max_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (width_seconds, window_start) DO UPDATE SET
-    events = excluded.events, ahead = delays.ahead + excluded.ahead,
-    p50_ms = excluded.p50_ms, p95_ms = excluded.p95_ms, p99_ms = excluded.p99_ms, max_ms = excluded.max_ms
+-- name: put_sessions
+UPDATE job_totals SET session = ? WHERE job_id = ?
 
 -- The list of ids is filled in by the caller.
 -- name: job_totals_of
-SELECT job_id, session, started_us, finished_us, terminal_seq, outcome, events, attempts, inner_waiting_us, runs
-FROM job_totals WHERE job_id IN (...)
+SELECT * FROM job_totals WHERE job_id IN (...)
 
 -- name: put_job_totals
-INSERT INTO job_totals (
-    job_id, session, started_us, finished_us, terminal_seq, outcome, events, attempts, waiting_us,
-    waiting_since_us, last_event, last_event_us, last_seq, inner_waiting_us, runs
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id) DO UPDATE SET
     started_us = excluded.started_us, finished_us = excluded.finished_us,
     terminal_seq = excluded.terminal_seq, outcome = excluded.outcome, events = excluded.events,
-    attempts = excluded.attempts, waiting_us = excluded.waiting_us,
-    waiting_since_us = excluded.waiting_since_us, last_event = excluded.last_event,
-    last_event_us = excluded.last_event_us, last_seq = excluded.last_seq,
-    inner_waiting_us = excluded.inner_waiting_us, runs = excluded.runs
+    attempts = excluded.attempts, waiting_us = excluded.waiting_us, first_seq = excluded.first_seq,
+    first_us = excluded.first_us, last_seq = excluded.last_seq, last_event = excluded.last_event,
+    last_event_us = excluded.last_event_us, runs = excluded.runs
 
 -- name: put_health
 INSERT INTO health (run_id, batch_id, rows, duration_ms, backlog, watermark_at, updated_at, phases)
@@ -104,8 +116,15 @@ SELECT reason, CAST(SUM(events) AS BIGINT) FROM rejections
 WHERE width_seconds = 60 AND window_start + 60 > ? GROUP BY reason ORDER BY reason
 
 -- name: show_delays
-SELECT window_start, events, ahead, p50_ms, p95_ms, p99_ms FROM delays
-WHERE width_seconds = 60 AND window_start + 60 > ? ORDER BY window_start DESC LIMIT 10
+SELECT window_start, measure, bucket, CAST(SUM(events) AS BIGINT) FROM histograms
+WHERE
+    width_seconds = 60 AND measure IN ('delay', 'ahead') AND dimension = ''
+    AND window_start >= (
+        SELECT MAX(window_start) FROM histograms
+        WHERE width_seconds = 60 AND measure = 'delay' AND dimension = ''
+    ) - 600
+    AND window_start + 60 > ?
+GROUP BY window_start, measure, bucket
 
 -- name: show_outcomes
 SELECT outcome, COUNT(*), AVG(duration_s), AVG(waiting_s), MAX(attempts) FROM jobs
@@ -145,5 +164,8 @@ WHERE width_seconds = ? AND window_start >= ? GROUP BY window_start, event_type
 SELECT window_start, CAST(SUM(events) AS BIGINT) FROM rejections
 WHERE width_seconds = ? AND window_start >= ? GROUP BY window_start
 
--- name: plot_jobs
-SELECT outcome, duration_s, waiting_s FROM jobs WHERE finished_at >= ? ORDER BY job_id
+-- name: plot_lengths
+SELECT measure, outcome, bucket, CAST(SUM(events) AS BIGINT) FROM histograms
+WHERE width_seconds = ? AND measure IN ('duration', 'waiting') AND dimension = '' AND window_start >= ?
+GROUP BY measure, outcome, bucket
+HAVING SUM(events) > 0

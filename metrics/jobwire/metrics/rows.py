@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 # `note` holds counts of messages that the recorder did not store, as JSON.
 SCHEMA = pa.schema(
     [
-        ("shard", pa.int32()),
         ("offset", pa.int64()),
         ("received_us", pa.int64()),
         ("job_id", pa.string()),
@@ -34,12 +33,12 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Rows(NamedTuple):
-    """The columns as arrays, in the order of (shard, offset).
+    """The columns as arrays, in the order of the offset.
 
-    `job`, `label` and `note` are places in `jobs`, `labels` and `notes`; the first note is empty.
+    `job`, `label` and `note` are places in `jobs`, which is sorted, `labels` and `notes`; the first note
+    is empty.
     """
 
-    shard: Ints
     offset: Ints
     received_us: Ints
     job: Ints
@@ -57,18 +56,14 @@ class Rows(NamedTuple):
         """Return the number of rows."""
         return len(self.offset)
 
-    def since(self, next_offsets: dict[int, int]) -> "Rows":
-        """Return the rows that are not below their shard's next offset."""
-        lowest = np.zeros(self.size, np.int64)
-        for shard, offset in next_offsets.items():
-            lowest[self.shard == shard] = offset
-        keep = self.offset >= lowest
-        return self if bool(keep.all()) else self.taken(np.flatnonzero(keep))
+    def since(self, next_offset: int) -> "Rows":
+        """Return the rows that are not below this offset."""
+        first = int(np.searchsorted(self.offset, next_offset))
+        return self if first == 0 else self.taken(np.arange(first, self.size))
 
     def taken(self, places: npt.NDArray[np.intp]) -> "Rows":
         """Return the rows at `places`, in that order."""
         return self._replace(
-            shard=self.shard[places],
             offset=self.offset[places],
             received_us=self.received_us[places],
             job=self.job[places],
@@ -80,22 +75,18 @@ class Rows(NamedTuple):
         )
 
 
-def rows_of(table: Any, *, shard: int = 0) -> Rows:
-    """Return the rows of a table with SCHEMA's columns; all of `shard` where that column is missing."""
-    job, jobs = _codes(table.column("job_id"))
+def rows_of(table: Any) -> Rows:
+    """Return the rows of a table with SCHEMA's columns."""
+    job, jobs = _codes(table.column("job_id"), ordered=True)
     label, labels = _codes(table.column("label"))
     note, notes = _codes(table.column("note"), first="")
+    seq = table.column("seq")
     rows = Rows(
-        shard=_numbers(table.column("shard"), 0)
-        if "shard" in table.column_names
-        else np.full(table.num_rows, shard, np.int64),
         offset=_numbers(table.column("offset"), 0),
         received_us=_numbers(table.column("received_us"), 0),
         job=job,
-        seq=_numbers(table.column("seq"), 0),
-        accepted=np.asarray(pc.is_valid(table.column("seq")).combine_chunks(), dtype=np.bool_)
-        if table.num_rows
-        else np.zeros(0, np.bool_),
+        seq=_numbers(seq, 0),
+        accepted=np.asarray(pc.is_valid(seq), dtype=np.bool_),
         label=label,
         sent_us=_numbers(table.column("sent_us"), NO_TIME),
         note=note,
@@ -103,15 +94,15 @@ def rows_of(table: Any, *, shard: int = 0) -> Rows:
         jobs=jobs,
         labels=[_reason(text) for text in labels],
     )
-    order = np.lexsort((rows.offset, rows.shard))
-    return rows.taken(order)
+    in_order = bool((rows.offset[1:] > rows.offset[:-1]).all())
+    return rows if in_order else rows.taken(np.argsort(rows.offset, kind="stable"))
 
 
 def _numbers(column: Any, missing: int) -> Ints:
     return np.asarray(pc.fill_null(column, missing).to_numpy(), dtype=np.int64)
 
 
-def _codes(column: Any, *, first: str | None = None) -> tuple[Ints, list[str]]:
+def _codes(column: Any, *, first: str | None = None, ordered: bool = False) -> tuple[Ints, list[str]]:
     """Return each text's place in a list of the distinct ones, which begins with `first` if given."""
     texts = pc.fill_null(column, "")
     if first is not None:
@@ -119,8 +110,13 @@ def _codes(column: Any, *, first: str | None = None) -> tuple[Ints, list[str]]:
     encoded = texts.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    places = np.asarray(encoded.indices, dtype=np.int64)
-    return places if first is None else places[1:], encoded.dictionary.to_pylist()
+    places, names = np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary
+    if ordered:
+        order = np.asarray(pc.array_sort_indices(names), dtype=np.int64)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        places, names = rank[places], names.take(order)
+    return places if first is None else places[1:], names.to_pylist()
 
 
 def _reason(text: str) -> str:

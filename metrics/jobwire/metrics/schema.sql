@@ -1,68 +1,72 @@
 -- The metric tables, the same text for SQLite and PostgreSQL. Readers (dashboard, `jobwire metrics
--- show`, any SQL client) use: windows, rejections, delays, error_rates, jobs, open_jobs, health.
+-- show`, any SQL client) use: windows, rejections, measured, error_rates, jobs, open_jobs, health.
 -- Times: columns named *_us are microseconds since the epoch; window_start is whole seconds since the
 -- epoch; columns named *_at are seconds since the epoch with fractions. All come from `received_at`,
 -- the recorder's clock; the worker's own `timestamp` is used for delays only.
 -- Every count is a sum over journal rows with offset < progress.next_offset, each row once.
 
 -- One row: which form these tables have.
-CREATE TABLE IF NOT EXISTS metrics_schema (version INTEGER NOT NULL PRIMARY KEY);
+CREATE TABLE metrics_schema (version INTEGER NOT NULL PRIMARY KEY);
 
 -- How far each journal (by its identity) is folded into the tables; changed in the same transaction.
-CREATE TABLE IF NOT EXISTS progress (
+-- `shard` is the journal's number here: each journal adds to rows of its own, and the views add up.
+CREATE TABLE progress (
     journal TEXT NOT NULL PRIMARY KEY,
+    shard INTEGER NOT NULL UNIQUE,
     first_offset BIGINT NOT NULL,
     next_offset BIGINT NOT NULL,
     watermark_us BIGINT NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL
 );
 
--- Accepted events by type and session; width_seconds is 10 or 60.
-CREATE TABLE IF NOT EXISTS windows (
-    window_start BIGINT NOT NULL,
+-- Accepted events by type and session; width_seconds is 10, 60 or 3600. Read the view `windows`.
+CREATE TABLE window_counts (
     width_seconds INTEGER NOT NULL,
+    window_start BIGINT NOT NULL,
     event_type TEXT NOT NULL,
     session TEXT NOT NULL,
+    shard INTEGER NOT NULL,
     events BIGINT NOT NULL,
-    PRIMARY KEY (width_seconds, window_start, event_type, session)
+    PRIMARY KEY (width_seconds, window_start, event_type, session, shard)
 );
 
--- Messages that were not accepted, by the reason of SPEC section 3.
-CREATE TABLE IF NOT EXISTS rejections (
-    window_start BIGINT NOT NULL,
+-- Messages that were not accepted, by the reason of SPEC section 3. Read the view `rejections`.
+CREATE TABLE rejection_counts (
     width_seconds INTEGER NOT NULL,
+    window_start BIGINT NOT NULL,
     reason TEXT NOT NULL,
+    shard INTEGER NOT NULL,
     events BIGINT NOT NULL,
-    PRIMARY KEY (width_seconds, window_start, reason)
+    PRIMARY KEY (width_seconds, window_start, reason, shard)
 );
 
--- From the worker's clock to the recorder's, exact counts in buckets of at most 1.6 % (buckets.py).
-CREATE TABLE IF NOT EXISTS delay_buckets (
-    window_start BIGINT NOT NULL,
+-- Lengths of time as exact counts in buckets of at most 1.6 % (buckets.py), which add up over any range.
+-- measure: delay    from the worker's clock to the recorder's, of each event;
+--          ahead    events stamped more than a second in the future (bucket 0);
+--          duration of each job that ended, from its start, in the window of its end;
+--          waiting  for permission, of each job that waited and ended, in the window of its end;
+--          begun    jobs that have ended, in the window of their start (bucket 0).
+-- dimension: '' counts everything; 'session' what each session (`value`) did, in windows of 60 and 3600 s.
+-- outcome is that of the job, '' for delay and ahead. Read the view `measured`.
+CREATE TABLE histograms (
     width_seconds INTEGER NOT NULL,
+    measure TEXT NOT NULL,
+    dimension TEXT NOT NULL,
+    window_start BIGINT NOT NULL,
+    value TEXT NOT NULL,
+    outcome TEXT NOT NULL,
     bucket INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
     events BIGINT NOT NULL,
-    PRIMARY KEY (width_seconds, window_start, bucket)
-);
-
--- The percentiles of delay_buckets. `ahead`: events stamped more than a second in the future.
-CREATE TABLE IF NOT EXISTS delays (
-    window_start BIGINT NOT NULL,
-    width_seconds INTEGER NOT NULL,
-    events BIGINT NOT NULL,
-    ahead BIGINT NOT NULL,
-    p50_ms DOUBLE PRECISION NOT NULL,
-    p95_ms DOUBLE PRECISION NOT NULL,
-    p99_ms DOUBLE PRECISION NOT NULL,
-    max_ms DOUBLE PRECISION NOT NULL,
-    PRIMARY KEY (width_seconds, window_start)
+    PRIMARY KEY (width_seconds, measure, dimension, window_start, value, outcome, bucket, shard)
 );
 
 -- One row a job, in integers so that any order of adding gives the same bytes. Read the view `jobs`.
--- `runs`: the seqs seen, as a JSON list of [first_seq, last_seq, first_us, last_us, last_event].
-CREATE TABLE IF NOT EXISTS job_totals (
+-- first_* and last_* are the ends of the last run of seqs without a gap; `runs` holds the runs before it,
+-- as a JSON list of [first_seq, last_seq, first_us, last_us, last_event], NULL where there are none.
+CREATE TABLE job_totals (
     job_id TEXT NOT NULL PRIMARY KEY,
-    session TEXT NOT NULL,
+    session TEXT,
     started_us BIGINT NOT NULL,
     finished_us BIGINT,
     terminal_seq BIGINT,
@@ -70,25 +74,25 @@ CREATE TABLE IF NOT EXISTS job_totals (
     events BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
     waiting_us BIGINT NOT NULL,
-    waiting_since_us BIGINT,
+    first_seq BIGINT NOT NULL,
+    first_us BIGINT NOT NULL,
+    last_seq BIGINT NOT NULL,
     last_event TEXT NOT NULL,
     last_event_us BIGINT NOT NULL,
-    last_seq BIGINT NOT NULL,
-    inner_waiting_us BIGINT NOT NULL,
-    runs TEXT NOT NULL
+    runs TEXT
 );
-CREATE INDEX IF NOT EXISTS job_totals_by_outcome ON job_totals (outcome, last_event_us);
-CREATE INDEX IF NOT EXISTS job_totals_by_finish ON job_totals (finished_us);
+-- Changed when a job begins and ends only: an index over all jobs would double the cost of an event.
+CREATE INDEX job_totals_open ON job_totals (job_id) WHERE outcome = 'open';
 
 -- Sessions of jobs while a rebuild is under way; empty otherwise.
-CREATE TABLE IF NOT EXISTS kept_sessions (
+CREATE TABLE kept_sessions (
     job_id TEXT NOT NULL PRIMARY KEY,
     session TEXT NOT NULL
 );
 
 -- The query's own health, one row a micro-batch, the latest thousand. Not part of what replays equal.
 -- `watermark_at`: no event received before it is expected any more; `backlog`: rows not read yet.
-CREATE TABLE IF NOT EXISTS health (
+CREATE TABLE health (
     run_id TEXT NOT NULL,
     batch_id BIGINT NOT NULL,
     rows BIGINT NOT NULL,
@@ -99,7 +103,25 @@ CREATE TABLE IF NOT EXISTS health (
     phases TEXT NOT NULL,
     PRIMARY KEY (run_id, batch_id)
 );
-CREATE INDEX IF NOT EXISTS health_by_time ON health (updated_at);
+CREATE INDEX health_by_time ON health (updated_at);
+
+CREATE VIEW windows AS
+SELECT window_start, width_seconds, event_type, session, CAST(SUM(events) AS BIGINT) AS events
+FROM window_counts
+GROUP BY window_start, width_seconds, event_type, session;
+
+CREATE VIEW rejections AS
+SELECT window_start, width_seconds, reason, CAST(SUM(events) AS BIGINT) AS events
+FROM rejection_counts
+GROUP BY window_start, width_seconds, reason;
+
+CREATE VIEW measured AS
+SELECT
+    width_seconds, measure, dimension, window_start, value, outcome, bucket,
+    CAST(SUM(events) AS BIGINT) AS events
+FROM histograms
+GROUP BY width_seconds, measure, dimension, window_start, value, outcome, bucket
+HAVING SUM(events) <> 0;
 
 -- outcome: open, completed or error. waiting_s is finished waiting; open_jobs tells the present one.
 CREATE VIEW jobs AS
@@ -127,7 +149,8 @@ SELECT
     CAST(started_us AS DOUBLE PRECISION) / 1000000 AS started_at,
     last_event,
     CAST(last_event_us AS DOUBLE PRECISION) / 1000000 AS last_event_at,
-    CAST(waiting_since_us AS DOUBLE PRECISION) / 1000000 AS waiting_since_at,
+    CAST(CASE WHEN last_event = 'permission_required' THEN last_event_us END AS DOUBLE PRECISION) / 1000000
+    AS waiting_since_at,
     CAST(waiting_us AS DOUBLE PRECISION) / 1000000 AS waiting_s,
     events,
     attempts
@@ -162,8 +185,8 @@ FROM (
         0 AS rejected,
         CASE WHEN event_type IN ('completed', 'error') THEN events ELSE 0 END AS finished,
         CASE WHEN event_type = 'error' THEN events ELSE 0 END AS errors
-    FROM windows
+    FROM window_counts
     UNION ALL
-    SELECT window_start, width_seconds, 0, events, 0, 0 FROM rejections
+    SELECT window_start, width_seconds, 0, events, 0, 0 FROM rejection_counts
 ) AS counted
 GROUP BY window_start, width_seconds;

@@ -6,12 +6,15 @@ from typing import Any
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import RecordFormatError, decode_record
-from jobwire.metrics.database import Database, open_tables
+from jobwire.metrics.buckets import AHEAD, DELAY, percentiles
+from jobwire.metrics.database import Database, Row, open_tables
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
 from jobwire.storage.home_paths import HomePaths
 
 _UNKNOWN = "-"
+_DELAY_MINUTES = 10
+_DELAY_COUNTS = {"events": DELAY, "ahead": AHEAD}
 
 
 def tables(sink: str, *, now: float, minutes: float, home: Path) -> dict[str, Any]:
@@ -25,7 +28,7 @@ def tables(sink: str, *, now: float, minutes: float, home: Path) -> dict[str, An
             "windows": _select(database, "windows", since),
             "sessions": _select(database, "sessions", since),
             "rejections": _select(database, "rejections", since),
-            "delays": _select(database, "delays", since),
+            "delays": _delays(database.rows(queries()["show_delays"], (since,))),
             "outcomes": _select(database, "outcomes", since),
             "slowest": _select(database, "slowest", since),
             "open_jobs": [
@@ -47,6 +50,20 @@ def _select(database: Database, name: str, *values: object) -> list[dict[str, An
     ]
 
 
+def _delays(rows: list[Row]) -> list[dict[str, Any]]:
+    """Return the percentiles of each of the last ten minutes, the newest first."""
+    minutes: dict[int, dict[str, list[tuple[int, int]]]] = {}
+    for start, measure, bucket, events in rows:
+        minutes.setdefault(start, {DELAY: [], AHEAD: []})[measure].append((bucket, events))
+    found = []
+    for start in sorted(minutes, reverse=True):
+        counts = minutes[start]
+        if (delays := percentiles(counts[DELAY])) is not None:
+            numbers = {name: sum(n for _, n in counts[key]) for name, key in _DELAY_COUNTS.items()}
+            found.append({"window_start": start} | numbers | delays._asdict())
+    return found[:_DELAY_MINUTES]
+
+
 def _length(seconds: float | None) -> float | None:
     """Return a length of time: clocks that differ, or that were set back, make none negative."""
     return None if seconds is None else max(0.0, seconds)
@@ -57,7 +74,6 @@ _COLUMNS = {
     "windows": "event_type events",
     "sessions": "session events errors",
     "rejections": "reason events",
-    "delays": "window_start events ahead p50_ms p95_ms p99_ms",
     "outcomes": "outcome jobs duration_s waiting_s attempts",
     "slowest": "job_id session duration_s waiting_s events attempts outcome",
     "open_jobs": "job_id session last_event last_event_at waiting_since_at events attempts",

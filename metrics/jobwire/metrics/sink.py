@@ -7,22 +7,40 @@ the rows at or above the stored offset, and insists that they begin exactly ther
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from jobwire.core.clock import Clock
-from jobwire.metrics.buckets import percentiles
+from jobwire.metrics.buckets import EVERYTHING, SESSION
 from jobwire.metrics.database import Database, Row, chunks
 from jobwire.metrics.errors import DataLossError, SinkError
-from jobwire.metrics.fold import TableChanges, fold, watermark_us
-from jobwire.metrics.job_totals import JobTotals, decode_runs, encode_runs
-from jobwire.metrics.rows import Rows
+from jobwire.metrics.fold import (
+    Ended,
+    Segments,
+    add_segments,
+    delay_counts,
+    end_counts,
+    job_columns,
+    rejection_counts,
+    segments_of,
+    watermark_us,
+    window_counts,
+)
+from jobwire.metrics.job_totals import JobTotals, row_of, totals_of
+from jobwire.metrics.rows import Flags, Ints, Rows
 from jobwire.metrics.statements import queries, schema
 
-SCHEMA_VERSION = 1
-# The tables that a replay must give again, byte for byte. `delays` follows from `delay_buckets`.
-COMPARED = ("windows", "rejections", "delay_buckets", "delays", "job_totals")
-_NEVER_US = 0
+SCHEMA_VERSION = 2
+# What a replay must give again, byte for byte, and where it is read: whatever the journals' numbers are.
+COMPARED = {
+    "windows": "windows",
+    "rejections": "rejections",
+    "histograms": "measured",
+    "job_totals": "job_totals",
+}
+_TABLES = ("window_counts", "rejection_counts", "histograms", "job_totals", "progress")
 
 
 class AppliedRange(NamedTuple):
@@ -41,14 +59,17 @@ class Applied(NamedTuple):
 
 
 class MetricsSink:
-    """The tables in one database. One thread at a time; several processes take turns."""
+    """The tables in one database. One thread at a time; several processes take turns.
+
+    `session_of` is asked once for each job, when its first event comes; None knows no sessions.
+    """
 
     def __init__(
         self,
         database: Database,
         *,
         clock: Clock,
-        session_of: Callable[[str], str],
+        session_of: Callable[[str], str] | None = None,
         fail_on_data_loss: bool = True,
     ) -> None:
         self._database = database
@@ -79,26 +100,35 @@ class MetricsSink:
         """Return how far each journal is folded in, by its identity."""
         return {name: AppliedRange(*rest) for name, *rest in self._database.rows(self._sql["all_progress"])}
 
-    def apply(self, rows: Rows, shards: Sequence[str]) -> Applied:
-        """Fold `rows` in; `shards[i]` is the identity of the journal whose rows say shard i.
+    def apply(self, rows: Rows, journal: str) -> Applied:
+        """Fold the rows of one journal in, given its identity.
 
         All or nothing, durable on return. Raises DataLossError when rows between the stored offset
         and the first row are missing, SinkError when the database fails (then nothing changed).
         """
         with self._database.transaction():
-            before = {shard: self._progress_of(name) for shard, name in enumerate(shards)}
-            fresh = rows.since({shard: place.next_offset for shard, place in before.items() if place})
+            found = self._database.rows(self._sql["progress"], (journal,))
+            place = AppliedRange(*found[0][:3]) if found else None
+            shard = found[0][3] if found else self._database.rows(self._sql["next_shard"])[0][0]
+            fresh = rows.since(place.next_offset) if place else rows
             if fresh.size:
-                self._check_complete(fresh, before, shards)
-                self._write(fold(fresh, self._known_jobs(fresh), self._session_of))
-                self._put_progress(fresh, before, shards)
+                first, last = int(fresh.offset[0]), int(fresh.offset[-1])
+                if self._fail_on_data_loss:
+                    _check_complete(fresh.size, first, last, place, journal)
+                self._write(fresh, shard)
+                watermark = watermark_us(fresh, place.watermark_us if place else 0)
+                begun = place.first_offset if place else first
+                self._database.execute(
+                    self._sql["put_progress"],
+                    (journal, shard, begun, last + 1, watermark, self._clock.now()),
+                )
         return Applied(fresh.size, rows.size - fresh.size)
 
     def clear(self) -> None:
         """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""
         with self._database.transaction():
             self._database.execute(self._sql["keep_sessions"])
-            for table in (*COMPARED, "progress"):
+            for table in _TABLES:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
     def kept_sessions(self) -> dict[str, str]:
@@ -111,7 +141,10 @@ class MetricsSink:
 
     def digests(self) -> dict[str, str]:
         """Return a digest of each table that replays must equal; the order of rows does not matter."""
-        return {table: _digest(self._database.scan(f"SELECT * FROM {table}")) for table in COMPARED}  # noqa: S608 - names of ours
+        return {
+            name: _digest(self._database.scan(f"SELECT * FROM {view}"))  # noqa: S608 - names of ours
+            for name, view in COMPARED.items()
+        }
 
     def close(self) -> None:
         """Close the database."""
@@ -123,122 +156,141 @@ class MetricsSink:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _progress_of(self, journal: str) -> AppliedRange | None:
-        found = self._database.rows(self._sql["progress"], (journal,))
-        return AppliedRange(*found[0]) if found else None
+    def _write(self, rows: Rows, shard: int) -> None:
+        fresh = rows.accepted.copy()
+        jobs = _Jobs(rows, self._session_of)
+        found = segments_of(rows)
+        missed = self._continue(jobs, found)
+        if missed.any():
+            self._add_exactly(jobs, found.of(missed), fresh)
+        for table, counts in (
+            ("window_counts", window_counts(rows, fresh, jobs.session, jobs.sessions)),
+            ("rejection_counts", rejection_counts(rows, fresh)),
+            ("histograms", jobs.histograms(fresh)),
+        ):
+            # Each key once: PostgreSQL refuses to change a row twice in one statement.
+            told: dict[Row, int] = {}
+            for *key, count in counts:
+                where = (*key, shard)
+                told[where] = told.get(where, 0) + count
+            self._database.add(table, [(*key, told[key]) for key in sorted(told)], self._sql[f"add_{table}"])
 
-    def _check_complete(
-        self, rows: Rows, before: dict[int, AppliedRange | None], shards: Sequence[str]
-    ) -> None:
-        for shard, place in before.items():
-            offsets = rows.offset[rows.shard == shard]
-            if not len(offsets) or not self._fail_on_data_loss:
-                continue
-            first, last = int(offsets[0]), int(offsets[-1])
-            wanted = place.next_offset if place else first
-            if first != wanted or last - first + 1 != len(offsets):
-                raise DataLossError(
-                    f"rows {wanted} and on of journal {shards[shard]} are wanted, "
-                    f"{len(offsets)} rows from {first} to {last} came",
-                    hint="`jobwire metrics rebuild` computes the tables anew; "
-                    "`--allow-data-loss` goes on without the missing rows",
-                    wanted=wanted,
-                    first_offset=first,
-                )
+    def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
+        """Store the segments that continue what is known of their job; return which ones do not."""
+        missed = ~found.alone
+        alone = found.of(~missed)
+        if not len(alone.job):
+            return missed
+        columns = job_columns(jobs.rows, alone, None if self._session_of else "")
+        stored = self._database.add("job_totals", zip(*columns, strict=True), self._sql["continue_jobs"])
+        if new := [(jobs.session_of(job_id), job_id) for job_id, session, *_ in stored if session is None]:
+            self._database.execute_many(self._sql["put_sessions"], new)
+        took = np.zeros(len(jobs.rows.jobs), np.bool_)
+        if stored:
+            took[jobs.took(stored, alone)] = True
+        missed[~missed] = ~took[alone.job]
+        return missed
 
-    def _known_jobs(self, rows: Rows) -> dict[str, JobTotals]:
-        touched = sorted({rows.jobs[job] for job in set(rows.job[rows.accepted].tolist())})
-        known = {}
-        for ids in chunks(touched):
+    def _add_exactly(self, jobs: "_Jobs", found: Segments, fresh: Flags) -> None:
+        """Add segments to jobs with gaps, repeated events or an end, each looked at by itself."""
+        codes, first = np.unique(found.job, return_index=True)
+        names = [jobs.rows.jobs[code] for code in codes.tolist()]
+        known: dict[str, JobTotals] = {}
+        for ids in chunks(names):
             statement = self._sql["job_totals_of"].replace("...", ", ".join("?" * len(ids)))
-            for row in self._database.rows(statement, ids):
-                totals = _totals_of(row)
-                known[totals.job_id] = totals
-        return known
+            known |= {row[0]: totals_of(row) for row in self._database.rows(statement, ids)}
+        changed = []
+        ends = np.append(first[1:], len(found.job))
+        for code, name, begin, end in zip(codes.tolist(), names, first.tolist(), ends.tolist(), strict=True):
+            totals = known.get(name) or JobTotals(name, jobs.session_of(name))
+            jobs.take_back(totals)
+            add_segments(jobs.rows, found.of(slice(begin, end)), totals, fresh)
+            jobs.ends_with(code, totals)
+            changed.append(row_of(totals))
+        self._database.add("job_totals", changed, self._sql["put_job_totals"])
 
-    def _write(self, changes: TableChanges) -> None:
-        many, sql = self._database.execute_many, self._sql
-        many(
-            sql["add_windows"],
-            [(*window, *names, n) for (window, *names), n in sorted(changes.windows.items())],
-        )
-        many(
-            sql["add_rejections"],
-            [(*window, name, n) for (window, name), n in sorted(changes.rejections.items())],
-        )
-        many(
-            sql["add_delay_buckets"],
-            [(*window, bucket, n) for (window, bucket), n in sorted(changes.delays.items())],
-        )
-        self._write_percentiles(changes)
-        many(sql["put_job_totals"], [_row_of(totals) for totals in changes.jobs])
 
-    def _write_percentiles(self, changes: TableChanges) -> None:
-        touched = {window for window, _ in changes.delays}
-        found: dict[tuple[int, int], list[tuple[int, int]]] = {window: [] for window in touched}
-        for width in {width for width, _ in touched}:
-            starts = [start for wide, start in touched if wide == width]
-            between = self._database.rows(self._sql["buckets_between"], (width, min(starts), max(starts)))
-            for start, bucket, events in between:
-                if (width, start) in found:
-                    found[width, start].append((bucket, events))
-        self._database.execute_many(
-            self._sql["put_delays"],
-            [
-                (*window, sum(n for _, n in counts), changes.ahead[window], *percentiles(counts))
-                for window, counts in sorted(found.items())
-            ],
-        )
+class _Jobs:
+    """What the windows of one batch need to know of its jobs: sessions, and who ended."""
 
-    def _put_progress(
-        self, rows: Rows, before: dict[int, AppliedRange | None], shards: Sequence[str]
-    ) -> None:
-        now = self._clock.now()
-        for shard, place in before.items():
-            places = rows.shard == shard
-            if not places.any():
-                continue
-            offsets = rows.offset[places]
-            first = place.first_offset if place else int(offsets[0])
-            watermark = watermark_us(rows, place.watermark_us if place else _NEVER_US)
-            self._database.execute(
-                self._sql["put_progress"], (shards[shard], first, int(offsets[-1]) + 1, watermark, now)
+    def __init__(self, rows: Rows, session_of: Callable[[str], str] | None) -> None:
+        self.rows = rows
+        self.session = np.zeros(len(rows.jobs), np.int64)
+        self.sessions = [""]
+        self.ended = Ended([], [], [], [], [], [])
+        self._place = {"": 0}
+        self._session_of = session_of
+        self._asked: dict[str, str] = {}
+
+    def session_of(self, job_id: str) -> str:
+        """Return the session of a job that is new."""
+        if self._session_of is None:
+            return ""
+        if job_id not in self._asked:
+            self._asked[job_id] = self._session_of(job_id)
+        return self._asked[job_id]
+
+    def took(self, stored: Sequence[Row], alone: Segments) -> Ints:
+        """Note what came back of `alone`: (job, session, start, waited) each; return the jobs' codes."""
+        code_of = {self.rows.jobs[code]: code for code in alone.job.tolist()}
+        names, sessions, started, waited = zip(*stored, strict=True)
+        codes = np.array([code_of[name] for name in names], np.int64)
+        if any(sessions) or self._asked:
+            for code, name, session in zip(codes.tolist(), names, sessions, strict=True):
+                self.session[code] = self._number(self.session_of(name) if session is None else session)
+        # The segments are in the order of the jobs' codes, which are unique here.
+        terminal = alone.terminal[np.searchsorted(alone.job, codes)]
+        for place in np.flatnonzero(terminal >= 0).tolist():
+            end = int(terminal[place])
+            outcome = self.rows.labels[self.rows.label[end]]
+            session = self.sessions[self.session[codes[place]]]
+            self._end(int(self.rows.received_us[end]), started[place], waited[place], outcome, session, 1)
+        return codes
+
+    def histograms(self, fresh: Flags) -> Iterator[Row]:
+        """Yield what the batch adds to `histograms`."""
+        yield from delay_counts(self.rows, fresh)
+        yield from end_counts(self.ended, EVERYTHING, [""] * len(self.ended.weight))
+        if len(self.sessions) > 1:
+            yield from end_counts(self.ended, SESSION, self.ended.session)
+
+    def take_back(self, totals: JobTotals) -> None:
+        """Take the end of a job back, if it has one, before its totals change."""
+        self._end_of(totals, -1)
+
+    def ends_with(self, code: int, totals: JobTotals) -> None:
+        """Note the totals as they are now."""
+        self.session[code] = self._number(totals.session)
+        self._end_of(totals, 1)
+
+    def _end_of(self, totals: JobTotals, weight: int) -> None:
+        if totals.finished_us is not None:
+            self._end(
+                *(totals.finished_us, totals.started_us, totals.waiting_us, totals.outcome, totals.session),
+                weight,
             )
 
+    def _end(self, *values: Any) -> None:
+        for column, value in zip(self.ended, values, strict=True):
+            column.append(value)  # type: ignore[attr-defined]  # lists, made above
 
-def _totals_of(row: Row) -> JobTotals:
-    totals = JobTotals(row[0], row[1])
-    (
-        totals.started_us,
-        totals.finished_us,
-        totals.terminal_seq,
-        totals.outcome,
-        totals.events,
-        totals.attempts,
-        totals.inner_waiting_us,
-    ) = row[2:9]
-    totals.runs = decode_runs(row[9])
-    return totals
+    def _number(self, session: str) -> int:
+        number = self._place.setdefault(session, len(self.sessions))
+        if number == len(self.sessions):
+            self.sessions.append(session)
+        return number
 
 
-def _row_of(totals: JobTotals) -> Row:
-    return (
-        totals.job_id,
-        totals.session,
-        totals.started_us,
-        totals.finished_us,
-        totals.terminal_seq,
-        totals.outcome,
-        totals.events,
-        totals.attempts,
-        totals.waiting_us,
-        totals.waiting_since_us,
-        totals.last.last_event,
-        totals.last.last_us,
-        totals.last.last_seq,
-        totals.inner_waiting_us,
-        encode_runs(totals.runs),
-    )
+def _check_complete(rows: int, first: int, last: int, place: AppliedRange | None, journal: str) -> None:
+    wanted = place.next_offset if place else first
+    if first != wanted or last - first + 1 != rows:
+        raise DataLossError(
+            f"rows {wanted} and on of journal {journal} are wanted, {rows} rows from {first} to {last} came",
+            hint="`jobwire metrics rebuild` computes the tables anew; "
+            "`--allow-data-loss` goes on without the missing rows",
+            wanted=wanted,
+            first_offset=first,
+        )
 
 
 def _digest(rows: Iterable[Row]) -> str:

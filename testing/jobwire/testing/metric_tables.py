@@ -4,9 +4,15 @@ import sqlite3
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+
+from jobwire.metrics.buckets import buckets_of
+from jobwire.metrics.fold import WIDTHS_SECONDS
+
+_SECOND_US = 1_000_000
 JOURNAL = "j1"
 SESSION = "docs"
-_JOB = "INSERT INTO job_totals VALUES (?, 'docs', ?, ?, 3, ?, 3, 1, ?, NULL, '', ?, 3, 0, '[]')"
+_JOB = "INSERT INTO job_totals VALUES (?, 'docs', ?, ?, ?, ?, 3, 1, ?, 1, ?, 3, '', ?, NULL)"
 
 
 def write_tables(home: Path, start: int) -> None:
@@ -19,19 +25,38 @@ def write_tables(home: Path, start: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(folder / "metrics.db") as database:
         database.executescript(resources.files("jobwire.metrics").joinpath("schema.sql").read_text())
-        windows = [(start + 10 * number, 10, "progress", SESSION, 20) for number in range(60)]
-        windows += [(start, 10, "completed", SESSION, 3), (start, 10, "error", SESSION, 1)]
-        windows += [(0, 10, "progress", "", 9)]
-        wide = [(start // 60 * 60 + 60 * number, 60, "progress", SESSION, 120) for number in range(10)]
-        database.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?)", windows + wide)
-        database.execute("INSERT INTO rejections VALUES (?, 10, 'bad_signature', 30)", (start,))
-        database.execute("INSERT INTO delays VALUES (?, 10, 5, 0, 4.0, 9.0, 12.0, 15.0)", (start,))
+        windows = [(10, start + 10 * number, "progress", SESSION, 20) for number in range(60)]
+        windows += [(10, start, "completed", SESSION, 3), (10, start, "error", SESSION, 1)]
+        windows += [(10, 0, "progress", "", 9)]
+        windows += [(60, start // 60 * 60 + 60 * number, "progress", SESSION, 120) for number in range(10)]
+        database.executemany("INSERT INTO window_counts VALUES (?, ?, ?, ?, 0, ?)", windows)
+        database.execute("INSERT INTO rejection_counts VALUES (10, ?, 'bad_signature', 0, 30)", (start,))
         for number, (outcome, waiting) in enumerate([("completed", 0), ("completed", 30), ("error", 10)]):
-            begun = (start + number) * 1_000_000
-            waited = waiting * 1_000_000
-            database.execute(_JOB, (f"0000000{number}", begun, begun + 60_000_000, outcome, waited, begun))
-        database.execute(_JOB, ("0000000f", start * 1_000_000, None, "open", 0, start * 1_000_000))
+            begun = (start + number) * _SECOND_US
+            ended, waited = begun + 60 * _SECOND_US, waiting * _SECOND_US
+            values = (f"0000000{number}", begun, ended, 3, outcome, waited, begun, begun)
+            database.execute(_JOB, values)
+            _count(database, "duration", outcome, ended, 60 * _SECOND_US)
+            _count(database, "begun", outcome, begun, 0)
+            if waiting:
+                _count(database, "waiting", outcome, ended, waited)
+        moment = start * _SECOND_US
+        database.execute(_JOB, ("0000000f", moment, None, None, "open", 0, moment, moment))
+        for delay in (4, 4, 4, 9, 12):
+            _count(database, "delay", "", moment, delay * 1000)
     database.close()
+
+
+def _count(database: sqlite3.Connection, measure: str, outcome: str, moment: int, length: int) -> None:
+    """Add one to a histogram, in all widths."""
+    bucket = int(buckets_of(np.array([length], np.int64))[0])
+    for width in WIDTHS_SECONDS:
+        values = (width, measure, moment // _SECOND_US // width * width, outcome, bucket)
+        database.execute(
+            "INSERT INTO histograms VALUES (?, ?, '', ?, '', ?, ?, 0, 1)"
+            " ON CONFLICT DO UPDATE SET events = events + 1",
+            values,
+        )
 
 
 def speak(home: Path, *, updated_at: float, next_offset: int = 100) -> None:
@@ -43,5 +68,5 @@ def speak(home: Path, *, updated_at: float, next_offset: int = 100) -> None:
             "INSERT INTO health VALUES ('r', 1, 10, 80, 0, ?, ?, '{}')", (updated_at, updated_at)
         )
         values = (JOURNAL, next_offset, updated_at)
-        database.execute("INSERT INTO progress VALUES (?, 0, ?, 0, ?)", values)
+        database.execute("INSERT INTO progress VALUES (?, 0, 0, ?, 0, ?)", values)
     database.close()

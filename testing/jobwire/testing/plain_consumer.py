@@ -39,7 +39,7 @@ class PlainConsumer:
         """Fold in one batch of what is there; return its rows. Raises the errors of journal and sink."""
         rows = self._reader.read(self.offset, max_rows=max_rows, max_bytes=_BATCH_BYTES)
         if rows:
-            self._sink.apply(rows_of(table_of(rows, self._topics)), [self._reader.identity])
+            self._sink.apply(rows_of(table_of(rows, self._topics)), self._reader.identity)
             self.offset = rows[-1].offset + 1
         return len(rows)
 
@@ -72,7 +72,7 @@ def table_of(rows: Sequence[Stored], topics: Topics) -> Any:
 def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
     address = topics.parse(row.topic)
     job_id = address.job_id if address else None
-    place = (0, row.offset, row.received_at_us, job_id)
+    place = (row.offset, row.received_at_us, job_id)
     if row.verdict != ACCEPTED:
         told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
         return (*place, None, row.verdict, None, row.payload.decode() if told else None)

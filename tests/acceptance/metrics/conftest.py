@@ -67,9 +67,7 @@ class Home:
     def sink(self, sink: str | None = None) -> MetricsSink:
         """Open the tables."""
         opened = MetricsSink(
-            open_database(sink or str(self.path / "metrics" / "metrics.db")),
-            clock=SystemClock(),
-            session_of=lambda _: "",
+            open_database(sink or str(self.path / "metrics" / "metrics.db")), clock=SystemClock()
         )
         opened.prepare()
         return opened

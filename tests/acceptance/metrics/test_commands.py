@@ -33,7 +33,7 @@ def test_once_rebuild_and_the_readers(home: Any) -> None:
 
     # A damaged table is what a rebuild is for.
     with sqlite3.connect(home.path / "metrics" / "metrics.db") as connection:
-        connection.execute("UPDATE windows SET events = events + 1")
+        connection.execute("UPDATE window_counts SET events = events + 1")
     rebuilt = json.loads(home.run("rebuild", "--json").stdout)
     assert (rebuilt["identical"], rebuilt["changed"]) == (False, ["windows"])
     assert home.digests() == home.expected()

@@ -170,9 +170,7 @@ class Round:
 
     def digests(self, name: str) -> dict[str, str]:
         """Return the digests of the tables called `name`."""
-        sink = MetricsSink(
-            open_database(str(self.folder / f"{name}.db")), clock=SystemClock(), session_of=lambda _: ""
-        )
+        sink = MetricsSink(open_database(str(self.folder / f"{name}.db")), clock=SystemClock())
         with sink:
             return sink.digests()
 

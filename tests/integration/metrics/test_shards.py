@@ -92,7 +92,7 @@ def check_each_once(shards: Sequence[Path], events: Sequence[Entry]) -> None:
 
 def open_tables(path: Path) -> MetricsSink:
     """Open the tables at `path`."""
-    sink = MetricsSink(open_database(str(path)), clock=SystemClock(), session_of=lambda _: "")
+    sink = MetricsSink(open_database(str(path)), clock=SystemClock())
     sink.prepare()
     return sink
 

@@ -22,14 +22,13 @@ JOURNAL = "11111111-2222-3333-4444-555555555555"
 ENTRIES = list(Rehearsal(seed=11, jobs=40, active=10))
 
 
-def rows(entries: Sequence[Entry], first_offset: int = 0, shard: int = 0) -> Rows:
+def rows(entries: Sequence[Entry], first_offset: int = 0) -> Rows:
     """Turn journal entries into the rows of one batch."""
     found: list[dict[str, Any]] = []
     for place, entry in enumerate(entries):
         event = json.loads(entry.payload) if entry.verdict == "accepted" else {}
         found.append(
             {
-                "shard": shard,
                 "offset": first_offset + place,
                 "received_us": entry.received_at_us,
                 "job_id": entry.topic.split("/")[-2],
@@ -65,7 +64,7 @@ def sink(database_url: str) -> Iterator[MetricsSink]:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Give the digests of the tables after one undisturbed batch."""
     with new_sink(str(tmp_path_factory.mktemp("expected") / "metrics.db")) as opened:
-        opened.apply(rows(ENTRIES), [JOURNAL])
+        opened.apply(rows(ENTRIES), JOURNAL)
         return opened.digests()
 
 
@@ -78,7 +77,7 @@ def test_replays_give_the_same_tables(sink: MetricsSink, expected: dict[str, str
         start = random.choice((done, max(0, done - random.randint(0, 60)), 0))
         end = min(len(ENTRIES), done + random.randint(0, 90))
         if start < end:
-            sink.apply(rows(ENTRIES[start:end], start), [JOURNAL])
+            sink.apply(rows(ENTRIES[start:end], start), JOURNAL)
             done = max(done, end)
     assert sink.digests() == expected
     assert sink.progress()[JOURNAL].next_offset == len(ENTRIES)
@@ -86,16 +85,16 @@ def test_replays_give_the_same_tables(sink: MetricsSink, expected: dict[str, str
 
 def test_both_databases_hold_the_same_bytes(sink: MetricsSink, expected: dict[str, str]) -> None:
     """SQLite and PostgreSQL give the same rows, read back through the driver."""
-    sink.apply(rows(ENTRIES), [JOURNAL])
+    sink.apply(rows(ENTRIES), JOURNAL)
     assert sink.digests() == expected
 
 
 def test_missing_rows_are_refused(sink: MetricsSink) -> None:
     """A batch that begins after the stored offset, or has a hole, changes nothing."""
-    sink.apply(rows(ENTRIES[:10]), [JOURNAL])
+    sink.apply(rows(ENTRIES[:10]), JOURNAL)
     before = sink.digests()
     with pytest.raises(DataLossError) as caught:
-        sink.apply(rows(ENTRIES[20:30], 20), [JOURNAL])
+        sink.apply(rows(ENTRIES[20:30], 20), JOURNAL)
     assert caught.value.facts == {"wanted": 10, "first_offset": 20}
     assert sink.digests() == before
     assert sink.progress()[JOURNAL].next_offset == 10
@@ -104,32 +103,32 @@ def test_missing_rows_are_refused(sink: MetricsSink) -> None:
 def test_missing_rows_can_be_allowed(database_url: str) -> None:
     """Where losing data is allowed, the tables go on behind the gap."""
     with new_sink(database_url, fail_on_data_loss=False) as sink:
-        sink.apply(rows(ENTRIES[:10]), [JOURNAL])
-        sink.apply(rows(ENTRIES[20:30], 20), [JOURNAL])
+        sink.apply(rows(ENTRIES[:10]), JOURNAL)
+        sink.apply(rows(ENTRIES[20:30], 20), JOURNAL)
         assert sink.progress()[JOURNAL].next_offset == 30
 
 
 def test_two_shards_have_two_offsets(sink: MetricsSink) -> None:
     """Each journal has its own place; a replay of one does not touch the other's."""
-    sink.apply(rows(ENTRIES[:10]), ["a", "b"])
-    sink.apply(rows(ENTRIES[10:30], 0, shard=1), ["a", "b"])
-    again = sink.apply(rows(ENTRIES[:10]), ["a", "b"])
+    sink.apply(rows(ENTRIES[:10]), "a")
+    sink.apply(rows(ENTRIES[10:30]), "b")
+    again = sink.apply(rows(ENTRIES[:10]), "a")
     assert (again.rows, again.repeated) == (0, 10)
     assert {name: place.next_offset for name, place in sink.progress().items()} == {"a": 10, "b": 20}
 
 
 def test_a_failure_in_the_middle_changes_nothing(sink: MetricsSink, database_url: str) -> None:
     """When a statement of the batch fails, neither counts nor the offset are there."""
-    sink.apply(rows(ENTRIES[:50]), [JOURNAL])
+    sink.apply(rows(ENTRIES[:50]), JOURNAL)
     before = sink.digests()
     other = open_database(database_url)
     other.execute("ALTER TABLE job_totals RENAME TO elsewhere")
     with pytest.raises(SinkError):
-        sink.apply(rows(ENTRIES[50:90], 50), [JOURNAL])
+        sink.apply(rows(ENTRIES[50:90], 50), JOURNAL)
     other.execute("ALTER TABLE elsewhere RENAME TO job_totals")
     other.close()
     assert sink.digests() == before
-    sink.apply(rows(ENTRIES[50:90], 50), [JOURNAL])
+    sink.apply(rows(ENTRIES[50:90], 50), JOURNAL)
     assert sink.progress()[JOURNAL].next_offset == 90
 
 
@@ -139,7 +138,7 @@ def test_two_writers_take_turns(database_url: str, expected: dict[str, str]) -> 
 
         def work(sink: MetricsSink) -> None:
             for start in range(0, len(ENTRIES), 30):
-                sink.apply(rows(ENTRIES[start : start + 30], start), [JOURNAL])
+                sink.apply(rows(ENTRIES[start : start + 30], start), JOURNAL)
 
         threads = [threading.Thread(target=work, args=(sink,)) for sink in (first, second)]
         for thread in threads:
@@ -151,7 +150,7 @@ def test_two_writers_take_turns(database_url: str, expected: dict[str, str]) -> 
 
 def test_sessions_survive_a_rebuild(sink: MetricsSink) -> None:
     """Emptying the tables hands back the sessions, which the journal does not hold."""
-    sink.apply(rows(ENTRIES), [JOURNAL])
+    sink.apply(rows(ENTRIES), JOURNAL)
     sink.clear()
     assert set(sink.kept_sessions().values()) == {"even", "odd"}
     assert sink.progress() == {}
@@ -161,7 +160,7 @@ def test_sessions_survive_a_rebuild(sink: MetricsSink) -> None:
 
 def test_the_views_answer_in_seconds(sink: MetricsSink, database_url: str) -> None:
     """jobs, open_jobs and error_rates read as plain numbers from both databases."""
-    sink.apply(rows(ENTRIES), [JOURNAL])
+    sink.apply(rows(ENTRIES), JOURNAL)
     reader = open_database(database_url, read_only=True)
     jobs = reader.rows("SELECT job_id, started_at, finished_at, duration_s, waiting_s, outcome FROM jobs")
     stuck = reader.rows("SELECT job_id, last_event_at, waiting_since_at FROM open_jobs")
@@ -190,16 +189,16 @@ def test_tables_of_another_form_are_refused(sink: MetricsSink, database_url: str
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     """SQLite's "full" becomes an error with the remedy, and the batch can be given again."""
     database = open_database(str(tmp_path / "small.db"))
-    sink = MetricsSink(database, clock=SystemClock(), session_of=lambda _: "")
+    sink = MetricsSink(database, clock=SystemClock())
     sink.prepare()
-    sink.apply(rows(ENTRIES[:5]), [JOURNAL])
+    sink.apply(rows(ENTRIES[:5]), JOURNAL)
     pages = database.rows("PRAGMA page_count")[0][0]
     database.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(SinkError) as caught:
-        sink.apply(rows(ENTRIES[5:], 5), [JOURNAL])
+        sink.apply(rows(ENTRIES[5:], 5), JOURNAL)
     assert caught.value.facts["disk_full"] is True
     assert "free disk space" in caught.value.hint
     reached = sink.progress()[JOURNAL].next_offset
     database.execute("PRAGMA max_page_count = 100000")
-    sink.apply(rows(ENTRIES[reached:], reached), [JOURNAL])
+    sink.apply(rows(ENTRIES[reached:], reached), JOURNAL)
     assert sink.progress()[JOURNAL].next_offset == len(ENTRIES)

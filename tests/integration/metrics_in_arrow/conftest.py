@@ -11,6 +11,7 @@ import pytest
 
 from jobwire.jobs.admission import ACCEPTED
 from jobwire.journal.entry import Entry
+from jobwire.metrics.fold import WIDTHS_SECONDS
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
 
 TableOf = Callable[..., Rows]
@@ -23,10 +24,9 @@ def _sent_us(timestamp: str) -> int:
     return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(microseconds=1))
 
 
-def _row(offset: int, entry: Entry, shard: int) -> dict[str, Any]:
+def _row(offset: int, entry: Entry) -> dict[str, Any]:
     event = json.loads(entry.payload) if entry.verdict == ACCEPTED else {}
     return {
-        "shard": shard,
         "offset": offset,
         "received_us": entry.received_at_us,
         "job_id": entry.topic.split("/")[-2],
@@ -41,8 +41,8 @@ def _row(offset: int, entry: Entry, shard: int) -> dict[str, Any]:
 def table_of() -> TableOf:
     """Turn journal entries into the rows of one batch."""
 
-    def make(entries: Sequence[Entry], first_offset: int = 0, shard: int = 0) -> Rows:
-        rows = [_row(first_offset + place, entry, shard) for place, entry in enumerate(entries)]
+    def make(entries: Sequence[Entry], first_offset: int = 0) -> Rows:
+        rows = [_row(first_offset + place, entry) for place, entry in enumerate(entries)]
         return rows_of(pa.Table.from_pylist(rows, schema=SCHEMA))
 
     return make
@@ -62,7 +62,7 @@ def model() -> Callable[[Sequence[Entry]], dict[str, Any]]:
             fresh = event and event["seq"] not in seen
             if fresh:
                 seen[event["seq"]] = (entry.received_at_us, event["event"])
-            for width in (10, 60):
+            for width in WIDTHS_SECONDS:
                 start = entry.received_at_us // (width * 10**6) * width
                 if fresh:
                     windows[width, start, event["event"]] += 1
@@ -93,5 +93,8 @@ def _job_model(seen: dict[int, tuple[int, str]]) -> dict[str, Any]:
         "events": len(seen),
         "attempts": len(starts),
         "waiting_us": sum(waits),
+        "terminal_seq": next((seq for seq, (_, event) in ordered if event in {"completed", "error"}), None),
         "last_seq": ordered[-1][0],
+        "last_event_us": ordered[-1][1][0],
+        "last_event": ordered[-1][1][1],
     }

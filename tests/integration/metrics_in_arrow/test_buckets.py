@@ -36,6 +36,7 @@ def test_percentiles_are_nearest_rank(delays: list[int]) -> None:
     for bucket in buckets_of(np.array(delays, np.int64)).tolist():
         counts[bucket] = counts.get(bucket, 0) + 1
     found = percentiles(counts.items())
+    assert found is not None
     ordered = sorted(delays)
     for percent, value in zip((50, 95, 99, 100), found, strict=True):
         exact = ordered[-(-len(ordered) * percent // 100) - 1] / 1000

@@ -38,7 +38,7 @@ def test_the_source_gives_what_the_plain_loop_computes(tmp_path: Path) -> None:
         spans = [task.span for task in plan(reader, options, 0, len(ENTRIES) + len(ODD))]
         stored = reader.read(0, max_rows=len(ENTRIES) + len(ODD), max_bytes=1 << 30)
     found = pa.Table.from_batches([batch for span in spans for batch in read_span(options, span, None)])
-    expected = table_of(stored, Topics()).drop_columns(["shard"])
+    expected = table_of(stored, Topics())
     assert [name.split()[0] for name in ddl(options).split(", ")] == found.column_names
     assert found.cast(pa.schema([SCHEMA.field(name) for name in found.column_names])).equals(expected)
 

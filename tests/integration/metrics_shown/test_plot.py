@@ -28,7 +28,7 @@ def test_each_kind_has_its_own_colour() -> None:
 
 def test_no_axis_is_negative() -> None:
     """Minutes ago, rates, lengths of time and jobs are counted from zero, also where all of them are zero."""
-    jobs = [("completed", 0.0, 0.0), ("error", -0.4, -0.0)]
+    jobs = [("duration", "completed", 0, 1), ("waiting", "error", 0, 2)]
     for axes in figure([(int(NOW) - 600, "progress", 5)], jobs, width=10, span=SPAN).axes:
         assert min(*axes.get_xlim(), *axes.get_ylim()) == 0
     bars = figure([(int(NOW) - 600, "progress", 5)], jobs, width=10, span=SPAN).axes[0].patches
