@@ -21,6 +21,7 @@ from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.delivery.publishing import Published
 from jobwire.jobs.event import Event
 from jobwire.jobs.record import JobRecord
+from jobwire.jobs.requests import Answer
 from jobwire.publisher.publisher import Publisher
 from jobwire.subscriber.fleet import Mode
 from jobwire.subscriber.outcome import Verdict, Verdicts
@@ -118,6 +119,17 @@ class AsyncPublisher:
     async def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
         """Publish any event, as `Publisher.say`."""
         return await self._thread.call(self._opened.say, event, detail, data)
+
+    async def ask(self, text: str, **how: Any) -> Answer:
+        """Ask a person and return the answer, as `Publisher.ask`; others may go on saying things meanwhile.
+
+        A task that is cancelled leaves within a second, and the request stays open.
+        """
+        stop, thread = threading.Event(), CallThread()
+        try:
+            return await thread.interruptible(stop.set, self._opened.ask, text, **how, stop=stop)
+        finally:
+            thread.close()
 
     @property
     def _opened(self) -> Publisher:

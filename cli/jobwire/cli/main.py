@@ -37,6 +37,9 @@ COMMANDS: dict[str, Subcommand] = {
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
     "logs": Subcommand("jobwire.cli.logs", "print the output of a job's command"),
     "attach": Subcommand("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),
+    "feed": Subcommand("jobwire.registry.top_level", "all that waits for you"),
+    "answer": Subcommand("jobwire.registry.top_level", "answer what a job asks"),
+    "ask": Subcommand("jobwire.publisher.ask_command", "ask a person, and wait for the answer"),
     "list": Subcommand("jobwire.registry.top_level", "the jobs, newest first"),
     "cancel": Subcommand("jobwire.registry.top_level", "cancel a job"),
     "dismiss": Subcommand(

@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,14 +20,19 @@ from jobwire.core.redaction import Redactor
 from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
-from jobwire.jobs.event import TERMINAL_EVENTS, EventType
+from jobwire.jobs.event import MAX_DETAIL, TERMINAL_EVENTS, EventType
+from jobwire.jobs.requests import REQUEST, RESOLVED, Answer, RequestKind, request_body
+from jobwire.publisher.asking import DEFAULT, NOBODY, Answers, HomeAnswers, new_request_id, no_answer
 from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
+from jobwire.registry.event_log import HomeEventLog
 
 _log = logging.getLogger("jobwire.publisher")
 # After a failed delivery events only go into the outbox for this long: a worker must not wait for an
 # absent broker at each of its steps.
 _RETRY_AFTER_SECONDS = 5.0
+# How often a wait for an answer looks whether it is to end.
+_LOOK_SECONDS = 1.0
 
 
 class Publisher:
@@ -136,6 +141,71 @@ class Publisher:
         """Say that the work failed. Terminal."""
         return self.say(EventType.ERROR, detail, data)
 
+    def ask(
+        self,
+        text: str,
+        *,
+        kind: str = RequestKind.QUESTION,
+        choices: Sequence[str] = (),
+        default: str | None = None,
+        scope: str | None = None,
+        tool: str | None = None,
+        digest: str | None = None,
+        preview: str | None = None,
+        timeout_seconds: float | None = None,
+        request: str | None = None,
+        on_answer: Callable[[Answer], object] = lambda _: None,
+        stop: threading.Event | None = None,
+    ) -> Answer:
+        """Ask a person and return the answer; blocks, while other threads may go on saying things.
+
+        `request` is the request's id: asked again after a restart, it is waited for again. Without an answer
+        within `timeout_seconds` the answer is `default`, by nobody; without that, NoAnswerError. Raises
+        StoppedError where the job ended or was claimed again meanwhile, InvalidInputError, RefusedError where
+        the account may not hear answers. `on_answer` is called before the registry hears that we have it. Once
+        `stop` is set, StoppedError within a second: the request stays open.
+        """
+        request_id = request or new_request_id(self.job_id)
+        body = request_body(
+            request_id,
+            self._redactor.mask_secrets(text),
+            kind=kind,
+            choices=choices,
+            default=default,
+            scope=scope,
+            tool=tool,
+            digest=digest,
+            preview=None if preview is None else self._redactor.mask_secrets(preview),
+            timeout_seconds=timeout_seconds,
+        )
+        answers = self._answers()
+        try:
+            if not answers.asked(request_id):
+                line = self._redactor.redact(" ".join(str(body["text"]).split()))[:MAX_DETAIL]
+                self._tell(EventType.PERMISSION_REQUIRED, line, {REQUEST: body})
+            until = float("inf") if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+            heard = None
+            while heard is None and (left := until - self._clock.monotonic()) > 0:
+                if stop is not None and stop.is_set():
+                    raise StoppedError(f"request {request_id} is no longer waited for")
+                heard = answers.wait(request_id, left if stop is None else min(left, _LOOK_SECONDS))
+            given = heard.answer if heard is not None else None
+            if given is None:
+                # What was answered at the same moment is the answer.
+                self._tell(EventType.PROGRESS, "goes on without an answer", {RESOLVED: [request_id]})
+                last = answers.wait(request_id, 0.0) if answers.asked(request_id) else None
+                given = last.answer if last is not None else None
+                if given is None and default is None:
+                    raise no_answer(request_id, timeout_seconds or 0.0)
+                given = given or Answer(default or "", NOBODY, DEFAULT)
+                on_answer(given)
+                return given
+            on_answer(given)
+            self._tell(EventType.PROGRESS, f"answered by {given.by}", {RESOLVED: [request_id]})
+            return given
+        finally:
+            answers.close()
+
     def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
         """Publish any event; what the named methods do, with data whose keys need not be names."""
         draft = self._cleaned(Draft(str(event), detail, data or {}))
@@ -210,6 +280,24 @@ class Publisher:
             _log.warning("%s", failure)
         finally:
             self.close()
+
+    def _answers(self) -> Answers:
+        if isinstance(self._events, HomeEventLog):
+            return HomeAnswers(self._events, clock=self._clock)
+        raise NotImplementedError
+
+    def _tell(self, event: str, detail: str, data: Mapping[str, object]) -> None:
+        """Say it without waiting for a broker, where the registry's record is on this disk.
+
+        The registry process sends it, or the job's next event does.
+        """
+        if not isinstance(self._events, HomeEventLog):
+            self.say(event, detail, data)
+            return
+        kept = self.keep(event, detail, data)
+        with self._guard:
+            if self._handover is not None:
+                self._handover.deliver(self.job_id, kept.seq)
 
     def _fail(self, detail: str) -> None:
         try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from jobwire.core.ports import Message
     from jobwire.core.settings import BrokerSettings
+    from jobwire.jobs.record import JobRecord
     from jobwire.registry.store import RecordStore
 
 # A worker that lives has sent its event long before.
@@ -75,6 +76,12 @@ class HomeEventLog:
     def home(self) -> str:
         """Return the home's path."""
         return self._store.home
+
+    def record(self) -> JobRecord:
+        """Return the record as it is now. Raises StoppedError where another attempt holds the job."""
+        record = self._store.get(self.job_id)
+        check_attempt(record, self._attempt)
+        return record
 
     def append(self, draft: Draft) -> SignedEvent:
         """See `EventLog.append`: history, then record, each flushed, under the record's lock."""

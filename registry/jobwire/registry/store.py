@@ -156,7 +156,8 @@ class RecordStore(HomeLayout):
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
         self._copy_status(moved)
         asked = [one.after for one in changed if one.after.requests != one.before.requests]
-        touch(self.home, {f"job:{record.job_id}" for record in (*moved, *asked)})
+        named = {f"job:{record.job_id}" for record in (*moved, *asked)}
+        touch(self.home, {*named, "requests"} if asked else named)
 
     def unread_error(self, job_ids: Collection[str]) -> StorageError:
         """Return the error for jobs that the operating system kept from whoever shows all jobs."""
@@ -412,4 +413,5 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
         record.not_before,
         dismissed_at(record),
         next_expiry(record.requests),
+        record.answers_n,
     )

@@ -1,9 +1,10 @@
-"""`jobwire serve`, `list`, `cancel` and `dismiss`: the registry's commands that people type most."""
+"""`jobwire serve`, `list`, `cancel`, `answer` and so on: the registry's commands that people type most."""
 
 from jobwire.registry.cli import Subparsers, add_cancel, add_dismiss, add_list, add_serve
+from jobwire.registry.request_commands import add_answer, add_feed
 
 
 def add_commands(subparsers: Subparsers) -> None:
     """Add the commands to the umbrella."""
-    for add in (add_serve, add_list, add_cancel, add_dismiss):
+    for add in (add_serve, add_list, add_cancel, add_dismiss, add_answer, add_feed):
         add(subparsers, "jobwire")

@@ -1,0 +1,165 @@
+"""`jobwire answer` and `jobwire feed`: arguments in, what is open and who answered out."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable
+
+from jobwire.core.commands import add_command, run_told
+from jobwire.core.errors import InvalidInputError
+from jobwire.core.terminal_text import safe
+from jobwire.jobs.requests import MAX_ANSWER, Answer
+from jobwire.registry.actions import build
+from jobwire.registry.cli import Subparsers
+from jobwire.registry.present import age
+from jobwire.registry.requests import (
+    AskedJob,
+    answerer,
+    check_may_answer,
+    command_for,
+    find_request,
+    give_answer,
+    open_in,
+)
+from jobwire.storage.wake import wait_until
+
+_COMMAND = "command"
+_LONG_SECONDS = 3600.0
+
+
+def add_answer(commands: Subparsers, prefix: str) -> None:
+    """Add `answer`."""
+    parser = add_command(
+        commands,
+        "answer",
+        "answer what a job asks; the first answer is the answer",
+        f"{prefix} answer 0a1b2c3d yes\n  {prefix} answer 0a1b2c3d.5f20 --choice yes --always",
+        run=run_told("answer", _answer),
+    )
+    add = parser.add_argument
+    add("name", metavar="JOB|REQUEST", help="the request's id, or its job's where it asks one thing")
+    add("text", metavar="TEXT", nargs="?", help="the answer; - reads it from stdin")
+    add("--choice", metavar="CHOICE", help="one of the choices, and nothing else")
+    add("--request", metavar="ID", help="the request, where JOB is named and asks several things")
+    add("--always", action="store_true", help="for everything in the scope that the request names")
+    add("--agent", "--from", metavar="NAME", help="who answers (default: $JOBWIRE_AGENT, or the user)")
+
+
+def add_feed(commands: Subparsers, prefix: str) -> None:
+    """Add `feed`."""
+    parser = add_command(
+        commands,
+        "feed",
+        "all that waits for you, the oldest and costliest first",
+        f"{prefix} feed --watch",
+        run=run_told("feed", _feed),
+    )
+    parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
+
+
+def _answer(args: argparse.Namespace) -> dict[str, object] | None:
+    queue = build(args)
+    asked = find_request(queue, args.name, args.request)
+    check_may_answer(asked.request, os.environ)
+    given = Answer(_text(args, asked), answerer(os.environ, args.agent), _COMMAND, args.always)
+    asked = give_answer(queue, asked.record.job_id, given, request_id=asked.request.id)
+    if args.json:
+        return {"request": asked.to_json(queue.store.clock.now())}
+    _write(f"answered {safe(asked.request.id)}: {safe(asked.request.answer or '')}")
+    return None
+
+
+def _text(args: argparse.Namespace, asked: AskedJob) -> str:
+    given = [one for one in (args.text, args.choice) if one is not None]
+    if len(given) != 1:
+        takes = ", ".join(asked.request.choices) or "a text"
+        raise InvalidInputError(
+            "the answer is missing" if not given else "the answer is given twice",
+            hint=f"it takes {safe(takes)}",
+        )
+    if args.choice is not None and args.choice not in asked.request.choices:
+        raise InvalidInputError(
+            f"{safe(args.choice)!r} is none of the choices",
+            hint=f"one of: {', '.join(asked.request.choices)}",
+        )
+    if args.text != "-":
+        return str(given[0])
+    # One more than is taken, in bytes: enough to be refused with the right words.
+    return sys.stdin.buffer.read(4 * MAX_ANSWER + 1).decode("utf-8", "replace").rstrip("\n")
+
+
+def _feed(args: argparse.Namespace) -> dict[str, object] | None:
+    queue = build(args)
+    if not args.watch:
+        found = open_in(queue)
+        if args.json:
+            now = queue.store.clock.now()
+            return {"requests": [one.to_json(now) for one in found]}
+        _write(_blocks(found, queue.store.clock.now()))
+        return None
+    _watch(args)
+    return None
+
+
+def _watch(args: argparse.Namespace) -> None:
+    """Print what is open whenever that changed: all of it for people, what is new or gone for programs."""
+    queue = build(args)
+    shown: dict[tuple[str, str], AskedJob] | None = None
+    while True:
+
+        def changed() -> dict[tuple[str, str], AskedJob] | None:
+            found = {(one.record.job_id, one.request.id): one for one in open_in(queue)}
+            return found if shown is None or found.keys() != shown.keys() else None  # noqa: B023 - asked at once
+
+        found = wait_until(
+            changed, home=queue.store.home, names=["requests"], seconds=_LONG_SECONDS, clock=queue.store.clock
+        )
+        if found is None:
+            continue
+        now = queue.store.clock.now()
+        if args.json:
+            before = shown or {}
+            for key in found.keys() - before.keys():
+                _write(json.dumps({"open": found[key].to_json(now)}))
+            for job_id, request_id in before.keys() - found.keys():
+                _write(json.dumps({"closed": {"job_id": job_id, "id": request_id}}))
+        else:
+            clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+            _write(f"{clear}{_blocks(found.values(), now)}\n")
+        shown = found
+
+
+def _blocks(found: Iterable[AskedJob], now: float) -> str:
+    return "\n\n".join(block(one, now) for one in found) or "nothing waits for you"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def block(asked: AskedJob, now: float) -> str:
+    """Return one request as lines for a terminal, with the command that answers it."""
+    record, request = asked
+    title = safe(record.title or record.agent_session or "")
+    head = f"{record.job_id}  {request.kind}, {age(request.asked_at, now)} ago  {title}".rstrip()
+    lines = [head, *_indented(request.text)]
+    if request.tool:
+        lines += [f"  tool      {safe(request.tool)}"]
+    if request.preview:
+        lines += _indented(request.preview, "  | ")
+    if request.choices:
+        lines += [f"  choices   {' · '.join(map(safe, request.choices))}"]
+    if request.scope:
+        lines += [f"  --always  {safe(request.scope)}"]
+    if request.default is not None:
+        lines += [f"  else      {safe(request.default)}"]
+    if request.expires_at:
+        lines += [f"  until     {request.expires_at}"]
+    command = command_for(asked)
+    return "\n".join([*lines, f"  {safe(command)}" if command else "  answer where it runs: it gave no id"])
+
+
+def _indented(text: str, indent: str = "  ") -> list[str]:
+    return [indent + safe(line) for line in text.split("\n")]
