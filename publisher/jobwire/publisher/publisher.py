@@ -162,8 +162,8 @@ class Publisher:
         `request` is the request's id: asked again after a restart, it is waited for again. Without an answer
         within `timeout_seconds` the answer is `default`, by nobody; without that, NoAnswerError. Raises
         StoppedError where the job ended or was claimed again meanwhile, InvalidInputError, RefusedError where
-        the account may not hear answers. `on_answer` is called before the registry hears that we have it. Once
-        `stop` is set, StoppedError within a second: the request stays open.
+        the account may not hear answers. `on_answer` is called before the registry hears that we have it.
+        Once `stop` is set, StoppedError within a second: the request stays open.
         """
         request_id = request or new_request_id(self.job_id)
         body = request_body(
