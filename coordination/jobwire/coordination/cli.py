@@ -1,41 +1,24 @@
 """`jobwire inbox ...`, also `inbox`: messages, threads and deliveries from a command line."""
 
-import argparse
-import importlib
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
+from __future__ import annotations
 
-from jobwire.coordination.command import coordination_command, say_failure
+import sys
+from typing import TYPE_CHECKING
+
 from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES
+from jobwire.coordination.verbs import Verb, VerbTable
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.commands import CommandParser, run_command, wants_json
-from jobwire.storage.home import HELP, Need
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from jobwire.core.commands import CommandParser
 
 PROG = "inbox"
 SUMMARY = "messages between agents: send, fetch, claim, update, reply, done ... (also: inbox)"
-# argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.
-_UNSET = argparse.SUPPRESS
 _MOST = 1_000_000
-
-
-class Verb(NamedTuple):
-    """One verb: what it does, an example, its options, and module:function of what runs."""
-
-    summary: str
-    example: str
-    options: Callable[[CommandParser], None]
-    runs: str
-
-
-def _common(parser: CommandParser, default: object = _UNSET) -> None:
-    add = parser.add_argument
-    add("--json", action="store_true", default=default or False, help="print one JSON object")
-    add("--db", metavar="PATH", default=default, help="the store (default: $JOBWIRE_DB, else in the home)")
-    add("--agent", "--from", metavar="NAME", default=default, help="who I am (default: $JOBWIRE_AGENT)")
-    add("--home", metavar="DIR", default=default, help=HELP)
 
 
 def _said(parser: CommandParser) -> None:
@@ -93,7 +76,12 @@ def _show(parser: CommandParser) -> None:
 
 
 VERBS: dict[str, Verb] = {
-    "init": Verb("make home and store where there are none", "inbox init", lambda _: None, "actions:init"),
+    "init": Verb(
+        "make home and store where there are none",
+        "inbox init",
+        lambda _: None,
+        "actions:init",
+    ),
     "send": Verb(
         "send a message: into a thread, or as a new one",
         'inbox send --agent lead --to builder --subject "fix the parser"',
@@ -106,72 +94,26 @@ VERBS: dict[str, Verb] = {
         _fetch,
         "actions:fetch",
     ),
-    "show": Verb("one thread with all its messages", "inbox show --thread ID", _show, "actions:show"),
+    "show": Verb(
+        "one thread with all its messages",
+        "inbox show --thread ID",
+        _show,
+        "actions:show",
+    ),
 }
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+INBOX = VerbTable(PROG, SUMMARY, "Messages between agents, durable without any process.", VERBS)
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `inbox` to `jobwire`."""
-    parser = commands.add_parser(
-        PROG, help=SUMMARY, description=_description(), fill=_fill, tell=partial(say_failure, PROG)
-    )
-    parser.set_defaults(home_need=Need.NOTHING)
+    INBOX.add_to(commands)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `inbox`; return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    parser = CommandParser(PROG, description=_description(), fill=_fill, tell=partial(say_failure, PROG))
-
-    def body(_: argparse.Namespace) -> int:
-        args = parser.parse_args(words)
-        return int(args.run(args))
-
-    as_json = wants_json(words)
-    tell = partial(say_failure, PROG) if as_json else None
-    return run_command(body, argparse.Namespace(), prog=PROG, as_json=as_json, tell=tell)
-
-
-def _description() -> str:
-    return "Messages between agents, durable without any process."
-
-
-def _fill(parser: CommandParser, words: Sequence[str]) -> None:
-    """Add the verb that the words name with its options; all of them by name where they name none."""
-    _common(parser, None)
-    verbs = parser.add_subparsers(
-        title="verbs", metavar="VERB", dest="verb", required=True, parser_class=CommandParser
-    )
-    chosen = _verb_in(words)
-    for name in (chosen,) if chosen else VERBS:
-        verb = VERBS[name]
-        one = verbs.add_parser(
-            name,
-            help=verb.summary,
-            description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
-            epilog=f"example:\n  {verb.example}",
-            tell=partial(say_failure, name),
-        )
-        if chosen:
-            _common(one)
-            verb.options(one)
-            one.set_defaults(run=coordination_command(_run), runs=verb.runs)
-
-
-def _verb_in(words: Sequence[str]) -> str:
-    taken = iter(words)
-    for word in taken:
-        if word in {"--db", "--agent", "--from", "--home"}:
-            next(taken, None)
-        elif not word.startswith("-"):
-            return word if word in VERBS else ""
-    return ""
-
-
-def _run(args: argparse.Namespace) -> int:
-    module, _, function = args.runs.partition(":")
-    found = getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)
-    return int(found(args))
+    return INBOX.main(argv)
 
 
 if __name__ == "__main__":

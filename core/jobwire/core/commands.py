@@ -100,13 +100,17 @@ class CommandParser(argparse.ArgumentParser):
         for word in words:
             if not fits_a_path(word):
                 self.error(f"no argument can be {word[:100]!r}")
-        if self._fill is not None:
-            fill, self._fill = self._fill, None
-            fill(self, words)
+        self.complete(words)
         found, left = super().parse_known_args(args, namespace)
         if left and self._tell is not None:
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
+
+    def complete(self, words: "Sequence[str]" = ()) -> None:
+        """Add what depends on the words, once: without any, all that there is."""
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self, words)
 
     @override
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:

@@ -4,11 +4,15 @@
 import argparse
 from collections.abc import Iterator
 
+from jobwire.core.commands import CommandParser
+
 
 def commands_of(
     parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
     """Yield the words and the parser of every command that has none below it."""
+    if isinstance(parser, CommandParser):
+        parser.complete()
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield words, parser

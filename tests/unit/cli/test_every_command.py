@@ -15,6 +15,7 @@ from jobwire.testing.command_line import commands_of, needed_words
 # They make a home, or need none: everything else ends with 40 where there is none.
 WITHOUT_A_HOME = {
     ("init",): "makes one",
+    ("inbox", "init"): "makes one",
     ("up",): "makes one",
     ("broker", "up"): "makes one",
     ("demo",): "makes one in its own directory",

@@ -101,4 +101,4 @@ def test_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch:
         main(["watch", "--help"])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if len(line) > 70 and not line.startswith("  ")] == []
-    assert "  job_subscriber --job 0a1b2c3d" in lines
+    assert "  job_subscriber 0a1b2c3d" in lines

@@ -1,0 +1,105 @@
+"""A command with verbs (`inbox send`, `lock acquire`) from a table: what each does, takes and runs.
+
+Only the verb that was asked for is built and imports its code: agents call these all the time.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from jobwire.coordination.command import coordination_command, say_failure
+from jobwire.core.commands import CommandParser, run_command, wants_json
+from jobwire.storage.home import HELP, Need
+
+# argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.
+_UNSET = argparse.SUPPRESS
+_WITH_VALUE = frozenset({"--db", "--agent", "--from", "--home"})
+
+
+class Verb(NamedTuple):
+    """One verb: what it does, an example, its options, and what runs: module of this component:function."""
+
+    summary: str
+    example: str
+    options: Callable[[CommandParser], None]
+    runs: str
+
+
+class VerbTable(NamedTuple):
+    """A command: its name, a line for the list of commands, a sentence for its help, its verbs."""
+
+    prog: str
+    summary: str
+    description: str
+    verbs: Mapping[str, Verb]
+
+    def add_to(self, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+        """Add it to `jobwire`."""
+        parser = commands.add_parser(
+            self.prog,
+            help=self.summary,
+            description=self.description,
+            fill=self._fill,
+            tell=partial(say_failure, self.prog),
+        )
+        parser.set_defaults(home_need=Need.NOTHING)
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run it as a command of its own; return the exit code."""
+        words = list(sys.argv[1:] if argv is None else argv)
+        tell = partial(say_failure, self.prog)
+        parser = CommandParser(self.prog, description=self.description, fill=self._fill, tell=tell)
+
+        def body(_: argparse.Namespace) -> int:
+            args = parser.parse_args(words)
+            return int(args.run(args))
+
+        as_json = wants_json(words)
+        return run_command(
+            body, argparse.Namespace(), prog=self.prog, as_json=as_json, tell=tell if as_json else None
+        )
+
+    def _fill(self, parser: CommandParser, words: Sequence[str]) -> None:
+        """Add the verb that the words name; all of them where they name none."""
+        _common(parser, None)
+        verbs = parser.add_subparsers(
+            title="verbs", metavar="VERB", dest="verb", required=True, parser_class=CommandParser
+        )
+        chosen = self._verb_in(words)
+        for name in (chosen,) if chosen else self.verbs:
+            verb = self.verbs[name]
+            one = verbs.add_parser(
+                name,
+                help=verb.summary,
+                description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
+                epilog=f"example:\n  {verb.example}",
+                tell=partial(say_failure, name),
+            )
+            _common(one)
+            verb.options(one)
+            one.set_defaults(run=coordination_command(_run), runs=verb.runs)
+
+    def _verb_in(self, words: Sequence[str]) -> str:
+        taken = iter(words)
+        for word in taken:
+            if word in _WITH_VALUE:
+                next(taken, None)
+            elif not word.startswith("-"):
+                return word if word in self.verbs else ""
+        return ""
+
+
+def _common(parser: CommandParser, default: object = _UNSET) -> None:
+    add = parser.add_argument
+    add("--json", action="store_true", default=default or False, help="print one JSON object")
+    add("--db", metavar="PATH", default=default, help="the store (default: $JOBWIRE_DB, else in the home)")
+    add("--agent", "--from", metavar="NAME", default=default, help="who I am (default: $JOBWIRE_AGENT)")
+    add("--home", metavar="DIR", default=default, help=HELP)
+
+
+def _run(args: argparse.Namespace) -> int:
+    module, _, function = args.runs.partition(":")
+    return int(getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)(args))
