@@ -41,6 +41,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("jobwire.cli.main._parser", PARSER)
     for name in ("JOBWIRE_HOME", "JOBWIRE_TICKET", "JOBWIRE_JOB"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JOBWIRE_AGENT", "tester")
     return tmp_path
 
 
