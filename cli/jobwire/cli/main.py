@@ -49,6 +49,8 @@ COMMANDS: dict[str, Subcommand] = {
     "registry": Subcommand(
         "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
     ),
+    "agent": Subcommand("jobwire.coordination.agent_cli", "who takes part: join, beat, list, leave"),
+    "wait": Subcommand("jobwire.coordination.agent_cli", "wait for an event of the coordination by its name"),
     "inbox": Subcommand(
         "jobwire.coordination.cli",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PROG = "inbox"
 SUMMARY = "messages between agents: send, fetch, claim, update, reply, done ... (also: inbox)"
 _MOST = 1_000_000
+_FOREVER = 30 * 86400.0
 
 
 def _said(parser: CommandParser) -> None:
@@ -75,6 +76,32 @@ def _show(parser: CommandParser) -> None:
     add("--limit", type=whole(1, _MOST), metavar="N", help="only the last messages")
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add how long to wait, and behind which event."""
+    add = parser.add_argument
+    add(
+        "--timeout-seconds",
+        type=number(MAX_SECONDS),
+        default=_FOREVER,
+        metavar="S",
+        help="exit 10 after that (default: 30 days)",
+    )
+    add("--after-event", type=whole(0, 2**53 - 1), metavar="N", help="only what came after event N")
+
+
+def _watch(parser: CommandParser) -> None:
+    parser.add_argument("--status", default="", metavar="LIST", help="pending, blocked, ... (default: any)")
+    add_timeout(parser)
+
+
+def _wait_reply(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("--thread", required=True, metavar="ID")
+    add("--kinds", default="", metavar="LIST", help="answer, control, ... (default: whatever others say)")
+    add("--after-message", metavar="ID", help="only what came after this message")
+    add_timeout(parser)
+
+
 VERBS: dict[str, Verb] = {
     "init": Verb(
         "make home and store where there are none",
@@ -99,6 +126,18 @@ VERBS: dict[str, Verb] = {
         "inbox show --thread ID",
         _show,
         "actions:show",
+    ),
+    "watch": Verb(
+        "wait for something new that concerns me: unread, or from now on",
+        "inbox watch --agent lead --status blocked,done,failed --timeout-seconds 600",
+        _watch,
+        "waiting_actions:watch",
+    ),
+    "wait-reply": Verb(
+        "wait for what others say in a thread after my last question",
+        "inbox wait-reply --agent builder --thread ID --timeout-seconds 1800",
+        _wait_reply,
+        "waiting_actions:wait_reply",
     ),
 }
 

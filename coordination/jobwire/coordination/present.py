@@ -35,17 +35,23 @@ def conversation(thread: InboxThread, messages: Sequence[Mapping[str, object]]) 
     """Return a thread with its messages, oldest first."""
     lines = [safe(f"{thread.subject or thread.thread_id}  [{thread.status}]")]
     for one in messages:
-        to = ", ".join(map(str, one["recipients"]))  # type: ignore[call-overload]  # a list of names
-        who = f"{one['from_agent']} -> {to or 'nobody'}"
-        head = f"{one['created_at']}  {who}  {one['type']}  {one['message_id']}"
-        lines += ["", safe(head), "  " + safe(str(one["summary"]))]
-        body = str(one["body"])
-        if body and body != one["summary"]:
-            lines += ["  " + safe(line) for line in body.splitlines()]
-        if one["payload"] is not None:
-            lines.append("  payload: " + safe(str(one["payload"])))
-        lines += [
-            f"  artifact: {safe(str(item['path']))} ({safe(str(item['kind']))})"
-            for item in one["artifacts"]  # type: ignore[attr-defined]  # a list of objects
-        ]
+        lines += ["", message(one)]
+    return "\n".join(lines)
+
+
+def message(one: Mapping[str, object]) -> str:
+    """Return one message, as JSON has it, in lines."""
+    to = ", ".join(map(str, one["recipients"]))  # type: ignore[call-overload]  # a list of names
+    who = f"{one['from_agent']} -> {to or 'nobody'}"
+    head = f"{one['created_at']}  {who}  {one['type']}  {one['message_id']}"
+    lines = [safe(head), "  " + safe(str(one["summary"]))]
+    body = str(one["body"])
+    if body and body != one["summary"]:
+        lines += ["  " + safe(line) for line in body.splitlines()]
+    if one["payload"] is not None:
+        lines.append("  payload: " + safe(str(one["payload"])))
+    lines += [
+        f"  artifact: {safe(str(item['path']))} ({safe(str(item['kind']))})"
+        for item in one["artifacts"]  # type: ignore[attr-defined]  # a list of objects
+    ]
     return "\n".join(lines)

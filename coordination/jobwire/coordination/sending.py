@@ -158,7 +158,8 @@ def write(change: Transaction, new: NewMessage, large: Bulk) -> Posted:
                 for one in new.artifacts
             ],
         )
-    change.agents.update(recipients)
+    # What is open to all wakes whoever waits for work.
+    change.agents.update(recipients or ("*",))
     change.threads.add(thread_id)
     if thread is not None and new.kind == "task" and thread.ended:
         _ask_again(change, thread, new, recipients)

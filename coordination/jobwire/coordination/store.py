@@ -36,9 +36,10 @@ class Commit(NamedTuple):
     resources: frozenset[str]
 
     def names(self) -> list[str]:
-        """Return them as names to wake: `agent:NAME`, `thread:ID`, `resource:NAME`."""
+        """Return them as names to wake: `agent:NAME`, `thread:ID`, `resource:NAME`, and `events`."""
         return (
-            [f"agent:{name}" for name in self.agents]
+            ["events"]
+            + [f"agent:{name}" for name in self.agents]
             + [f"thread:{name}" for name in self.threads]
             + [f"resource:{name}" for name in self.resources]
         )

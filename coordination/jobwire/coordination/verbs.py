@@ -64,7 +64,7 @@ class VerbTable(NamedTuple):
 
     def _fill(self, parser: CommandParser, words: Sequence[str]) -> None:
         """Add the verb that the words name; all of them where they name none."""
-        _common(parser, None)
+        add_common(parser, None)
         verbs = parser.add_subparsers(
             title="verbs", metavar="VERB", dest="verb", required=True, parser_class=CommandParser
         )
@@ -78,9 +78,9 @@ class VerbTable(NamedTuple):
                 epilog=f"example:\n  {verb.example}",
                 tell=partial(say_failure, name),
             )
-            _common(one)
+            add_common(one)
             verb.options(one)
-            one.set_defaults(run=coordination_command(_run), runs=verb.runs)
+            one.set_defaults(run=coordination_command(run_verb), runs=verb.runs)
 
     def _verb_in(self, words: Sequence[str]) -> str:
         taken = iter(words)
@@ -92,7 +92,8 @@ class VerbTable(NamedTuple):
         return ""
 
 
-def _common(parser: CommandParser, default: object = _UNSET) -> None:
+def add_common(parser: argparse.ArgumentParser, default: object = _UNSET) -> None:
+    """Add the options of every command of the coordination."""
     add = parser.add_argument
     add("--json", action="store_true", default=default or False, help="print one JSON object")
     add("--db", metavar="PATH", default=default, help="the store (default: $JOBWIRE_DB, else in the home)")
@@ -100,6 +101,7 @@ def _common(parser: CommandParser, default: object = _UNSET) -> None:
     add("--home", metavar="DIR", default=default, help=HELP)
 
 
-def _run(args: argparse.Namespace) -> int:
+def run_verb(args: argparse.Namespace) -> int:
+    """Run what the verb's table names."""
     module, _, function = args.runs.partition(":")
     return int(getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)(args))

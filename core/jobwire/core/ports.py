@@ -17,6 +17,13 @@ class Message(NamedTuple):
     acknowledge: int | None = None
 
 
+class LastWill(NamedTuple):
+    """What the broker publishes, retained and with QoS 1, if the connection ends without a farewell."""
+
+    topic: str
+    payload: bytes
+
+
 class SessionStarted(NamedTuple):
     """The connection is up and every subscription granted.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import UnreachableError
-from jobwire.core.ports import Message
+from jobwire.core.ports import LastWill, Message
 from jobwire.core.settings import BrokerSettings
 from jobwire.transport import failures
 from jobwire.transport.acknowledgements import AckLedger
@@ -41,6 +41,7 @@ class SessionOptions(NamedTuple):
     expiry_seconds: int
     keepalive_seconds: int
     receive_maximum: int
+    will: LastWill | None = None
 
 
 class LinkHandler(Protocol):
@@ -108,6 +109,8 @@ class Link:
         if self._settings.username is not None:
             password = self._settings.password
             client.username_pw_set(self._settings.username, password.reveal() if password else None)
+        if (will := self._session.will) is not None:
+            client.will_set(will.topic, will.payload, qos=1, retain=True)
         client.on_connect = self._on_connect
         client.on_message = self._on_message
         client.on_publish = self._on_publish

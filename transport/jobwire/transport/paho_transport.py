@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from jobwire.core.backoff import retry_delay
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError, RefusedError, TransportError
-from jobwire.core.ports import Incoming, Message
+from jobwire.core.ports import Incoming, LastWill, Message
 from jobwire.core.settings import BrokerSettings, is_loopback
 from jobwire.transport import failures
 from jobwire.transport.link import SessionOptions
@@ -54,6 +54,7 @@ class PahoTransport:
         queue_limit: int = _QUEUE_LIMIT,
         backoff: Callable[[int], float] = _jittered_backoff,
         observer: Callable[[Incoming], None] = _ignore,
+        will: LastWill | None = None,
     ) -> None:
         if not client_id and not clean_session:
             raise InvalidInputError("a persistent session needs a client id (MQTT 3.1.1, 3.1.3.1)")
@@ -64,6 +65,7 @@ class PahoTransport:
             expiry_seconds=session_expiry_seconds,
             keepalive_seconds=keepalive_seconds,
             receive_maximum=min(queue_limit, _MAX_RECEIVE_MAXIMUM),
+            will=will,
         )
         self._clock = clock or SystemClock()
         self._queue_limit = queue_limit

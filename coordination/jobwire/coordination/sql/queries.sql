@@ -314,3 +314,92 @@ SELECT last_seq FROM export_state WHERE id = 1;
 -- name: set_exported
 -- They stand there.
 UPDATE export_state SET last_seq = :seq WHERE id = 1;
+
+-- name: put_agent
+-- Who joins; its earlier life is over.
+INSERT INTO agents (agent_id, kind, roles, run_id, incarnation, host, pid, interval_seconds, joined_at_ms, left_at_ms)
+VALUES (:agent_id, :kind, :roles, :run_id, :incarnation, :host, :pid, :interval_seconds, :now_ms, NULL)
+ON CONFLICT (agent_id) DO UPDATE SET
+    kind = excluded.kind, roles = excluded.roles, run_id = excluded.run_id, incarnation = excluded.incarnation,
+    host = excluded.host, pid = excluded.pid, interval_seconds = excluded.interval_seconds,
+    joined_at_ms = excluded.joined_at_ms, left_at_ms = NULL;
+
+-- name: put_heartbeat
+-- A sign of life, and what its agent does.
+INSERT INTO heartbeats (agent_id, ts_ms, status, current_task, progress)
+VALUES (:agent_id, :now_ms, :status, :current_task, :progress)
+ON CONFLICT (agent_id) DO UPDATE SET
+    ts_ms = excluded.ts_ms, status = excluded.status, current_task = excluded.current_task, progress = excluded.progress;
+
+-- name: return_agent
+-- It lives, whatever was thought.
+UPDATE agents SET left_at_ms = NULL WHERE agent_id = :agent_id;
+
+-- name: agent_left
+-- It is gone.
+UPDATE agents SET left_at_ms = :now_ms WHERE agent_id = :agent_id AND left_at_ms IS NULL;
+
+-- name: agent
+-- One agent and its last sign of life.
+SELECT
+    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
+    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
+FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id) WHERE a.agent_id = :agent_id;
+
+-- name: agents_present
+-- Who has not left, with its last sign of life; NULL matches any run.
+SELECT
+    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
+    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
+FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
+WHERE a.left_at_ms IS NULL AND (:run_id IS NULL OR a.run_id = :run_id) ORDER BY a.agent_id;
+
+-- name: names_of
+-- The free names that an agent holds.
+SELECT task_id FROM task_claims WHERE claimed_by = :agent_id;
+
+-- name: free_name
+-- Nobody holds the name.
+DELETE FROM task_claims WHERE task_id = :task_id AND claimed_by = :agent_id;
+
+-- name: last_question_of
+-- The number of an agent's last question in a thread, else of its last message there.
+SELECT coalesce(
+    (SELECT max(seq) FROM messages WHERE thread_id = :thread_id AND from_agent = :agent_id AND kind = 'question'),
+    (SELECT max(seq) FROM messages WHERE thread_id = :thread_id AND from_agent = :agent_id)
+);
+
+-- name: reply_after
+-- The first message of others in a thread behind a number; NULL matches any kind.
+SELECT seq FROM messages
+WHERE thread_id = :thread_id AND seq > :after AND from_agent <> :agent_id
+    AND (:kinds IS NULL OR instr(:kinds, ',' || kind || ',')) ORDER BY seq LIMIT 1;
+
+-- name: activity_after
+-- The first change by others behind a number in a thread that concerns an agent and has one of these statuses.
+SELECT e.event_id, e.thread_id FROM events AS e CROSS JOIN threads AS t USING (thread_id)
+WHERE e.event_id > :after AND e.event_id <= :through AND e.source <> :agent_id
+    AND (:statuses IS NULL OR instr(:statuses, ',' || t.status || ','))
+    AND (
+        t.created_by = :agent_id OR t.assigned_to = :agent_id OR (t.assigned_to = '' AND t.status = 'pending')
+        OR EXISTS (SELECT 1 FROM deliveries AS d WHERE d.thread_id = t.thread_id AND d.agent_id = :agent_id)
+    )
+ORDER BY e.event_id LIMIT 1;
+
+-- name: unread_activity
+-- The first message that an agent has not read in a thread with one of these statuses.
+SELECT d.seq, d.thread_id FROM deliveries AS d INDEXED BY deliveries_unread CROSS JOIN threads AS t USING (thread_id)
+WHERE d.agent_id = :agent_id AND d.delivered_ms IS NULL AND d.state IN ('queued', 'leased')
+    AND (:statuses IS NULL OR instr(:statuses, ',' || t.status || ',')) ORDER BY d.seq LIMIT 1;
+
+-- name: named_events_after
+-- Changes behind a number with what a pattern is matched against.
+SELECT
+    e.event_id, e.run_id, e.task_id, e.thread_id, e.source, e.event_type, e.message_id, e.summary, e.payload_json, e.created_at,
+    m.type, m.payload
+FROM events AS e LEFT JOIN messages AS m ON m.id = e.message_id
+WHERE e.event_id > :after ORDER BY e.event_id LIMIT :limit;
+
+-- name: data_version
+-- Another number once another connection has committed (sqlite.org/pragma.html#pragma_data_version).
+SELECT data_version FROM pragma_data_version;
