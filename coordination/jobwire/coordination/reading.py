@@ -111,7 +111,7 @@ def _unread(store: CoordinationStore, agent: str, statuses: Sequence[str]) -> It
         for (thread_id,) in rows:
             after = thread_id
             found = store.rows("thread", {"thread_id": thread_id})
-            if found and (not statuses or found[0][6] in statuses):
+            if found and (not statuses or found[0][7] in statuses):
                 yield InboxThread(*found[0])
         if len(rows) < _PAGE:
             return

@@ -47,6 +47,11 @@ def send(store: CoordinationStore, new: NewMessage) -> Posted:
         return write(change, new, large)
 
 
+def new_id() -> str:
+    """Return an id for a message that its sender gave none."""
+    return f"m-{secrets.token_hex(10)}"
+
+
 class Bulk(NamedTuple):
     """Body and payload where they stand: in the row, or in a blob."""
 
@@ -74,25 +79,32 @@ class Bulk(NamedTuple):
         """Leave both in the row: they are short."""
         return cls(new.body, None, new.payload, None, BlobFolder(""))
 
+    def words(self, new: NewMessage) -> str:
+        """Return what is searched: body and payload, from their blobs where only those have them."""
+        body = new.body
+        if not body and self.body_ref is not None:
+            body = self.blobs.get(self.body_ref).decode()
+        return f"{body} {new.payload}" if new.payload is not None else body
+
     def keep(self, new: NewMessage) -> None:
         """Write again what was collected in between; the caller holds the right to write."""
         for ref, text in ((self.body_ref, new.body), (self.payload_ref, new.payload)):
-            if ref is not None and not os.path.exists(self.blobs.path(ref)):
+            if ref is not None and text and not os.path.exists(self.blobs.path(ref)):
                 self.blobs.put((text or "").encode())
 
 
-def write(change: Transaction, new: NewMessage, large: Bulk) -> Posted:
-    """Put a checked message into the transaction; see `send`."""
-    digest = digest_of(new)
+def write(change: Transaction, new: NewMessage, large: Bulk, digest: str = "") -> Posted:
+    """Put a checked message into the transaction; see `send`. `digest` is given where `new` is not whole."""
+    digest = digest or digest_of(new)
     if new.id:
         before = change.row("message", {"id": new.id})
         if before is not None:
-            return _before(InboxMessage(*before), digest)
+            return already(InboxMessage(*before), digest)
     large.keep(new)
     thread = _thread(change, new)
     thread_id = thread.thread_id if thread is not None else new.thread_id or f"t-{secrets.token_hex(8)}"
     recipients = _recipients(change, new)
-    message_id = new.id or f"m-{secrets.token_hex(10)}"
+    message_id = new.id or new_id()
     run_id, task_id = new.run_id, new.task_id
     if thread is not None:
         run_id, task_id = thread.run_id, task_id or thread.task_id or None
@@ -128,8 +140,9 @@ def write(change: Transaction, new: NewMessage, large: Bulk) -> Posted:
         },
     )
     seq = change.latest_event()
-    words = new.body if large.payload is None and new.payload is None else f"{new.body} {new.payload}"
-    change.execute("insert_words", {"seq": seq, "summary": new.summary, "body": words, "type": new.type})
+    change.execute(
+        "insert_words", {"seq": seq, "summary": new.summary, "body": large.words(new), "type": new.type}
+    )
     change.execute_many(
         "insert_delivery",
         [
@@ -166,7 +179,8 @@ def write(change: Transaction, new: NewMessage, large: Bulk) -> Posted:
     return Posted(message_id, thread_id, seq)
 
 
-def _before(found: InboxMessage, digest: str) -> Posted:
+def already(found: InboxMessage, digest: str) -> Posted:
+    """Return the message that was kept under this id; raises ConflictError where it says something else."""
     if found.digest != digest:
         raise ConflictError(
             f"there is another message with the id {found.id}",
@@ -226,12 +240,14 @@ def _begin(change: Transaction, new: NewMessage, thread_id: str, recipients: lis
 
 def _ask_again(change: Transaction, thread: InboxThread, new: NewMessage, recipients: list[str]) -> None:
     """Open a thread that ended for a new task: its next claim is a new job."""
+    addressed = recipients[0] if len(recipients) == 1 else thread.addressed_to
     change.execute(
         "move_thread",
         {
             "thread_id": thread.thread_id,
             "status": ThreadStatus.PENDING,
-            "assigned_to": recipients[0] if len(recipients) == 1 else thread.assigned_to,
+            "assigned_to": addressed,
+            "addressed_to": addressed,
             "job_id": None,
             "jobs": thread.jobs,
             "work": 1,

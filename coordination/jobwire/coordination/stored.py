@@ -102,7 +102,7 @@ class InboxMessage(NamedTuple):
 def thread_json(thread: InboxThread) -> dict[str, object]:
     """Return a thread as commands print it."""
     value = thread._asdict()
-    for name in ("jobs", "position", "changed"):
+    for name in ("jobs", "position", "changed", "addressed_to"):
         del value[name]
     return {**value, "work": bool(thread.work)}
 

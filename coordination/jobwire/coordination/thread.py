@@ -44,6 +44,7 @@ class InboxThread(NamedTuple):
     subject: str
     created_by: str
     assigned_to: str
+    addressed_to: str
     status: str
     priority: str
     latest_message_id: str | None

@@ -119,6 +119,19 @@ class HandOver:
             return HandedOver(delivered=False, no_broker=str(answer.get("address")))
         return None
 
+    def mention(self, job_id: str, seq: int) -> bool:
+        """Have everything up to `seq` sent, without waiting for the broker; tell whether that was taken."""
+        if not self.connect() or self._socket is None:
+            return False
+        request = {"job": job_id, "seq": seq, "expiry": self._expiry_seconds, **self._wishes}
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+            return self._read(self._socket, TAKEN_SECONDS).get("taken") is True
+        except (OSError, ValueError):
+            return False
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Disconnect; idempotent."""
         if self._socket is not None:

@@ -155,11 +155,19 @@ MAY_LACK = {name: JobRecord._field_defaults[name] for name in _ADDED_LATER}
 # A field beside the model's own: when a person dismissed a failure (RFC 3339 UTC). It survives as an unknown
 # one, so that every version keeps it.
 DISMISSED = "dismissed_at"
+# Likewise: the conversation whose work the job does.
+THREAD = "thread"
 
 
 def dismissed_at(record: JobRecord) -> str | None:
     """Return when the failed job was dismissed: from then on it counts among the failures nowhere."""
     value = record.extra.get(DISMISSED)
+    return value if isinstance(value, str) else None
+
+
+def thread_of(record: JobRecord) -> str | None:
+    """Return the id of the thread whose work the job does, None where it has none."""
+    value = record.extra.get(THREAD)
     return value if isinstance(value, str) else None
 
 

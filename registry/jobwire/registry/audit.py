@@ -11,7 +11,7 @@ Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote
     kind "event":  verdict ("accepted" or the reason of a refusal), attempt, seq, digest (hex), event
                    (the signed object as it was sent; `payload` with the text where it was not JSON),
                    why (refusals), before and after (where the status changed)
-    kind "status": attempt, before (null at registration), after, cause
+    kind "status": attempt, before (null at registration), after, cause, op (the message that goes with it)
     kind "request": attempt, request (its id), before, after, cause, and of an answer: answer, always, by,
                    through, seconds (how long it was waited for)
 
@@ -111,9 +111,12 @@ def held_event(raw: bytes) -> HeldEvent | None:
 
 
 def status_line(
-    *, at: str, source: str, attempt: int, before: str | None, after: str, cause: str
+    *, at: str, source: str, attempt: int, before: str | None, after: str, cause: str, op: str = ""
 ) -> tuple[bytes, Line]:
-    """Return the encoded line of a status change that no event caused, and its identity."""
+    """Return the encoded line of a status change that no event caused, and its identity.
+
+    `op` is the message that waits in the coordination store for this change.
+    """
     line: Line = {
         "at": at,
         "kind": "status",
@@ -122,6 +125,7 @@ def status_line(
         "before": before,
         "after": after,
         "cause": cause,
+        **({"op": op} if op else {}),
     }
     return _encode(line), identity_of(line)
 

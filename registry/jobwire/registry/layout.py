@@ -25,6 +25,8 @@ JOBS = "jobs"
 QUEUE = "queue"
 TOUCHED = "touched"
 ANNOUNCE = "announce"
+# Jobs whose threads the coordination store is to look at.
+THREADS = "threads"
 LOCKS = "locks"
 LOGS = "logs"
 OUTBOX = "outbox"
@@ -120,6 +122,18 @@ class HomeLayout(HomePaths):
             # The registry process makes the folder: without one there is nobody to tell.
             with contextlib.suppress(OSError):
                 _create_empty(self.queue_path(ANNOUNCE, job_id))
+
+    def mark_thread(self, job_id: str) -> None:
+        """Tell the coordination store of a change, as `touch` tells the index. Raises StorageError."""
+        marker = self.queue_path(THREADS, job_id)
+        try:
+            try:
+                _create_empty(marker)
+            except FileNotFoundError:
+                self.files.make_directory(self.queue_path(THREADS))
+                _create_empty(marker)
+        except OSError as error:
+            raise storage_failure("mark", marker, error) from error
 
     def mark_unsent(self, job_id: str) -> None:
         """Note, for whoever sends, that the job's history may hold something; not flushed, only a hint."""

@@ -75,10 +75,11 @@ class JobQueue:
         self.unread: set[str] = set()
         self._index = PendingIndex(store, warn=warn)
 
-    def register(self, spec: JobSpec) -> Registered:
-        """Create a pending job, or return the one that its key or its session already has.
+    def register(self, spec: JobSpec, claimed: LeaseGrant | None = None) -> Registered:
+        """Create a job, or return the one that its key or its session already has.
 
-        Raises InvalidInputError naming the field of `spec` that is not acceptable.
+        It is pending, or with `claimed` runs already, so that nobody else can pick it in between. Raises
+        InvalidInputError naming the field of `spec` that is not acceptable.
         """
         check_spec(spec)
         with self._queue() as index:
@@ -87,7 +88,11 @@ class JobQueue:
                 self.store.flush_names()
                 return Registered(existing, created=False)
             record = self._compose(spec, index)
-            self.store.create(record)
+            cause = "registered"
+            if claimed is not None:
+                record = fold.claim(record, claimed, self.store.clock.now())
+                cause = f"registered and claimed by {claimed.owner}"
+            self.store.create(record, cause=cause)
             return Registered(record, created=True)
 
     def pick(
@@ -353,7 +358,7 @@ class JobQueue:
         while self.store.exists(job_id):
             job_id = secrets.token_hex(4)
         record = new_record(spec, job_id, self._new_token(), now)
-        return record._replace(extra={POSITION: index.next_position(now)})
+        return record._replace(extra={**record.extra, POSITION: index.next_position(now)})
 
     def _claim_next(
         self, grant: LeaseGrant, session: str | None, index: PendingIndex, *, any_session: bool

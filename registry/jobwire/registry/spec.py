@@ -20,11 +20,14 @@ from jobwire.core.bounds import (
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.settings import resolve_broker
-from jobwire.jobs.record import JobRecord, Priority, Timeouts
+from jobwire.jobs.record import THREAD, JobRecord, Priority, Timeouts
 
 
 class JobSpec(NamedTuple):
-    """A new job. `unique_session` asks for at most one unfinished job addressed to `agent_session`."""
+    """A new job. `unique_session` asks for at most one unfinished job addressed to `agent_session`.
+
+    `thread` is the conversation whose work it does (`record.THREAD`).
+    """
 
     title: str = ""
     instructions: str = ""
@@ -35,6 +38,7 @@ class JobSpec(NamedTuple):
     max_attempts: int | None = None
     idempotency_key: str | None = None
     unique_session: bool = False
+    thread: str | None = None
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -44,6 +48,8 @@ def check_spec(spec: JobSpec) -> None:
         check_line("session", spec.agent_session, MAX_NAME)
     if spec.idempotency_key is not None:
         check_line("idempotency key", spec.idempotency_key, MAX_KEY)
+    if spec.thread is not None:
+        check_line("thread", spec.thread, MAX_KEY)
     check_text("instructions", spec.instructions, MAX_INSTRUCTIONS)
     if spec.unique_session and spec.agent_session is None:
         raise InvalidInputError("a unique session needs its name", hint="add --agent-session NAME")
@@ -69,6 +75,7 @@ def new_record(spec: JobSpec, job_id: str, token: str, now: float) -> JobRecord:
         idempotency_key=spec.idempotency_key,
         broker=dict(spec.broker),
         max_attempts=spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
+        extra={} if spec.thread is None else {THREAD: spec.thread},
     )
 
 

@@ -29,6 +29,7 @@ from jobwire.jobs.record import (
     decode_record,
     dismissed_at,
     encode_record,
+    thread_of,
 )
 from jobwire.jobs.requests import Answer, RequestState, find, next_expiry
 from jobwire.registry import quarantine
@@ -136,6 +137,7 @@ class RecordStore(HomeLayout):
                 marked=[record.job_id],
                 append=[(log.events_path, line)],
                 before=[log.meta(record)],
+                threads=[record] if thread_of(record) else [],
             )
             self._copy_status([record])
 
@@ -152,12 +154,16 @@ class RecordStore(HomeLayout):
         ]
         changed = [one for one in revisions if one.after != one.before]
         marked = [one.after.job_id for one in changed if _index_differs(one)]
-        self._put([one.after for one in changed], marked=marked, append=append, announce=announce)
+        threads = [one.after for one in changed if thread_of(one.after) and _thread_differs(one)]
+        self._put(
+            [one.after for one in changed], marked=marked, append=append, threads=threads, announce=announce
+        )
         moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
         self._copy_status(moved)
         asked = [one.after for one in changed if one.after.requests != one.before.requests]
-        named = {f"job:{record.job_id}" for record in (*moved, *asked)}
-        touch(self.home, {*named, "requests"} if asked else named)
+        names = {f"job:{record.job_id}" for record in (*moved, *asked)}
+        names |= {f"thread:{thread_of(record)}" for record in threads}
+        touch(self.home, {*names, "requests"} if asked else names)
 
     def unread_error(self, job_ids: Collection[str]) -> StorageError:
         """Return the error for jobs that the operating system kept from whoever shows all jobs."""
@@ -257,15 +263,23 @@ class RecordStore(HomeLayout):
         marked: Sequence[str],
         append: Sequence[tuple[str, bytes]],
         before: Sequence[tuple[str, bytes]] = (),
+        threads: Sequence[JobRecord] = (),
         announce: bool = True,
     ) -> None:
-        """Append lines and replace records, durably; the index is told of the jobs that are `marked`."""
+        """Append lines and replace records, durably.
+
+        The index is told of the jobs that are `marked`, the coordination store of those in `threads`.
+        """
         for job_id in marked:
             self.touch(job_id, announce=announce)
+        for record in threads:
+            self.mark_thread(record.job_id)
         replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
         change_durably(append=append, before=before, replace=replace, files=self.files)
         for job_id in marked:
             self.touch(job_id, announce=announce)
+        for record in threads:
+            self.mark_thread(record.job_id)
 
     def _copy_status(self, records: Sequence[JobRecord]) -> None:
         """Write status.json of each; not flushed, because it repeats the record.
@@ -309,7 +323,7 @@ class LockedRecord:
         self._store = store
         self.record = record
 
-    def replace(self, new: JobRecord, *, cause: str, source: str = "registry") -> JobRecord:
+    def replace(self, new: JobRecord, *, cause: str, source: str = "registry", op: str = "") -> JobRecord:
         """Write `new`, durably; what changed first gets its line, with `cause`, in the history.
 
         That is a new status or attempt, else each request that moved on.
@@ -319,7 +333,7 @@ class LockedRecord:
         common = {"at": self._now(), "source": source, "cause": cause}
         if _state(new) != _state(self.record):
             before, after = str(self.record.status), str(new.status)
-            line = status_line(attempt=new.attempt, before=before, after=after, **common)[0]
+            line = status_line(attempt=new.attempt, before=before, after=after, op=op, **common)[0]
         else:
             moved = [
                 request_line(attempt=new.attempt, before=str(before), after=one, **common)[0]
@@ -400,6 +414,22 @@ def _index_differs(one: Revision) -> bool:
         return False
     # Equal forms of one clock: ISO 8601 UTC compares as text.
     return before.lease is None or new.lease.expires_at < before.lease.expires_at
+
+
+def _thread_differs(one: Revision) -> bool:
+    """Tell whether the thread of the record's job is to be shown otherwise now."""
+    return _told(one.before) != _told(one.after)
+
+
+def _told(record: JobRecord) -> tuple[object, ...]:
+    owner = record.lease.owner if record.lease is not None else None
+    return (
+        *_state(record),
+        record.attention,
+        record.last_seq > record.attempt_seq,
+        owner,
+        thread_of(record),
+    )
 
 
 def _indexed(record: JobRecord) -> tuple[object, ...]:

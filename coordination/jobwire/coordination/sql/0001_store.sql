@@ -20,7 +20,7 @@ CREATE TABLE messages (
     payload_ref TEXT CHECK (
         payload_ref GLOB 'sha256-*' AND substr(payload_ref, 8) NOT GLOB '*[^0-9a-f]*' AND length(payload_ref) = 71
     ),
-    thread_id TEXT,
+    thread_id TEXT CHECK (length(thread_id) BETWEEN 1 AND 64),
     run_id TEXT NOT NULL DEFAULT 'default',
     task_id TEXT,
     kind TEXT NOT NULL DEFAULT 'event' CHECK (
@@ -64,8 +64,9 @@ CREATE TABLE threads (
     task_id TEXT NOT NULL DEFAULT '',
     subject TEXT NOT NULL DEFAULT '',
     created_by TEXT NOT NULL,
-    -- Empty: open to whoever claims it.
+    -- Who works on it; empty: open to whoever claims it. addressed_to is who it was sent to.
     assigned_to TEXT NOT NULL DEFAULT '',
+    addressed_to TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL DEFAULT 'pending' CHECK (
         status IN ('pending', 'claimed', 'in_progress', 'blocked', 'done', 'failed', 'cancelled')
     ),
@@ -208,6 +209,9 @@ CREATE TABLE prepared (
     op_id TEXT PRIMARY KEY,
     job_id TEXT NOT NULL,
     thread_id TEXT NOT NULL,
+    -- How long the job's history was: the change's line comes after that.
+    history INTEGER NOT NULL,
+    -- JSON: the message, and where its body and payload are.
     message TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL
 ) STRICT;
@@ -257,11 +261,12 @@ CREATE TRIGGER messages_foreign AFTER INSERT ON messages WHEN NEW.recipients IS 
         END
     WHERE seq = NEW.seq;
     INSERT OR IGNORE INTO threads (
-        thread_id, run_id, task_id, subject, created_by, assigned_to, priority, created_at, updated_at, work, position, changed
+        thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, priority, created_at, updated_at, work,
+        position, changed
     )
     SELECT
         thread_id, run_id, coalesce(task_id, ''), CASE summary WHEN '' THEN type ELSE substr(summary, 1, 200) END,
-        from_agent, coalesce(to_agent, ''), priority,
+        from_agent, coalesce(to_agent, ''), coalesce(to_agent, ''), priority,
         strftime('%Y-%m-%dT%H:%M:%fZ', ts_ms / 1000.0, 'unixepoch'),
         strftime('%Y-%m-%dT%H:%M:%fZ', ts_ms / 1000.0, 'unixepoch'),
         kind = 'task', seq, seq

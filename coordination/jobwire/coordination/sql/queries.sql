@@ -69,31 +69,31 @@ SELECT path, kind, metadata_json, sha256 FROM artifacts WHERE message_id = :id O
 -- name: insert_thread
 -- A new conversation.
 INSERT INTO threads (
-    thread_id, run_id, task_id, subject, created_by, assigned_to, priority, created_at, updated_at, work, position, changed, job_id,
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, priority, created_at, updated_at, work, position, changed, job_id,
     status, jobs
 ) VALUES (
-    :thread_id, :run_id, :task_id, :subject, :created_by, :assigned_to, :priority, :at, :at, :work, :position, :position, :job_id,
+    :thread_id, :run_id, :task_id, :subject, :created_by, :assigned_to, :assigned_to, :priority, :at, :at, :work, :position, :position, :job_id,
     :status, :jobs
 );
 
 -- name: thread
 -- One thread.
 SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
     job_id, jobs, work, position, changed
 FROM threads WHERE thread_id = :thread_id;
 
 -- name: thread_of_job
 -- The thread whose work a job does.
 SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
     job_id, jobs, work, position, changed
 FROM threads WHERE job_id = :job_id ORDER BY position LIMIT 1;
 
 -- name: candidates
 -- Threads of one assignee in one status, the most urgent first, then the oldest.
 SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
     job_id, jobs, work, position, changed
 FROM threads INDEXED BY threads_to_fetch
 WHERE assigned_to = :assigned_to AND status = :status ORDER BY rank, position LIMIT :limit;
@@ -101,7 +101,7 @@ WHERE assigned_to = :assigned_to AND status = :status ORDER BY rank, position LI
 -- name: threads
 -- Threads by what is named, the last changed first; NULL matches any.
 SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, status, priority, latest_message_id, created_at, updated_at,
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
     job_id, jobs, work, position, changed
 FROM threads
 WHERE (:statuses IS NULL OR instr(:statuses, ',' || status || ','))
@@ -125,7 +125,8 @@ WHERE agent_id = :agent_id AND thread_id = :thread_id AND delivered_ms IS NULL A
 
 -- name: move_thread
 -- What became of a thread.
-UPDATE threads SET status = :status, assigned_to = :assigned_to, job_id = :job_id, jobs = :jobs, work = :work, updated_at = :at, changed = :changed
+UPDATE threads SET
+    status = :status, assigned_to = :assigned_to, addressed_to = :addressed_to, job_id = :job_id, jobs = :jobs, work = :work, updated_at = :at, changed = :changed
 WHERE thread_id = :thread_id;
 
 -- name: message
@@ -276,7 +277,8 @@ VALUES (:thread_id, :agent_id, :lease_token, :claimed_at, :expires_at, NULL, :in
 ON CONFLICT (thread_id) DO UPDATE SET
     agent_id = excluded.agent_id,
     claimed_at = CASE lease_token WHEN excluded.lease_token THEN claimed_at ELSE excluded.claimed_at END,
-    lease_token = excluded.lease_token, expires_at = excluded.expires_at, released_at = NULL, incarnation = excluded.incarnation;
+    incarnation = CASE WHEN lease_token = excluded.lease_token AND excluded.incarnation = '' THEN incarnation ELSE excluded.incarnation END,
+    lease_token = excluded.lease_token, expires_at = excluded.expires_at, released_at = NULL;
 
 -- name: end_lease
 -- Nobody holds a thread.
@@ -288,12 +290,12 @@ SELECT agent_id, lease_token, claimed_at, expires_at, released_at, incarnation F
 
 -- name: prepare
 -- What is to be said once the job's record has changed.
-INSERT OR REPLACE INTO prepared (op_id, job_id, thread_id, message, created_at_ms)
-VALUES (:op_id, :job_id, :thread_id, :message, :now_ms);
+INSERT OR REPLACE INTO prepared (op_id, job_id, thread_id, history, message, created_at_ms)
+VALUES (:op_id, :job_id, :thread_id, :history, :message, :now_ms);
 
 -- name: prepared_of_job
 -- What a crash may have left between the store and a job's record.
-SELECT op_id, job_id, thread_id, message FROM prepared WHERE job_id = :job_id ORDER BY created_at_ms;
+SELECT op_id, thread_id, history, message FROM prepared WHERE job_id = :job_id ORDER BY created_at_ms, op_id;
 
 -- name: prepared_jobs
 -- Jobs with something that is prepared.
@@ -305,7 +307,9 @@ DELETE FROM prepared WHERE op_id = :op_id;
 
 -- name: blob_used
 -- Whether a message refers to a blob.
-SELECT 1 FROM messages WHERE payload_ref = :ref UNION ALL SELECT 1 FROM messages WHERE body_ref = :ref LIMIT 1;
+SELECT 1 FROM messages WHERE payload_ref = :ref
+UNION ALL SELECT 1 FROM messages WHERE body_ref = :ref
+UNION ALL SELECT 1 FROM prepared WHERE instr(message, :ref) LIMIT 1;
 
 -- name: exported
 -- Up to where the messages stand in the export.
@@ -314,6 +318,18 @@ SELECT last_seq FROM export_state WHERE id = 1;
 -- name: set_exported
 -- They stand there.
 UPDATE export_state SET last_seq = :seq WHERE id = 1;
+
+-- name: boot
+-- In which boot of the machine all threads were looked at.
+SELECT value FROM meta WHERE key = 'boot';
+
+-- name: set_boot
+-- In this one.
+INSERT OR REPLACE INTO meta (key, value) VALUES ('boot', :boot);
+
+-- name: working_jobs
+-- Jobs of threads that have not ended.
+SELECT job_id FROM threads WHERE job_id IS NOT NULL AND status NOT IN ('done', 'failed', 'cancelled');
 
 -- name: put_agent
 -- Who joins; its earlier life is over.

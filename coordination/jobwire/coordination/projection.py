@@ -1,0 +1,332 @@
+"""What jobs say of their threads: the store is brought up to the records, and crashes between are mended.
+
+A change that crosses both stores is (a) a row that is `prepared` and invisible, (b) the record's change with
+the row's op id in its line of the history, (c) one transaction that publishes the row; all under the record's
+lock. Whoever takes that lock next finds a row that was left, and finishes: published where its line is there,
+else dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.lease_file import LeaseToken
+from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
+from jobwire.coordination.reading import thread_of_job
+from jobwire.coordination.sending import Bulk, Posted, write
+from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus, status_of
+from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
+from jobwire.core.topics import check_agent, is_job_id
+from jobwire.jobs import fold
+from jobwire.jobs.record import thread_of
+from jobwire.registry.layout import THREADS
+from jobwire.registry.store import RecordStore
+from jobwire.storage.files import read_whole
+
+if TYPE_CHECKING:
+    from jobwire.coordination.store import CoordinationStore, Transaction
+    from jobwire.jobs.record import JobRecord
+    from jobwire.registry.store import LockedRecord
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_BUSY_SECONDS = 1.0
+_LOOKS = 3
+
+
+class Prepared(NamedTuple):
+    """A message that waits for its job's change."""
+
+    op_id: str
+    thread_id: str
+    history: int
+    new: NewMessage
+    large: Bulk
+    digest: str
+    cancels: bool
+
+
+def behind(store: CoordinationStore) -> bool:
+    """Tell whether jobs have changed since the store was brought up to them."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.listdir(_marks(store)):
+            return True
+    if store.rows("prepared_jobs"):
+        return True
+    return _boot() != _looked_in(store) and bool(store.rows("working_jobs"))
+
+
+def catch_up(store: CoordinationStore) -> None:
+    """Bring the threads up to their jobs: every command does so first, so that no process is needed.
+
+    What cannot be read is told on stderr and looked at again by the next.
+    """
+    jobs: set[str] = set()
+    with contextlib.suppress(FileNotFoundError):
+        jobs.update(filter(is_job_id, os.listdir(_marks(store))))
+    jobs.update(row[0] for row in store.rows("prepared_jobs"))
+    boot = _boot()
+    if anew := boot != _looked_in(store):
+        # A mark is not flushed: a power cut may have taken it.
+        jobs.update(row[0] for row in store.rows("working_jobs"))
+    if not jobs and not anew:
+        return
+    records = RecordStore(store.home, clock=store.clock)
+    for job_id in sorted(jobs):
+        try:
+            _bring_up(store, records, job_id)
+        except NotFoundError:
+            continue  # purged
+        except JobwireError as error:
+            records.mark_thread(job_id)
+            sys.stderr.write(f"jobwire: warning: job {job_id} is looked at later: {error.message}\n")
+    if anew and jobs:
+        with store.changing() as change:
+            change.execute("set_boot", {"boot": boot})
+
+
+def _bring_up(store: CoordinationStore, records: RecordStore, job_id: str) -> None:
+    unmark(store, job_id)
+    for _ in range(_LOOKS):
+        if store.rows("prepared_of_job", {"job_id": job_id}):
+            with records.locked(job_id, deadline_seconds=_BUSY_SECONDS) as locked:
+                settle(store, locked)
+                with store.changing() as change:
+                    project(change, locked.record)
+                unmark(store, job_id)
+            return
+        record = records.get(job_id)
+        with store.changing() as change:
+            # Whoever changes the record prepares first: here that is seen, if it came before our look.
+            if change.row("prepared_of_job", {"job_id": job_id}) is None:
+                project(change, record)
+                return
+
+
+def unmark(store: CoordinationStore, job_id: str) -> None:
+    """Note that the thread is as its job: before the record is read, or under its lock after that."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{_marks(store)}/{job_id}")
+
+
+def prepare(
+    store: CoordinationStore, locked: LockedRecord, new: NewMessage, large: Bulk, *, cancels: bool = False
+) -> Prepared:
+    """Step (a): keep a message, with an id, invisible until the record has changed."""
+    audit = RecordStore(store.home).audit(locked.record.job_id)
+    history = os.path.getsize(audit.events_path) if os.path.exists(audit.events_path) else 0
+    prepared = Prepared(new.id, new.thread_id or "", history, new, large, digest_of(new), cancels)
+    short = new._replace(body=large.body, payload=large.payload)
+    said = {
+        "new": short._asdict(),
+        "body_ref": large.body_ref,
+        "payload_ref": large.payload_ref,
+        "digest": prepared.digest,
+        "cancels": cancels,
+    }
+    with store.changing() as change:
+        change.execute(
+            "prepare",
+            {
+                "op_id": new.id,
+                "job_id": locked.record.job_id,
+                "thread_id": prepared.thread_id,
+                "history": history,
+                "message": json.dumps(said, ensure_ascii=False),
+                "now_ms": change.now_ms,
+            },
+        )
+    return prepared
+
+
+def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Posted:
+    """Step (c): what was prepared is said, and the thread is as its job."""
+    posted = write(change, prepared.new, prepared.large, prepared.digest)
+    project(change, record, told=True)
+    change.execute("remove_prepared", {"op_id": prepared.op_id})
+    return posted
+
+
+def settle(store: CoordinationStore, locked: LockedRecord) -> None:
+    """Finish what a crash left of this job; the caller holds its record's lock."""
+    for row in store.rows("prepared_of_job", {"job_id": locked.record.job_id}):
+        prepared = _prepared(store, row)
+        cause = _cause(store, locked.record.job_id, prepared)
+        if cause is not None and prepared.cancels and not locked.record.terminal:
+            # Its line is there, and the record is behind it.
+            after = fold.cancel(locked.record, store.clock.now(), cause)
+            locked.replace(after, cause=cause, op=prepared.op_id)
+        with store.changing() as change:
+            if cause is not None:
+                publish(change, prepared, locked.record)
+            else:
+                change.execute("remove_prepared", {"op_id": prepared.op_id})
+
+
+def project(
+    change: Transaction, record: JobRecord, *, incarnation: str = "", told: bool = False
+) -> InboxThread | None:
+    """Show the job's thread as its record says; None where it has none, or has another job by now.
+
+    The end of a job gets its receipt, unless the worker has `told` of it.
+    """
+    found = thread_of_job(change, record.job_id) or _adopted(change, record)
+    if found is None:
+        return None
+    status = status_of(record)
+    owner = record.lease.owner if record.lease is not None else None
+    assigned = found.assigned_to
+    if status == ThreadStatus.PENDING:
+        assigned = found.addressed_to
+    elif owner is not None and _is_agent(owner):
+        assigned = owner
+    _put_lease(change, found, record, incarnation)
+    if (status, assigned, record.job_id) == (found.status, found.assigned_to, found.job_id):
+        return found
+    if status in ENDED and found.status not in ENDED and not told:
+        _tell_end(change, found, record)
+    number = change.event(
+        f"thread_{status}",
+        source=owner or STORE_AGENT,
+        thread_id=found.thread_id,
+        run_id=found.run_id,
+        task_id=found.task_id,
+        summary=record.detail[:1024],
+        payload={"job_id": record.job_id, "attempt": record.attempt, "seq": record.last_seq},
+    )
+    change.agents.update(filter(None, {found.created_by, assigned, found.assigned_to}))
+    moved = found._replace(
+        status=status,
+        assigned_to=assigned,
+        job_id=record.job_id,
+        jobs=max(found.jobs, 1) if found.job_id is not None else found.jobs + 1,
+        work=1,
+        updated_at=change.at,
+        changed=number,
+    )
+    move(change, moved)
+    return moved
+
+
+def move(change: Transaction, thread: InboxThread) -> None:
+    """Write what became of a thread."""
+    change.execute(
+        "move_thread",
+        {
+            "thread_id": thread.thread_id,
+            "status": str(thread.status),
+            "assigned_to": thread.assigned_to,
+            "addressed_to": thread.addressed_to,
+            "job_id": thread.job_id,
+            "jobs": thread.jobs,
+            "work": thread.work,
+            "at": thread.updated_at,
+            "changed": thread.changed,
+        },
+    )
+
+
+def job_key(thread: InboxThread) -> str:
+    """Return the idempotency key of the thread's next job."""
+    return f"thread:{thread.thread_id}:{thread.jobs + 1}"
+
+
+def _adopted(change: Transaction, record: JobRecord) -> InboxThread | None:
+    """Return the thread for which the job was made, where a crash came before the thread knew of it."""
+    thread_id = thread_of(record)
+    row = change.row("thread", {"thread_id": thread_id}) if thread_id is not None else None
+    if row is None:
+        return None
+    found = InboxThread(*row)
+    return found if found.job_id is None and record.idempotency_key == job_key(found) else None
+
+
+def _put_lease(change: Transaction, thread: InboxThread, record: JobRecord, incarnation: str) -> None:
+    if record.lease is None:
+        change.execute("end_lease", {"thread_id": thread.thread_id, "at": change.at})
+        return
+    change.execute(
+        "put_lease",
+        {
+            "thread_id": thread.thread_id,
+            "agent_id": record.lease.owner,
+            "lease_token": str(LeaseToken(record.job_id, record.attempt)),
+            "claimed_at": change.at,
+            "expires_at": record.lease.expires_at,
+            "incarnation": incarnation,
+        },
+    )
+
+
+def _tell_end(change: Transaction, thread: InboxThread, record: JobRecord) -> None:
+    """Write the receipt of a job that ended elsewhere than in the inbox: there once for each end."""
+    message_id = f"r-{record.job_id}-{record.attempt}-{record.last_seq}"
+    data = (record.result or {}).get("data")
+    op_id = data.get("op") if isinstance(data, dict) else None
+    if any(change.row("message", {"id": one}) for one in (message_id, op_id) if isinstance(one, str)):
+        return
+    worker = thread.assigned_to or STORE_AGENT
+    new = check_message(
+        NewMessage(
+            worker,
+            (thread.created_by,) if thread.created_by not in {worker, STORE_AGENT} else (),
+            kind="result",
+            type="receipt",
+            id=message_id,
+            summary=record.detail[:1024] or f"job {record.job_id} is {record.status}",
+            payload=json.dumps({"job_id": record.job_id, "status": str(record.status)}),
+            thread_id=thread.thread_id,
+        )
+    )
+    write(change, new, Bulk.inline(new))
+
+
+def _cause(store: CoordinationStore, job_id: str, prepared: Prepared) -> str | None:
+    """Return what the history says where the change was made, None where it was not."""
+    for line, _ in RecordStore(store.home).audit(job_id).since(prepared.history):
+        event = line.get("event")
+        data = event.get("data") if isinstance(event, dict) else None
+        said = data.get("op") if isinstance(data, dict) else line.get("op")
+        if said == prepared.op_id and line.get("verdict", "accepted") == "accepted":
+            return str(line.get("cause", ""))
+    return None
+
+
+def _prepared(store: CoordinationStore, row: tuple[str, str, int, str]) -> Prepared:
+    op_id, thread_id, history, text = row
+    said = json.loads(text)
+    fields = said["new"]
+    for name in ("to", "acceptance"):
+        fields[name] = tuple(fields[name])
+    fields["artifacts"] = tuple(Artifact(*one) for one in fields["artifacts"])
+    new = NewMessage(**fields)
+    large = Bulk(new.body, said["body_ref"], new.payload, said["payload_ref"], BlobFolder(store.home))
+    return Prepared(op_id, thread_id, history, new, large, said["digest"], said["cancels"])
+
+
+def _is_agent(name: str) -> bool:
+    try:
+        check_agent(name)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _marks(store: CoordinationStore) -> str:
+    return f"{store.home}/queue/{THREADS}"
+
+
+def _looked_in(store: CoordinationStore) -> str:
+    return next((str(row[0]) for row in store.rows("boot")), "")
+
+
+def _boot() -> str:
+    try:
+        return read_whole(_BOOT_ID).decode().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,405 @@
+"""Threads of work stand on jobs: claim, renew, update, done, fail, cancel are the registry's and the job's.
+
+The job's record is the truth of execution; what is said with it goes into the thread by the steps of
+`projection`. Free threads, which ask for no work, are ended in the store alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
+from jobwire.coordination.message import MAX_SUBJECT, NewMessage, check_message, digest_of
+from jobwire.coordination.projection import catch_up, job_key, move, prepare, project, publish, settle, unmark
+from jobwire.coordination.reading import messages_of, part_in, thread_of, thread_of_job
+from jobwire.coordination.sending import Bulk, Posted, already, new_id, write
+from jobwire.coordination.stored import InboxMessage
+from jobwire.coordination.taking import STORE_AGENT, settle_in_thread
+from jobwire.coordination.thread import (
+    InboxThread,
+    ThreadStatus,
+    check_may_claim,
+    check_may_end,
+    check_open_thread,
+)
+from jobwire.core import lease
+from jobwire.core.bounds import MAX_INSTRUCTIONS
+from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS, LeaseGrant
+from jobwire.core.redaction import Redactor
+from jobwire.core.signature import new_token
+from jobwire.delivery.handover import HandOver
+from jobwire.delivery.signing import Draft, sign_next
+from jobwire.jobs import fold
+from jobwire.jobs.event import MAX_DETAIL
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import THREAD, Priority
+from jobwire.registry.audit import PUBLISHER
+from jobwire.registry.deadlines import overdue
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.spec import JobSpec, check_reason
+from jobwire.registry.store import RecordStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.coordination.store import CoordinationStore
+    from jobwire.jobs.record import JobRecord
+    from jobwire.registry.store import LockedRecord
+
+_EVENTS = {ThreadStatus.IN_PROGRESS: "progress", ThreadStatus.BLOCKED: "permission_required"}
+_ENDS = {"completed": ThreadStatus.DONE, "error": ThreadStatus.FAILED}
+_log = logging.getLogger("jobwire.coordination")
+
+
+class Claimed(NamedTuple):
+    """A thread that is ours: `token` fences what we say in it."""
+
+    thread: InboxThread
+    token: LeaseToken
+    expires_at: str
+    event_id: int
+
+
+class Worded(NamedTuple):
+    """What was said in a thread, and the thread after it."""
+
+    posted: Posted
+    thread: InboxThread
+
+
+class ThreadWork:
+    """The work of one agent in the threads of a store, under its name and incarnation.
+
+    Every method may raise NotFoundError (thread_not_found), LockTimeoutError and StorageError. Needs no
+    process; one that looks after the home is told of what is to be sent, and not waited for.
+    """
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        agent: str,
+        *,
+        incarnation: str = "",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store = store
+        self.agent = agent
+        self.incarnation = incarnation
+        self._environ = dict(os.environ if environ is None else environ)
+        self.records = RecordStore(store.home, clock=store.clock)
+
+    def claim(self, thread_id: str, seconds: float = DEFAULT_LEASE_SECONDS) -> Claimed:
+        """Take the thread's work, for nobody but us; our own claim again renews it.
+
+        Raises ConflictError: lease_conflict with holder and end, owner_mismatch, already_terminal.
+        """
+        grant = LeaseGrant(self.agent, seconds)
+        lease.grant(grant, self.store.clock.now())
+        catch_up(self.store)
+        thread = thread_of(self.store, thread_id)
+        job_id = thread.job_id
+        if job_id is None or thread.ended:
+            check_may_claim(thread, self.agent)
+            job_id = self._register(thread, grant)
+        with self.records.locked(job_id) as locked:
+            settle(self.store, locked)
+            self._take(thread, locked, grant)
+            with self.store.changing() as change:
+                project(change, locked.record, incarnation=self.incarnation)
+                settle_in_thread(change, self.agent, thread_id, change.latest_event())
+                last = change.latest_event()
+                after = thread_of(change, thread_id)
+            unmark(self.store, job_id)
+            record = locked.record
+            token = LeaseToken(record.job_id, record.attempt)
+            self._lease_file(thread_id).write(token)
+        held = record.lease.expires_at if record.lease is not None else ""
+        return Claimed(after, token, held, last)
+
+    def renew(self, thread_id: str, seconds: float | None = None, *, token: str | None = None) -> Claimed:
+        """Extend the lease by what was granted, or by `seconds`; raises ConflictError (lease_lost)."""
+        thread = self._working(thread_id)
+        with self.records.locked(str(thread.job_id)) as locked:
+            settle(self.store, locked)
+            named = self._check_holder(thread, locked.record, token)
+            granted = locked.record.lease.seconds if locked.record.lease is not None else None
+            grant = LeaseGrant(self.agent, seconds or granted or DEFAULT_LEASE_SECONDS)
+            record = fold.renew(locked.record, grant, self.store.clock.now())
+            locked.replace(record, cause=f"renewed by {self.agent}")
+            with self.store.changing() as change:
+                project(change, record)
+                after, last = thread_of(change, thread_id), change.latest_event()
+            unmark(self.store, record.job_id)
+        return Claimed(after, named, record.lease.expires_at if record.lease else "", last)
+
+    def update(self, new: NewMessage, status: str, *, token: str | None = None) -> Worded:
+        """Say how the work goes: `in_progress`, or `blocked` with what is missing."""
+        if status not in _EVENTS:
+            raise InvalidInputError(
+                f"an update makes no thread {status!r}",
+                hint="in_progress or blocked",
+                code="illegal_transition",
+            )
+        blocked = status == ThreadStatus.BLOCKED
+        return self._report(new, _EVENTS[ThreadStatus(status)], token, needs_words=blocked)
+
+    def done(self, new: NewMessage, *, token: str | None = None) -> Worded:
+        """Say that the work is done, with its result."""
+        return self._report(new._replace(kind="result"), "completed", token, needs_words=True)
+
+    def fail(self, new: NewMessage, *, token: str | None = None) -> Worded:
+        """Say that the work failed, and why."""
+        return self._report(new._replace(kind="result"), "error", token, needs_words=True)
+
+    def cancel(self, thread_id: str, reason: str = "", *, message_id: str = "") -> Worded:
+        """Cancel the thread: its creator, its assignee, a lead or a person may."""
+        check_reason(reason)
+        catch_up(self.store)
+        thread = thread_of(self.store, thread_id)
+        new = self._addressed(
+            thread,
+            NewMessage(
+                self.agent,
+                kind="control",
+                type="cancelled",
+                id=message_id,
+                thread_id=thread_id,
+                summary=reason or "cancelled",
+            ),
+        )
+        if (before := self._before(new)) is not None:
+            return Worded(before, thread)
+        self._check_may_end(thread)
+        if thread.job_id is None or thread.ended:
+            return self._end_free(thread, new, ThreadStatus.CANCELLED)
+        large = Bulk.inline(new)
+        with self.records.locked(thread.job_id) as locked:
+            settle(self.store, locked)
+            if locked.record.terminal:
+                raise _over(thread, str(locked.record.status))
+            prepared = prepare(self.store, locked, new, large, cancels=True)
+            try:
+                after = fold.cancel(locked.record, self.store.clock.now(), new.summary)
+                locked.replace(after, cause=new.summary, op=new.id)
+            except JobwireError:
+                settle(self.store, locked)
+                raise
+            with self.store.changing() as change:
+                posted = publish(change, prepared, locked.record)
+                ended = thread_of(change, thread_id)
+            unmark(self.store, thread.job_id)
+        return Worded(posted, ended)
+
+    def _report(self, new: NewMessage, event: str, token: str | None, *, needs_words: bool) -> Worded:
+        thread = thread_of(self.store, str(new.thread_id))
+        if needs_words and not (new.summary or new.body):
+            raise InvalidInputError(
+                "say in --summary what is missing"
+                if event == "permission_required"
+                else "say it in --summary",
+                hint="whoever reads it knows no more than that",
+            )
+        new = self._addressed(thread, new)
+        if (before := self._before(new)) is not None:
+            return Worded(before, thread)
+        if not thread.work and thread.job_id is None and event in _ENDS:
+            self._check_may_end(thread)
+            return self._end_free(thread, new, _ENDS[event])
+        thread = self._working(thread.thread_id)
+        large = Bulk.of(new, BlobFolder(self.store.home))
+        with self.records.locked(str(thread.job_id)) as locked:
+            settle(self.store, locked)
+            self._check_holder(thread, locked.record, token)
+            prepared = prepare(self.store, locked, new, large)
+            try:
+                self._say(locked, event, new)
+            except JobwireError:
+                settle(self.store, locked)
+                raise
+            with self.store.changing() as change:
+                posted = publish(change, prepared, locked.record)
+                if locked.record.terminal:
+                    settle_in_thread(change, self.agent, thread.thread_id, posted.event_id)
+                after = thread_of(change, thread.thread_id)
+            unmark(self.store, str(thread.job_id))
+            record = locked.record
+        if after.ended:
+            self._lease_file(thread.thread_id).remove()
+        self._hand_over(record)
+        return Worded(posted, after)
+
+    def _say(self, locked: LockedRecord, event: str, new: NewMessage) -> None:
+        """Append the job's signed event, with the message's id as its op; `started` before the first."""
+        now = self.store.clock.now()
+        record = locked.record
+        if record.last_seq == record.attempt_seq:
+            started, signed = sign_next(record, Draft("started"), seq=record.last_seq + 1, now=now)
+            record = locked.apply(started, signed.payload, source=PUBLISHER)
+        # The message stays on this disk; what goes over the wire holds no path and no secret.
+        detail = Redactor(self._environ).redact(new.summary)[:MAX_DETAIL]
+        draft = Draft(event, detail, {"op": new.id})
+        said, signed = sign_next(record, draft, seq=record.last_seq + 1, now=now)
+        locked.apply(said, signed.payload, source=PUBLISHER)
+
+    def _register(self, thread: InboxThread, grant: LeaseGrant) -> str:
+        """Make the thread's job, running and ours at once, or find the one that a crash left."""
+        first = next(iter(messages_of(self.store, thread.thread_id, limit=1)), None)
+        text = first.full_body(BlobFolder(self.store.home)) if first is not None else ""
+        spec = JobSpec(
+            title=thread.subject[:MAX_SUBJECT],
+            instructions=text[:MAX_INSTRUCTIONS],
+            agent_session=thread.addressed_to or None,
+            priority=Priority(thread.priority),
+            idempotency_key=job_key(thread),
+            thread=thread.thread_id,
+        )
+        queue = JobQueue(self.records, warn=_log.warning)
+        try:
+            return queue.register(spec, grant).job_id
+        finally:
+            queue.close()
+
+    def _take(self, thread: InboxThread, locked: LockedRecord, grant: LeaseGrant) -> None:
+        """Claim the record under its lock: free, ours already, or with a lease that ran out."""
+        now = self.store.clock.now()
+        moved = overdue(locked.record, now, until=now, new_token=new_token)
+        if moved is not None:
+            locked.replace(moved[0], cause=moved[1])
+        record = locked.record
+        if record.terminal:
+            raise _over(thread, str(record.status))
+        if record.status is Status.RUNNING and record.lease is not None:
+            if not self._is_mine(thread.thread_id, record):
+                holder, until = record.lease[:2]
+                raise ConflictError(
+                    f"thread {thread.thread_id} is held by {holder} until {until}",
+                    hint="wait until then, or ask the holder",
+                    code="lease_conflict",
+                    holder=holder,
+                    until=until,
+                )
+            locked.replace(fold.renew(record, grant, now), cause=f"renewed by {grant.owner}")
+            return
+        check_may_claim(thread._replace(assigned_to=thread.addressed_to, status="pending"), self.agent)
+        locked.replace(fold.claim(record, grant, now), cause=f"claimed by {grant.owner}")
+
+    def _is_mine(self, thread_id: str, record: JobRecord) -> bool:
+        if not lease.holds(record.lease, self.agent):
+            return False
+        held = next(iter(self.store.rows("lease", {"thread_id": thread_id})), None)
+        token = str(LeaseToken(record.job_id, record.attempt))
+        return held is None or held[1] != token or held[5] == self.incarnation
+
+    def _working(self, thread_id: str) -> InboxThread:
+        """Return a thread that has a job; raises ConflictError (lease_lost) where nobody holds it."""
+        thread = thread_of(self.store, thread_id)
+        if thread.job_id is None:
+            check_open_thread(thread)
+            raise lease_lost(thread_id, "nobody has claimed it")
+        return thread
+
+    def _check_holder(self, thread: InboxThread, record: JobRecord, given: str | None) -> LeaseToken:
+        """Return the token of the holder that we are; raises ConflictError for anybody else."""
+        if record.terminal:
+            raise _over(thread, str(record.status))
+        inherited = self._environ.get(VARIABLE)
+        named = token_for(
+            given, inherited, self._lease_file(thread.thread_id), record.job_id, thread.thread_id
+        )
+        if named != LeaseToken(record.job_id, record.attempt) or not lease.holds(record.lease, self.agent):
+            holder = record.lease.owner if record.lease is not None else "nobody"
+            raise lease_lost(thread.thread_id, f"it is attempt {record.attempt} now, held by {holder}")
+        return named
+
+    def _check_may_end(self, thread: InboxThread) -> None:
+        standing = part_in(self.store, thread.thread_id, self.agent)
+        check_may_end(thread, self.agent, leads=standing.leads, takes_part=standing.takes_part)
+
+    def _end_free(self, thread: InboxThread, new: NewMessage, status: ThreadStatus) -> Worded:
+        check_open_thread(thread)
+        large = Bulk.of(new, BlobFolder(self.store.home))
+        with self.store.changing() as change:
+            now = thread_of(change, thread.thread_id)
+            check_open_thread(now)
+            if now.job_id is not None:
+                raise lease_lost(thread.thread_id, "somebody claimed it just now")
+            posted = write(change, new, large)
+            number = change.event(f"thread_{status}", source=self.agent, thread_id=thread.thread_id)
+            move(change, now._replace(status=status, updated_at=change.at, changed=number))
+            settle_in_thread(change, self.agent, thread.thread_id, number)
+            return Worded(posted._replace(event_id=number), thread_of(change, thread.thread_id))
+
+    def _addressed(self, thread: InboxThread, new: NewMessage) -> NewMessage:
+        """Return the message with an id and its recipients: who asked, and on cancelling who works."""
+        to = new.to or tuple(
+            name
+            for name in dict.fromkeys((thread.created_by, thread.assigned_to))
+            if name not in {"", self.agent, STORE_AGENT}
+        )
+        return check_message(new._replace(to=to, id=new.id or new_id(), run_id=thread.run_id))
+
+    def _before(self, new: NewMessage) -> Posted | None:
+        rows = self.store.rows("message", {"id": new.id})
+        return already(InboxMessage(*rows[0]), digest_of(new)) if rows else None
+
+    def _lease_file(self, thread_id: str) -> LeaseFile:
+        return LeaseFile(self.store.home, self.agent, self.incarnation, thread_id)
+
+    def _hand_over(self, record: JobRecord) -> None:
+        """Tell a registry process that there is something to send; without one the next publish sends it."""
+        handover = HandOver(self.store.home, wishes={}, expiry_seconds=None, clock=self.store.clock)
+        handover.mention(record.job_id, record.last_seq)
+
+
+def _over(thread: InboxThread, status: str) -> ConflictError:
+    return ConflictError(
+        f"thread {thread.thread_id} is over: its job is {status}",
+        hint="send a new task into it, or begin another",
+        code="already_terminal",
+        status=status,
+    )
+
+
+def thread_for_job(store: CoordinationStore, job_id: str) -> InboxThread:
+    """Return the job's thread, made where it has none. Raises NotFoundError for an unknown job."""
+    found = thread_of_job(store, job_id)
+    if found is not None:
+        return found
+    with RecordStore(store.home, clock=store.clock).locked(job_id) as locked:
+        return thread_for_locked(store, locked)
+
+
+def thread_for_locked(store: CoordinationStore, locked: LockedRecord) -> InboxThread:
+    """See `thread_for_job`; the caller holds the record's lock."""
+    record = locked.record
+    found = thread_of_job(store, record.job_id)
+    if found is not None:
+        return found
+    thread_id = f"t-job-{record.job_id}"
+    locked.replace(record._replace(extra={**record.extra, THREAD: thread_id}), cause="it has a thread")
+    with store.changing() as change:
+        if change.row("thread", {"thread_id": thread_id}) is None:
+            change.execute(
+                "insert_thread",
+                {
+                    "thread_id": thread_id,
+                    "run_id": "default",
+                    "task_id": "",
+                    "subject": record.title[:MAX_SUBJECT],
+                    "created_by": STORE_AGENT,
+                    "assigned_to": "",
+                    "priority": str(record.priority),
+                    "at": change.at,
+                    "work": 1,
+                    "position": change.event("thread_pending", source=STORE_AGENT, thread_id=thread_id),
+                    "job_id": record.job_id,
+                    "status": ThreadStatus.PENDING,
+                    "jobs": 1,
+                },
+            )
+        project(change, locked.record)
+        return thread_of(change, thread_id)
