@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from jobwire.core.ports import Message
@@ -71,8 +71,11 @@ class EventLog(Protocol):
         """Hold the job's send lock for the block; raises LockTimeoutError."""
         ...
 
-    def filters(self, topic_root: str) -> list[str]:
-        """Return the topics from which the registry's word is heard; none where the record tells it."""
+    def filters(self, topic_root: Callable[[], str]) -> list[str]:
+        """Return the topics from which the registry's word is heard; none where the record tells it.
+
+        The root is asked for where it is needed: it stands in the settings, and reading them may fail.
+        """
         ...
 
     def hear(self, message: Message) -> None:

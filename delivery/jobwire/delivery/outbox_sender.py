@@ -96,7 +96,7 @@ class OutboxSender:
 
     @cached_property
     def _filters(self) -> list[str]:
-        return self._events.filters(self._route.topic_root)
+        return self._events.filters(lambda: self._route.topic_root)
 
     @cached_property
     def _topic(self) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jobwire.core.clock import Clock, utc_timestamp
@@ -100,9 +100,9 @@ class TicketEventLog:
         """See `EventLog.sending`."""
         return self._lock("send.lock", deadline_seconds)
 
-    def filters(self, topic_root: str) -> list[str]:
+    def filters(self, topic_root: Callable[[], str]) -> list[str]:
         """See `EventLog.filters`."""
-        return [Topics(topic_root).state(self.job_id)]
+        return [Topics(topic_root()).state(self.job_id)]
 
     def hear(self, message: Message) -> None:
         """See `EventLog.hear`: what is not signed for this ticket's holder, or not understood, is ignored."""

@@ -132,7 +132,7 @@ class HomeEventLog:
         ):
             yield
 
-    def filters(self, topic_root: str) -> list[str]:  # noqa: ARG002 - the record tells it
+    def filters(self, topic_root: Callable[[], str]) -> list[str]:  # noqa: ARG002 - the record tells it
         """See `EventLog.filters`."""
         return []
 

@@ -5,19 +5,20 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jobwire.core.errors import ConflictError, StoppedError
+from jobwire.core.errors import ConflictError, StoppedError, StorageError
 from jobwire.delivery import handover
 from jobwire.delivery.handover import SOCKET_FILE, TAKEN_SECONDS, HandOver, socket_address
 from jobwire.delivery.handover_server import MAX_CLIENTS
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
+from jobwire.journal import Entry, JournalWriter
 from jobwire.publisher import Publisher, build
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
@@ -293,3 +294,31 @@ def test_a_confirmation_that_does_not_come_is_not_waited_for_long(
         monkeypatch.undo()
         worker.completed()
     assert site.store.get(job.job_id).confirmed_seq == 3
+
+
+def test_workers_go_on_while_the_journal_has_no_room(
+    site: "Site", monkeypatch: pytest.MonkeyPatch, alone: list[str]
+) -> None:
+    """Of several that hand over meanwhile nobody fails, and with room again each event is journaled once."""
+    jobs = [site.register() for _ in range(3)]
+    append = JournalWriter.append
+    full = threading.Event()
+
+    def refuse(writer: JournalWriter, entries: Sequence[Entry]) -> int:
+        if full.is_set():
+            raise StorageError("no space left on device", disk_full=True)
+        return append(writer, entries)
+
+    monkeypatch.setattr(JournalWriter, "append", refuse)
+    monkeypatch.setattr("jobwire.delivery.handover_server._CONFIRM_SECONDS", 0.2)
+    with site.serving(), ExitStack() as workers:
+        saying = [workers.enter_context(_publisher(site, job.job_id, confirm_seconds=0.2)) for job in jobs]
+        full.set()
+        for worker in saying:
+            said = [worker.started(), worker.completed()]
+            assert [(one.delivered, one.confirmed) for one in said] == [(True, False)] * 2
+        full.clear()
+        for job in jobs:
+            site.confirmed(job, 2)
+    assert [site.history(job) for job in jobs] == [[("accepted", 1), ("accepted", 2)]] * 3
+    assert alone == []
