@@ -95,6 +95,7 @@ class Home:
         max_attempts: int | None = None,
         key: str | None = None,
         unique_session: bool = False,
+        labels: Mapping[str, str] | None = None,
     ) -> Registered:
         """Make a pending job, or return the one that its `key` or its unique `session` already has.
 
@@ -110,6 +111,7 @@ class Home:
             max_attempts=max_attempts,
             idempotency_key=key,
             unique_session=unique_session,
+            labels=dict(labels or {}),
         )
         return self._queue.register(spec)
 
@@ -125,9 +127,12 @@ class Home:
             statuses=[Status(status) for status in statuses], agent_session=session, limit=limit
         )
 
-    def cancel(self, job: str | Named, reason: str = "") -> JobRecord:
-        """Cancel the job, durably; again is no error. Raises ConflictError where it ended otherwise."""
-        return self._queue.cancel(_id(job), reason=reason)[0]
+    def cancel(self, job: str | Named, reason: str = "", *, by: str = "") -> JobRecord:
+        """Cancel the job, durably; again is no error. Raises ConflictError where it ended otherwise.
+
+        `by` is who does it; without it the user of this process.
+        """
+        return self._queue.cancel(_id(job), reason=reason, by=by)[0]
 
     def claim(
         self,

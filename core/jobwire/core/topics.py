@@ -74,7 +74,7 @@ class AgentAddress(NamedTuple):
 
 
 class TopicAddress(NamedTuple):
-    """What a concrete topic points at: one job's `events` or `state`."""
+    """What a concrete topic points at: one job's `events`, `state` or, in a journal only, `facts`."""
 
     job_id: str
     kind: str
@@ -114,12 +114,16 @@ class Topics:
             return None
         return AgentAddress(name, kind) if _AGENT.fullmatch(name) and not is_job_id(name) else None
 
+    def facts(self, job_id: str) -> str:
+        """Return the topic of the registry's facts about the job in a journal; it is not on the wire."""
+        return f"{self._prefix}{job_id}/facts"
+
     def parse(self, topic: str) -> TopicAddress | None:
         """Return the address of a concrete topic, or None if it is not one of ours."""
         if not topic.startswith(self._prefix):
             return None
         job_id, separator, kind = topic[len(self._prefix) :].partition("/")
-        if not separator or kind not in {"events", "state"} or not _JOB_ID.fullmatch(job_id):
+        if not separator or kind not in {"events", "state", "facts"} or not _JOB_ID.fullmatch(job_id):
             return None
         return TopicAddress(job_id, kind)
 

@@ -90,12 +90,12 @@ class Backend:
             "commands": self._commands(record, output),
         }
 
-    def cancel(self, job_id: str, cause: str) -> dict[str, object]:
+    def cancel(self, job_id: str, cause: str, *, by: str) -> dict[str, object]:
         """Cancel the job, durably, for a `cause` that names its author.
 
         Raises NotFoundError, ConflictError, StorageError.
         """
-        record, done = self._queue.cancel(job_id, reason=cause)
+        record, done = self._queue.cancel(job_id, reason=cause, by=by)
         return {"job_id": record.job_id, "status": str(record.status), "cancelled": done}
 
     def report(self, seconds: int) -> MetricsReport:

@@ -25,6 +25,8 @@ _TOTAL_SESSIONS = 12
 # batch takes seconds.
 STOPPED_SECONDS = 30.0
 BEHIND_SECONDS = 10.0
+# How a job ends that did not do what it was to do; a cancellation is a person's wish.
+WRONG_OUTCOMES = frozenset({"error", "timed_out", "failed"})
 NO_METRICS = "No metrics yet: `jobwire metrics run` computes them."
 
 
@@ -206,8 +208,12 @@ def running_over_time(
 
 
 def open_since(database: MetricTables) -> dict[str, float]:
-    """Return when each job that the tables call open started; cancelled ones are among them."""
-    rows = database.ask("SELECT job_id, started_us FROM job_totals WHERE outcome = 'open' LIMIT ?", _MAX_JOBS)
+    """Return when each job that the tables call open started."""
+    rows = database.ask(
+        "SELECT job_id, started_us FROM job_totals AS t WHERE outcome = 'open' AND NOT EXISTS "
+        "(SELECT 1 FROM job_facts AS f WHERE f.job_id = t.job_id AND f.outcome IS NOT NULL) LIMIT ?",
+        _MAX_JOBS,
+    )
     return {str(job_id): started / 1e6 for job_id, started in rows}
 
 

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobwire.core.override import override
+from jobwire.dashboard.figures import WRONG_OUTCOMES
 from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, MetricsReport
 from jobwire.jobs.admission import ACCEPTED, Reason
@@ -124,8 +125,8 @@ def _from_tables(report: MetricsReport, now: float) -> Iterator[Metric]:
     ended = sum(report.finished.values())
     yield GaugeMetricFamily(
         "jobwire_job_error_ratio",
-        "Share of the jobs ended in 15 min that ended in error.",
-        report.finished.get("error", 0) / ended if ended else 0.0,
+        "Share of the jobs ended in 15 min that ended in error, by a timeout or by the registry.",
+        sum(report.finished.get(outcome, 0) for outcome in WRONG_OUTCOMES) / ended if ended else 0.0,
     )
 
 

@@ -135,11 +135,11 @@ def _present(rows: Mapping[str, Row]) -> dict[str, int]:
 
 
 def _error_rate(ended: Steps, wanted: TimeRange) -> list[float | None]:
-    """Return the share of ended jobs that ended in error at each step."""
+    """Return the share of ended jobs that ended wrong at each step."""
     every, bad = [0] * len(wanted.points), [0] * len(wanted.points)
     for (place, outcome), number in figures.counts(ended).items():
         every[place] += number
-        bad[place] += number * (outcome == "error")
+        bad[place] += number * (outcome in figures.WRONG_OUTCOMES)
     return [round(errors / count, 4) if count else None for errors, count in zip(bad, every, strict=True)]
 
 

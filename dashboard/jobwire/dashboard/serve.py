@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import pwd
 import secrets
 import signal
 import socket
@@ -36,6 +35,7 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import check_named_file
+from jobwire.storage.user import user_name
 
 _BACKLOG = 128
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -159,10 +159,7 @@ def author(token: PageToken) -> str:
     """Return who cancels on the page: its owner, where nobody else has the token, else the page itself."""
     if not token.own:
         return f"page on {socket.gethostname()}"
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"user {os.getuid()}"
+    return user_name()
 
 
 def run(settings: Settings, *, announce: Callable[[OpenPage], None]) -> None:

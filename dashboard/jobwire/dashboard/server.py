@@ -139,7 +139,7 @@ class Pages:
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
             raise InvalidInputError(f"the reason is a text of at most {_MAX_REASON} characters")
         cause = f"{reason.strip() or 'cancelled'} (by {self._author})"
-        return json_response(await run_in_threadpool(self._backend.cancel, job_id, cause))
+        return json_response(await run_in_threadpool(self._backend.cancel, job_id, cause, by=self._author))
 
     async def metrics(self, request: Request) -> Response:
         """Answer with the figures of a range."""

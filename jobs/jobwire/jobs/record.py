@@ -31,6 +31,7 @@ from jobwire.core.fields import (
 from jobwire.core.lease import Lease
 from jobwire.core.override import override
 from jobwire.jobs.event import MAX_DETAIL
+from jobwire.jobs.labels import LABELS
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
 from jobwire.jobs.requests import MAX_REQUESTS, Request, Requests
 
@@ -118,6 +119,7 @@ class JobRecord(NamedTuple):
     answers_n: Annotated[
         int, count(0).described("how often the answers that wait for the worker have changed")
     ] = 0
+    labels: Annotated[Mapping[str, str], LABELS.described("by what figures are wanted")] = {}
     extra: Mapping[str, object] = {}  # never changed in place
 
     @property
@@ -149,6 +151,7 @@ _ADDED_LATER = (
     "not_before",
     "requests",
     "answers_n",
+    "labels",
 )
 MAY_LACK = {name: JobRecord._field_defaults[name] for name in _ADDED_LATER}
 

@@ -60,10 +60,12 @@ def job_id(row: Stored, topics: Topics) -> str | None:
 
 
 def _summary(payload: bytes) -> str:
-    """Return an event as `#seq event detail`, anything else as its characters."""
+    """Return an event as `#seq event detail`, a fact as `kind cause`, anything else as its characters."""
     text = payload.decode(errors="backslashreplace")
     try:
-        event = json.loads(text)
-        return safe(f"#{event['seq']} {event['event']}  {event['detail']}")
+        said = json.loads(text)
+        if "kind" in said:
+            return safe(f"{said['kind']} by {said['by']}  {said['cause']}")
+        return safe(f"#{said['seq']} {said['event']}  {said['detail']}")
     except (ValueError, KeyError, TypeError, RecursionError):
         return safe(text)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # What the table `histograms` counts, and by which dimensions.
 DELAY, AHEAD, DURATION, WAITED, BEGUN = "delay", "ahead", "duration", "waiting", "begun"
-EVERYTHING, SESSION = "", "session"
+QUEUED, PICKUP = "queued", "pickup"
+EVERYTHING, SESSION, WORKER, LABEL, ATTEMPT = "", "session", "worker", "label", "attempt"
 
 _BITS = 6
 _LINEAR = 1 << _BITS

@@ -22,11 +22,12 @@ from jobwire.metrics.buckets import (
     DELAY,
     DURATION,
     EVERYTHING,
+    SESSION,
     WAITED,
     buckets_of,
 )
 from jobwire.metrics.job_totals import OPEN, STARTED, WAITING, JobTotals, Run, Segment, one_event
-from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows
+from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows, counts_of
 
 SECOND_US = 1_000_000
 WIDTHS_SECONDS = (10, 60, 3600)
@@ -34,7 +35,9 @@ WIDTHS_SECONDS = (10, 60, 3600)
 # this only covers clocks being set.
 LATENESS_US = 10 * SECOND_US
 # Shares of a whole are asked for over minutes at least.
-_DIMENSION_WIDTHS = WIDTHS_SECONDS[1:]
+_DIMENSION_WIDTHS = {EVERYTHING: WIDTHS_SECONDS, SESSION: WIDTHS_SECONDS[1:]}
+# There may be many workers and labels.
+_RARE_WIDTHS = WIDTHS_SECONDS[2:]
 _FAR = np.iinfo(np.int64).max
 Count = tuple[Any, ...]
 """(width in seconds, start in seconds since the epoch, ..., number)."""
@@ -80,6 +83,7 @@ class Ended(NamedTuple):
     outcome: Sequence[str]
     session: Sequence[str]
     weight: Sequence[int]
+    job: Sequence[str]
 
 
 def segments_of(rows: Rows) -> Segments:
@@ -199,15 +203,15 @@ def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[st
 
 def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
     """Yield (width, start, reason, messages)."""
-    told = rows.note > 0
-    refused, repeated = ~rows.accepted & ~told, rows.accepted & ~fresh
+    told = (rows.note > 0) & ~rows.fact & ~rows.accepted
+    refused, repeated = ~rows.accepted & ~told & ~rows.fact, rows.accepted & ~fresh
     reasons = [*rows.labels, DUPLICATE]
     code = np.where(repeated, len(rows.labels), rows.label)
     wanted = refused | repeated
     for width, start, number, count in _counted(rows.received_us[wanted], code[wanted]):
         yield width, start, reasons[number], count
     for width, start, note, times in _counted(rows.received_us[told], rows.note[told]):
-        for reason, count in rows.notes[note].items():
+        for reason, count in counts_of(rows.notes[note]).items():
             yield width, start, reason, count * times
 
 
@@ -243,13 +247,32 @@ def end_counts(ended: Ended, dimension: str, values: Sequence[str]) -> Iterator[
         (WAITED, finished, buckets_of(waited), waited > 0),
         (BEGUN, started, np.zeros(len(kind), np.int64), every),
     ):
-        widths = WIDTHS_SECONDS if dimension == EVERYTHING else _DIMENSION_WIDTHS
+        widths = _DIMENSION_WIDTHS.get(dimension, _RARE_WIDTHS)
         code = lengths * len(kinds) + kind
         for width, start, number, count in _counted(
             moments[wanted], code[wanted], weight[wanted], widths=widths
         ):
             bucket, which = divmod(number, len(kinds))
             yield width, measure, dimension, start, *kinds[which], bucket, count
+
+
+def length_counts(
+    measure: str, dimension: str, lengths: Sequence[tuple[int, str, int, int]]
+) -> Iterator[Count]:
+    """Yield rows of `histograms` without the shard and outcome, for (moment, value, length, weight) each."""
+    if not lengths:
+        return
+    values = sorted({value for _, value, _, _ in lengths})
+    place = {value: number for number, value in enumerate(values)}
+    moments, which, long, weight = (
+        np.array(column, np.int64)
+        for column in zip(*((at, place[value], us, w) for at, value, us, w in lengths), strict=True)
+    )
+    code = buckets_of(long) * len(values) + which
+    widths = _DIMENSION_WIDTHS.get(dimension, _RARE_WIDTHS)
+    for width, start, number, count in _counted(moments, code, weight, widths=widths):
+        bucket, value = divmod(number, len(values))
+        yield width, measure, dimension, start, values[value], "", bucket, count
 
 
 def _counted(

@@ -74,6 +74,28 @@ ON CONFLICT (job_id) DO UPDATE SET
     first_us = excluded.first_us, last_seq = excluded.last_seq, last_event = excluded.last_event,
     last_event_us = excluded.last_event_us, runs = excluded.runs
 
+-- The list of ids is filled in by the caller.
+-- name: job_facts_of
+SELECT * FROM job_facts WHERE job_id IN (...)
+
+-- The next two end the statement that adds rows to the table (`Database.add`).
+-- name: put_job_facts
+ON CONFLICT (job_id) DO UPDATE SET
+    created_at = excluded.created_at, place = excluded.place, session = excluded.session,
+    registered_us = excluded.registered_us, claimed_us = excluded.claimed_us,
+    attempts = excluded.attempts, requeues = excluded.requeues, outcome = excluded.outcome,
+    ended_us = excluded.ended_us, ended_by = excluded.ended_by, timeout = excluded.timeout,
+    worker = excluded.worker, labels = excluded.labels, purged_us = excluded.purged_us
+
+-- name: add_fact_counts
+ON CONFLICT (width_seconds, window_start, kind, timeout, session, shard)
+DO UPDATE SET facts = fact_counts.facts + excluded.facts
+
+-- How each job ended by a worker's word, if it did. The list of ids is filled in by the caller.
+-- name: ends_of
+SELECT finished_us, started_us, waiting_us, outcome, COALESCE(session, ''), job_id
+FROM job_totals WHERE finished_us IS NOT NULL AND job_id IN (...)
+
 -- name: put_health
 INSERT INTO health (run_id, batch_id, rows, duration_ms, backlog, watermark_at, updated_at, phases)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -151,7 +173,7 @@ SELECT job_id, session, started_at, finished_at, duration_s, waiting_s, events, 
 ORDER BY started_at DESC, job_id LIMIT 100
 
 -- name: counted_jobs
-SELECT job_id FROM job_totals
+SELECT job_id FROM job_totals UNION SELECT job_id FROM job_facts
 
 -- name: total_rows
 SELECT CAST(SUM(next_offset - first_offset) AS BIGINT) FROM progress

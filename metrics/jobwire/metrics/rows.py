@@ -9,8 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# `seq` is null for whatever is not an accepted event; `label` is the event's type or the reason;
-# `note` holds counts of messages that the recorder did not store, as JSON.
+from jobwire.jobs.fact import FACT_KINDS
+
+# `seq` is null for whatever is not an accepted event; `label` is the event's type, the reason, or the kind
+# of a fact. `note` is what of the payload is read by itself, as JSON: counts of messages that the recorder
+# did not store, or a fact (then `received_us` is when it happened).
 SCHEMA = pa.schema(
     [
         ("offset", pa.int64()),
@@ -23,6 +26,8 @@ SCHEMA = pa.schema(
     ]
 )
 DUPLICATE = "duplicate"
+# An entry whose payload is not what its verdict promises.
+UNREADABLE = "unreadable"
 # A verdict is a word of ours; a foreign journal's own words must not fill the table with keys.
 _REASON = re.compile(r"[a-z0-9_]{1,40}")
 _OTHER = "other"
@@ -32,11 +37,19 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
+class FactRow(NamedTuple):
+    """A fact as it stands in a journal: of which job, when it happened, its JSON text."""
+
+    job_id: str
+    at_us: int
+    payload: str
+
+
 class Rows(NamedTuple):
     """The columns as arrays, in the order of the offset.
 
     `job`, `label` and `note` are places in `jobs`, which is sorted, `labels` and `notes`; the first note
-    is empty.
+    is empty. `fact` marks facts.
     """
 
     offset: Ints
@@ -47,7 +60,8 @@ class Rows(NamedTuple):
     label: Ints
     sent_us: Ints
     note: Ints
-    notes: list[dict[str, int]]
+    fact: Flags
+    notes: list[str]
     jobs: list[str]
     labels: list[str]
 
@@ -55,6 +69,16 @@ class Rows(NamedTuple):
     def size(self) -> int:
         """Return the number of rows."""
         return len(self.offset)
+
+    @property
+    def facts(self) -> list[FactRow]:
+        """Return the facts, in the order of the journal."""
+        places = np.flatnonzero(self.fact)
+        columns = (column[places].tolist() for column in (self.job, self.received_us, self.note))
+        return [
+            FactRow(self.jobs[job], at_us, self.notes[note])
+            for job, at_us, note in zip(*columns, strict=True)
+        ]
 
     def since(self, next_offset: int) -> "Rows":
         """Return the rows that are not below this offset."""
@@ -72,6 +96,7 @@ class Rows(NamedTuple):
             label=self.label[places],
             sent_us=self.sent_us[places],
             note=self.note[places],
+            fact=self.fact[places],
         )
 
 
@@ -81,16 +106,19 @@ def rows_of(table: Any) -> Rows:
     label, labels = _codes(table.column("label"))
     note, notes = _codes(table.column("note"), first="")
     seq = table.column("seq")
+    accepted = np.asarray(pc.is_valid(seq), dtype=np.bool_)
+    kinds = np.array([text in FACT_KINDS for text in labels], np.bool_)
     rows = Rows(
         offset=_numbers(table.column("offset"), 0),
         received_us=_numbers(table.column("received_us"), 0),
         job=job,
         seq=_numbers(seq, 0),
-        accepted=np.asarray(pc.is_valid(seq), dtype=np.bool_),
+        accepted=accepted,
         label=label,
         sent_us=_numbers(table.column("sent_us"), NO_TIME),
         note=note,
-        notes=[_counts(text) for text in notes],
+        fact=kinds[label] & (note > 0) & ~accepted,
+        notes=notes,
         jobs=jobs,
         labels=[_reason(text) for text in labels],
     )
@@ -123,11 +151,9 @@ def _reason(text: str) -> str:
     return text if _REASON.fullmatch(text) else _OTHER
 
 
-def _counts(note: str) -> dict[str, int]:
+def counts_of(note: str) -> dict[str, int]:
     """Return the counts of a note, or {"unreadable": 1} for one that is not of our making."""
-    if not note:
-        return {}
     try:
         return {_reason(name): int(count) for name, count in json.loads(note).items()}
     except (ValueError, AttributeError, TypeError):
-        return {"unreadable": 1}
+        return {UNREADABLE: 1}

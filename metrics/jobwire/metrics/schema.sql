@@ -123,7 +123,7 @@ FROM histograms
 GROUP BY width_seconds, measure, dimension, window_start, value, outcome, bucket
 HAVING SUM(events) <> 0;
 
--- outcome: open, completed or error. waiting_s is finished waiting; open_jobs tells the present one.
+-- outcome as in job_states. waiting_s is finished waiting; open_jobs tells the present one.
 CREATE VIEW jobs AS
 SELECT
     job_id,
@@ -137,11 +137,18 @@ SELECT
     outcome,
     last_event,
     CAST(last_event_us AS DOUBLE PRECISION) / 1000000 AS last_event_at,
-    last_seq
-FROM job_totals;
+    last_seq,
+    timeout,
+    ended_by,
+    worker,
+    labels,
+    requeues,
+    CAST(registered_us AS DOUBLE PRECISION) / 1000000 AS registered_at,
+    CAST(claimed_us AS DOUBLE PRECISION) / 1000000 AS claimed_at
+FROM job_states;
 
 -- "Stuck since" is now minus last_event_at, when it is read. waiting_since_at is null unless the job
--- waits for permission. A job that was cancelled says nothing on its topic: the registry knows it.
+-- waits for permission.
 CREATE VIEW open_jobs AS
 SELECT
     job_id,
@@ -149,15 +156,17 @@ SELECT
     CAST(started_us AS DOUBLE PRECISION) / 1000000 AS started_at,
     last_event,
     CAST(last_event_us AS DOUBLE PRECISION) / 1000000 AS last_event_at,
-    CAST(CASE WHEN last_event = 'permission_required' THEN last_event_us END AS DOUBLE PRECISION) / 1000000
-    AS waiting_since_at,
+    CAST(waiting_since_us AS DOUBLE PRECISION) / 1000000 AS waiting_since_at,
     CAST(waiting_us AS DOUBLE PRECISION) / 1000000 AS waiting_s,
     events,
-    attempts
-FROM job_totals
+    attempts,
+    worker,
+    labels
+FROM job_states
 WHERE outcome = 'open';
 
--- errors / finished is the error rate of jobs, rejected / (accepted + rejected) that of messages.
+-- Of what ended in a window: errors (an error event, a timeout, or the registry gave up) / finished is the
+-- error rate of jobs; rejected / (accepted + rejected) is that of messages.
 -- final: 1 when the window lies before the watermark of every journal.
 CREATE VIEW error_rates AS
 SELECT
@@ -171,12 +180,20 @@ SELECT
         WHEN SUM(finished) = 0 THEN 0
         ELSE CAST(SUM(errors) AS DOUBLE PRECISION) / CAST(SUM(finished) AS DOUBLE PRECISION)
     END AS error_rate,
-    CAST(SUM(rejected) AS DOUBLE PRECISION)
-    / CAST(SUM(accepted) + SUM(rejected) AS DOUBLE PRECISION) AS rejection_rate,
+    CASE
+        WHEN SUM(accepted) + SUM(rejected) = 0 THEN 0
+        ELSE CAST(SUM(rejected) AS DOUBLE PRECISION)
+            / CAST(SUM(accepted) + SUM(rejected) AS DOUBLE PRECISION)
+    END AS rejection_rate,
     CASE
         WHEN (window_start + width_seconds) * 1000000 <= (SELECT MIN(watermark_us) FROM progress) THEN 1
         ELSE 0
-    END AS final
+    END AS final,
+    CAST(SUM(registered) AS BIGINT) AS registered,
+    CAST(SUM(claimed) AS BIGINT) AS claimed,
+    CAST(SUM(requeued) AS BIGINT) AS requeued,
+    CAST(SUM(cancelled) AS BIGINT) AS cancelled,
+    CAST(SUM(timed_out) AS BIGINT) AS timed_out
 FROM (
     SELECT
         window_start,
@@ -184,9 +201,28 @@ FROM (
         events AS accepted,
         0 AS rejected,
         CASE WHEN event_type IN ('completed', 'error') THEN events ELSE 0 END AS finished,
-        CASE WHEN event_type = 'error' THEN events ELSE 0 END AS errors
+        CASE WHEN event_type = 'error' THEN events ELSE 0 END AS errors,
+        0 AS registered,
+        0 AS claimed,
+        0 AS requeued,
+        0 AS cancelled,
+        0 AS timed_out
     FROM window_counts
     UNION ALL
-    SELECT window_start, width_seconds, 0, events, 0, 0 FROM rejection_counts
+    SELECT window_start, width_seconds, 0, events, 0, 0, 0, 0, 0, 0, 0 FROM rejection_counts
+    UNION ALL
+    SELECT
+        window_start,
+        width_seconds,
+        0,
+        0,
+        CASE WHEN kind IN ('cancelled', 'timed_out', 'failed') THEN facts ELSE 0 END,
+        CASE WHEN kind IN ('timed_out', 'failed') THEN facts ELSE 0 END,
+        CASE WHEN kind = 'registered' THEN facts ELSE 0 END,
+        CASE WHEN kind = 'claimed' THEN facts ELSE 0 END,
+        CASE WHEN kind = 'requeued' THEN facts ELSE 0 END,
+        CASE WHEN kind = 'cancelled' THEN facts ELSE 0 END,
+        CASE WHEN kind = 'timed_out' THEN facts ELSE 0 END
+    FROM fact_counts
 ) AS counted
 GROUP BY window_start, width_seconds;

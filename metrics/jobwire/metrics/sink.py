@@ -8,6 +8,7 @@ the rows at or above the stored offset, and insists that they begin exactly ther
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from jobwire.core.clock import Clock
 from jobwire.metrics.buckets import EVERYTHING, SESSION
 from jobwire.metrics.database import Database, Row, chunks
 from jobwire.metrics.errors import DataLossError, SinkError
+from jobwire.metrics.facts_sink import apply_facts
 from jobwire.metrics.fold import (
     Ended,
     Segments,
@@ -39,8 +41,13 @@ COMPARED = {
     "rejections": "rejections",
     "histograms": "measured",
     "job_totals": "job_totals",
+    "facts": "facts",
+    "job_facts": "job_facts",
 }
-_TABLES = ("window_counts", "rejection_counts", "histograms", "job_totals", "progress")
+_TABLES = (
+    *("window_counts", "rejection_counts", "histograms", "fact_counts"),
+    *("job_totals", "job_facts", "progress"),
+)
 
 
 class AppliedRange(NamedTuple):
@@ -163,10 +170,13 @@ class MetricsSink:
         missed = self._continue(jobs, found)
         if missed.any():
             self._add_exactly(jobs, found.of(missed), fresh)
+        facts = apply_facts(self._database, self._sql, rows.facts, jobs.ended)
+        jobs.ended = facts.ended
         for table, counts in (
             ("window_counts", window_counts(rows, fresh, jobs.session, jobs.sessions)),
-            ("rejection_counts", rejection_counts(rows, fresh)),
-            ("histograms", jobs.histograms(fresh)),
+            ("rejection_counts", chain(rejection_counts(rows, fresh), facts.refused)),
+            ("histograms", chain(jobs.histograms(fresh), facts.lengths)),
+            ("fact_counts", facts.counts),
         ):
             # Each key once: PostgreSQL refuses to change a row twice in one statement.
             told: dict[Row, int] = {}
@@ -217,7 +227,7 @@ class _Jobs:
         self.rows = rows
         self.session = np.zeros(len(rows.jobs), np.int64)
         self.sessions = [""]
-        self.ended = Ended([], [], [], [], [], [])
+        self.ended = Ended([], [], [], [], [], [], [])
         self._place = {"": 0}
         self._session_of = session_of
         self._asked: dict[str, str] = {}
@@ -244,14 +254,15 @@ class _Jobs:
             end = int(terminal[place])
             outcome = self.rows.labels[self.rows.label[end]]
             session = self.sessions[self.session[codes[place]]]
-            self._end(int(self.rows.received_us[end]), started[place], waited[place], outcome, session, 1)
+            times = int(self.rows.received_us[end]), started[place], waited[place]
+            self._end(*times, outcome, session, 1, names[place])
         return codes
 
     def histograms(self, fresh: Flags) -> Iterator[Row]:
         """Yield what the batch adds to `histograms`."""
         yield from delay_counts(self.rows, fresh)
         yield from end_counts(self.ended, EVERYTHING, [""] * len(self.ended.weight))
-        if len(self.sessions) > 1:
+        if any(self.ended.session):
             yield from end_counts(self.ended, SESSION, self.ended.session)
 
     def take_back(self, totals: JobTotals) -> None:
@@ -267,7 +278,7 @@ class _Jobs:
         if totals.finished_us is not None:
             self._end(
                 *(totals.finished_us, totals.started_us, totals.waiting_us, totals.outcome, totals.session),
-                weight,
+                *(weight, totals.job_id),
             )
 
     def _end(self, *values: Any) -> None:

@@ -1,4 +1,4 @@
-"""The SQL files: `schema.sql` as a list of statements, `queries.sql` by name."""
+"""The SQL files: `schema.sql` and `facts.sql` as a list of statements, `queries.sql` by name."""
 
 import re
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from functools import cache
 from importlib import resources
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# What stands before the first view of a file makes tables.
+_VIEWS = "CREATE VIEW"
 _COMMENT = re.compile(r"--[^\n]*")
 
 
@@ -17,8 +19,10 @@ def queries() -> dict[str, str]:
 
 
 def schema() -> Iterator[str]:
-    """Yield the statements of schema.sql; none holds a semicolon inside."""
-    for statement in _COMMENT.sub("", _text("schema.sql")).split(";"):
+    """Yield the statements that make the tables, then the views; none holds a semicolon inside."""
+    texts = [text.partition(_VIEWS) for text in map(_text, ("schema.sql", "facts.sql"))]
+    parts = [tables for tables, _, _ in texts] + [mark + views for _, mark, views in reversed(texts)]
+    for statement in _COMMENT.sub("", "".join(parts)).split(";"):
         if statement.strip():
             yield statement.strip()
 

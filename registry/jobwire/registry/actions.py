@@ -12,6 +12,7 @@ from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.terminal_text import safe, table
+from jobwire.jobs.labels import label_pairs
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine
@@ -56,6 +57,7 @@ def register(args: argparse.Namespace) -> int:
         max_attempts=args.max_attempts,
         idempotency_key=args.idempotency_key,
         unique_session=args.unique_session,
+        labels=label_pairs(args.label),
     )
     record, created = build(args).register(spec)
     what = (

@@ -13,7 +13,7 @@ from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.handover_server import HandOverServer, PublishingBroker
 from jobwire.delivery.relay import Relay
-from jobwire.jobs.record import JobRecord
+from jobwire.jobs.record import REGISTRY, JobRecord
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.recorder import Recorder
@@ -25,6 +25,8 @@ from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
+from jobwire.registry.telling import Teller
+from jobwire.registry.told import FILE, Told
 from jobwire.registry.upkeep import Announcements, Periodic, Reaper
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
@@ -36,6 +38,7 @@ _ANNOUNCE_SECONDS = 0.1
 _REPEAT_SECONDS = 0.1
 _COMMIT_SECONDS = 0.5
 _REAP_SECONDS = 1.0
+_TELL_FACTS_SECONDS = 0.1
 _FLUSH_SECONDS = 2.0
 _COUNT_SECONDS = 10.0
 _TELL_SECONDS = 600.0
@@ -84,13 +87,23 @@ class Assembly:
         self.queue = JobQueue(store, warn=_seldom(warn, clock))
         self.views = Views(store)
         self.reader = JournalReader(writer.directory, clock=clock)
+        redactor = Redactor(os.environ)
         self.states = StateQueue(
             store=store,
             topics=topics,
             sender=self.sender,
             clock=clock,
             expiry_seconds=RETAINED_SECONDS,
-            redactor=Redactor(os.environ),
+            redactor=redactor,
+        )
+        self.told = Told(store.queue_path(FILE))
+        self.teller = Teller(
+            store=store,
+            told=self.told,
+            topics=topics,
+            append=writer.append,
+            redactor=redactor,
+            on_journaled=self.journaled.set,
         )
         self.folder = Folder(
             store=store,
@@ -103,6 +116,7 @@ class Assembly:
             clock=clock,
             on_folded=self._on_folded,
             is_awaited=lambda job_id: self.handover.is_awaited(job_id),  # noqa: PLW0108 - made below
+            teller=self.teller,
         )
         self.repair = GapRepair(
             store=store, views=self.views, topics=topics, writer=writer, on_journaled=self.journaled.set
@@ -117,7 +131,9 @@ class Assembly:
             on_gap=self.repair,
             on_session=self._on_session,
         )
-        self.announcements = Announcements(queue=self.queue, states=self.states)
+        self.announcements = Announcements(
+            queue=self.queue, states=self.states, on_change=self.teller.changed
+        )
         self.reaper = Reaper(
             queue=self.queue,
             complete_until=self._complete_until,
@@ -144,6 +160,7 @@ class Assembly:
             topics=topics,
             clear=lambda topic: self.sender.publish(topic, b"", retain=True),
             rules=rules,
+            by=REGISTRY,
         )
         self.retention = Retention(writer.directory, clock=clock, limits=rules.journal)
         self._counts: dict[str, int] = {}
@@ -161,6 +178,7 @@ class Assembly:
             self._periodic(
                 "committer", "committing the fold's place", lambda _: self.folder.commit(), _COMMIT_SECONDS
             ),
+            self._periodic("teller", "journaling facts", self.teller.run, _TELL_FACTS_SECONDS),
             self._periodic("reaper", "reaping", lambda _: self.reaper.run(), _REAP_SECONDS),
             self._periodic("flusher", "sending from outboxes", self.relay.run, _FLUSH_SECONDS),
             self._periodic("purger", "purging", self.purge.run, _HOUR),
@@ -200,6 +218,7 @@ class Assembly:
             "suppressed": progress.suppressed,
             "reconnects": progress.reconnects,
             "folded": self.folder.folded,
+            "facts": self.teller.told,
             "states": {"published": self.states.published, "waiting": self.states.waiting()},
             "reaped": self.reaper.reaped,
             "flushed": self.relay.sent,
@@ -219,6 +238,7 @@ class Assembly:
         self.sender.close()
         self.transport.close()
         self.reader.close()
+        self.told.close()
         self.queue.close()
 
     def _on_folded(self, job_id: str, record: JobRecord | None, urgent: bool) -> None:

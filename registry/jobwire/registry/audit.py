@@ -11,7 +11,8 @@ Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote
     kind "event":  verdict ("accepted" or the reason of a refusal), attempt, seq, digest (hex), event
                    (the signed object as it was sent; `payload` with the text where it was not JSON),
                    why (refusals), before and after (where the status changed)
-    kind "status": attempt, before (null at registration), after, cause, op (the message that goes with it)
+    kind "status": attempt, before (null at registration), after, cause, by (who), timeout (the limit),
+                   op (the message that goes with it)
     kind "request": attempt, request (its id), before, after, cause, and of an answer: answer, always, by,
                    through, seconds (how long it was waited for)
 
@@ -111,7 +112,16 @@ def held_event(raw: bytes) -> HeldEvent | None:
 
 
 def status_line(
-    *, at: str, source: str, attempt: int, before: str | None, after: str, cause: str, op: str = ""
+    *,
+    at: str,
+    source: str,
+    attempt: int,
+    before: str | None,
+    after: str,
+    cause: str,
+    by: str = "",
+    timeout: str = "",
+    op: str = "",
 ) -> tuple[bytes, Line]:
     """Return the encoded line of a status change that no event caused, and its identity.
 
@@ -126,6 +136,8 @@ def status_line(
         "after": after,
         "cause": cause,
         **({"op": op} if op else {}),
+        **({"by": by} if by else {}),
+        **({"timeout": timeout} if timeout else {}),
     }
     return _encode(line), identity_of(line)
 

@@ -70,6 +70,13 @@ def _add_register(commands: Subparsers) -> None:
         "--idempotency-key", metavar="KEY", help="registering again under it makes no second job"
     )
     parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what figures are wanted by, such as team=docs; may be repeated, 16 at most",
+    )
+    parser.add_argument(
         "--unique-session", action="store_true", help="return the session's unfinished job if it has one"
     )
 

@@ -16,6 +16,7 @@ from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Parsed, Reason, parse
 from jobwire.jobs.event import TERMINAL_EVENTS
+from jobwire.jobs.fact import FACT
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
@@ -25,6 +26,7 @@ from jobwire.registry.backlog import Backlog, Share, Turn
 from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.set_aside import SetAsideJob, SetAsideJobs
 from jobwire.registry.store import RecordStore, Revision
+from jobwire.registry.telling import Teller
 from jobwire.registry.views import Views, admission_fields, load
 from jobwire.registry.wire import decide
 from jobwire.storage import file_lock
@@ -66,7 +68,7 @@ class Folder:
 
     `on_folded(job_id, record, urgent)` is told of each record that changed; urgent where more than its
     progress did, with None where it may have changed and is to be read. A job that `is_awaited` does not
-    wait its turn. `journal` takes entries whose
+    wait its turn. `teller` is told of the facts. `journal` takes entries whose
     verdict was found by the fold. A full disk is waited out, a job that cannot be folded set aside; raises
     StorageError where the journal cannot be read.
     """
@@ -84,6 +86,7 @@ class Folder:
         clock: Clock,
         on_folded: OnFolded,
         is_awaited: Callable[[str], bool] = lambda _: False,
+        teller: Teller | None = None,
     ) -> None:
         self._store = store
         self._views = views
@@ -95,6 +98,7 @@ class Folder:
         self._clock = clock
         self._on_folded = on_folded
         self._is_awaited = is_awaited
+        self._teller = teller
         self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
         self._aside = SetAsideJobs(consumers, clock=clock)
@@ -160,6 +164,8 @@ class Folder:
         Raises JobwireError.
         """
         offset = self.offset
+        if self._teller is not None:
+            self._teller.flush()  # what lies below the offset is not read again
         if offset != self._committed:
             self._consumers.commit(CONSUMER, offset)
             self._committed = offset
@@ -189,6 +195,9 @@ class Folder:
 
     def _take(self, row: Stored, now: float) -> None:
         address = self._topics.parse(row.topic)
+        if address is not None and row.verdict == FACT and self._teller is not None:
+            self._teller.note(address.job_id, row.payload)
+            return
         if address is None or address.kind != "events" or address.job_id in self._aside:
             return
         if row.verdict not in _FOLDED and self._is_strange(address.job_id):

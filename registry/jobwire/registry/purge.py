@@ -17,7 +17,9 @@ from jobwire.jobs.record import JobRecord
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
+from jobwire.registry.telling import leave_facts
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.user import user_name
 
 _DAY = 86400.0
 _PAGE = 200
@@ -46,12 +48,15 @@ class Purged(NamedTuple):
 class Purge:
     """Purges one home. `clear(topic)` publishes the empty retained message (MQTT 5, 3.3.1.3)."""
 
-    def __init__(self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: RetentionRules) -> None:
+    def __init__(
+        self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: RetentionRules, by: str = ""
+    ) -> None:
         self._queue = queue
         self._store = queue.store
         self._topics = topics
         self._clear = clear
         self._rules = rules
+        self._by = by or user_name()
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Purged:
         """Purge everything that is due. Raises TransportError where the broker does not answer.
@@ -117,7 +122,8 @@ class Purge:
             self._clear_retained(job_id)
         store = self._store
         try:
-            with store.locked(job_id, deadline_seconds=_LOCK_SECONDS):
+            with store.locked(job_id, deadline_seconds=_LOCK_SECONDS) as locked:
+                leave_facts(store, locked.record, by=self._by)
                 shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
                 old = store.outbox_path(job_id)
                 for path in (store.sent_path(job_id), old, f"{old}.damaged"):

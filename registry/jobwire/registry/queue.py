@@ -173,19 +173,22 @@ class JobQueue:
             fold.renew(locked.record, grant, now)
             cause = f"released by {grant.owner}" + (f": {reason}" if reason else "")
             after = fold.next_attempt(locked.record, self._new_token(), now, cause)
-            return locked.replace(after, cause=after.detail)
+            return locked.replace(after, cause=after.detail, by=grant.owner)
 
-    def cancel(self, job_id: str, *, reason: str = "") -> tuple[JobRecord, bool]:
+    def cancel(self, job_id: str, *, reason: str = "", by: str = "") -> tuple[JobRecord, bool]:
         """Cancel, durably; return the record and whether this call did it.
+
+        In the name of `by`, else of this process's user.
 
         Raises ConflictError where the job ended otherwise, InvalidInputError for the reason.
         """
         check_reason(reason)
+        _check_names(author=by or None)
         cause = reason or "cancelled"
         with self.store.locked(job_id) as locked:
             before = locked.record
             after = fold.cancel(before, self.store.clock.now(), cause)
-            return locked.replace(after, cause=cause), after is not before
+            return locked.replace(after, cause=cause, by=by), after is not before
 
     def dismiss(self, job_id: str) -> tuple[JobRecord, bool]:
         """Mark a failed job as seen by a person, durably; return the record and whether this call did it.
@@ -460,9 +463,11 @@ class JobQueue:
                     self.unread.add(job_id)
 
 
-def _check_names(*, owner: str | None = None, agent_session: str | None = None) -> None:
+def _check_names(
+    *, owner: str | None = None, agent_session: str | None = None, author: str | None = None
+) -> None:
     """Refuse what no record can hold: it would match nothing, and UTF-8 may not carry it."""
-    for field, name in (("owner", owner), ("session", agent_session)):
+    for field, name in (("owner", owner), ("session", agent_session), ("author", author)):
         if name is not None:
             check_line(field, name, MAX_NAME)
 

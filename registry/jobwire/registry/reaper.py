@@ -8,7 +8,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.deadlines import overdue
 from jobwire.registry.pending import PendingIndex, Warn
-from jobwire.registry.store import RecordStore
+from jobwire.registry.store import REAPER, RecordStore
 from jobwire.storage.file_lock import LockTimeoutError
 
 _PAGE = 100
@@ -76,7 +76,7 @@ def _reap_one(
             before = locked.record
             moved = overdue(before, store.clock.now(), until=until, new_token=new_token)
             if moved is not None:
-                locked.replace(moved[0], cause=moved[1], source="reaper")
+                locked.replace(moved[0], cause=moved[1], source=REAPER)
     except NotFoundError:
         index.remove(job_id)
         return None

@@ -20,6 +20,7 @@ from jobwire.core.bounds import (
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.settings import resolve_broker
+from jobwire.jobs.labels import check_labels
 from jobwire.jobs.record import THREAD, JobRecord, Priority, Timeouts
 
 
@@ -39,6 +40,7 @@ class JobSpec(NamedTuple):
     idempotency_key: str | None = None
     unique_session: bool = False
     thread: str | None = None
+    labels: Mapping[str, str] = {}  # as `broker`
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -57,6 +59,7 @@ def check_spec(spec: JobSpec) -> None:
         check_count("max_attempts", spec.max_attempts, MAX_ATTEMPTS)
     check_timeouts(spec.timeouts)
     check_broker(spec.broker)
+    check_labels(spec.labels)
 
 
 def new_record(spec: JobSpec, job_id: str, token: str, now: float) -> JobRecord:
@@ -76,6 +79,7 @@ def new_record(spec: JobSpec, job_id: str, token: str, now: float) -> JobRecord:
         broker=dict(spec.broker),
         max_attempts=spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
         extra={} if spec.thread is None else {THREAD: spec.thread},
+        labels=dict(spec.labels),
     )
 
 

@@ -23,6 +23,7 @@ from jobwire.delivery.signing import event_in
 from jobwire.jobs.event import MAX_JUMP
 from jobwire.jobs.fold import answer, apply_event
 from jobwire.jobs.record import (
+    REGISTRY,
     JobRecord,
     RecordFormatError,
     RecordVersionError,
@@ -47,6 +48,7 @@ from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, remove_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import read_whole
+from jobwire.storage.user import user_name
 from jobwire.storage.wake import touch
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
 
+# Who writes the history when a limit is reached.
+REAPER = "reaper"
 # Jobs that one error names.
 _NAMED = 5
 _log = LateLog("jobwire.registry")
@@ -131,6 +135,7 @@ class RecordStore(HomeLayout):
                 before=None,
                 after=str(record.status),
                 cause=cause,
+                by=_author(record, source),
             )
             self._put(
                 [record],
@@ -323,17 +328,21 @@ class LockedRecord:
         self._store = store
         self.record = record
 
-    def replace(self, new: JobRecord, *, cause: str, source: str = "registry", op: str = "") -> JobRecord:
+    def replace(
+        self, new: JobRecord, *, cause: str, source: str = "registry", by: str = "", op: str = ""
+    ) -> JobRecord:
         """Write `new`, durably; what changed first gets its line, with `cause`, in the history.
 
-        That is a new status or attempt, else each request that moved on.
+        That is a new status or attempt, with who did it (`by`, or who holds the lease now, or the user of
+        this process), else each request that moved on.
         Does nothing where `new` equals the present record. Raises StorageError: then the record is
         unchanged, or new and not known to be flushed.
         """
         common = {"at": self._now(), "source": source, "cause": cause}
         if _state(new) != _state(self.record):
             before, after = str(self.record.status), str(new.status)
-            line = status_line(attempt=new.attempt, before=before, after=after, op=op, **common)[0]
+            said = {"by": by or _author(new, source), "timeout": new.timed_out or "", "op": op}
+            line = status_line(attempt=new.attempt, before=before, after=after, **said, **common)[0]
         else:
             moved = [
                 request_line(attempt=new.attempt, before=str(before), after=one, **common)[0]
@@ -388,6 +397,15 @@ class LockedRecord:
 
     def _now(self) -> str:
         return utc_timestamp(self._store.clock.now())
+
+
+def _author(record: JobRecord, source: str) -> str:
+    """Return who made the record what it is now."""
+    if record.lease is not None:
+        return record.lease.owner
+    if source != REGISTRY:
+        return REGISTRY if source == REAPER else source
+    return user_name()
 
 
 def _state(record: JobRecord) -> tuple[str, int]:

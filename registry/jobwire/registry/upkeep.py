@@ -36,10 +36,13 @@ class Announcements:
     until it is sent, and a start after a crash announces every unfinished job anyway.
     """
 
-    def __init__(self, *, queue: JobQueue, states: StateQueue) -> None:
+    def __init__(
+        self, *, queue: JobQueue, states: StateQueue, on_change: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._folder = Path(queue.store.queue_path(ANNOUNCE))
         self._queue = queue
         self._states = states
+        self._on_change = on_change
         # Set, from any thread, where every unfinished job is to be announced.
         self.wanted = threading.Event()
 
@@ -66,6 +69,7 @@ class Announcements:
             except FileNotFoundError:
                 continue
             self._states.offer(mark.stem, None, Urgency.STATUS)
+            self._on_change(mark.stem)
             taken.unlink(missing_ok=True)
             count += 1
         return count

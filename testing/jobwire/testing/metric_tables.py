@@ -1,13 +1,13 @@
 """Metric tables with known figures, written as the streaming query would leave them, without Spark."""
 
 import sqlite3
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from jobwire.metrics.buckets import buckets_of
 from jobwire.metrics.fold import WIDTHS_SECONDS
+from jobwire.metrics.statements import schema
 
 _SECOND_US = 1_000_000
 JOURNAL = "j1"
@@ -24,7 +24,8 @@ def write_tables(home: Path, start: int) -> None:
     folder = home / "metrics"
     folder.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(folder / "metrics.db") as database:
-        database.executescript(resources.files("jobwire.metrics").joinpath("schema.sql").read_text())
+        for statement in schema():
+            database.execute(statement)
         windows = [(10, start + 10 * number, "progress", SESSION, 20) for number in range(60)]
         windows += [(10, start, "completed", SESSION, 3), (10, start, "error", SESSION, 1)]
         windows += [(10, 0, "progress", "", 9)]

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED
+from jobwire.jobs.fact import FACT
 from jobwire.journal.entry import Stored
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.rows import SCHEMA, rows_of
+from jobwire.metrics.rows import SCHEMA, UNREADABLE, rows_of
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.source.fold_form import UNREADABLE
+from jobwire.metrics.source.fold_form import fact_of
 from jobwire.metrics.source.parsing import microsecond_of
 
 _BATCH_ROWS = 20_000
@@ -73,6 +74,10 @@ def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
     address = topics.parse(row.topic)
     job_id = address.job_id if address else None
     place = (row.offset, row.received_at_us, job_id)
+    if row.verdict == FACT:
+        kind, at_us, text = fact_of(row.topic, job_id, row.payload)
+        happened_us = row.received_at_us if at_us is None else min(row.received_at_us, at_us)
+        return (row.offset, happened_us, job_id, None, kind, None, text)
     if row.verdict != ACCEPTED:
         told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
         return (*place, None, row.verdict, None, row.payload.decode() if told else None)

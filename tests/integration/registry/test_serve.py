@@ -289,7 +289,7 @@ def test_health_file(site: "Site") -> None:
     job = site.register()
     with site.serving(), site.worker() as publish:
         publish(site.say(job, 1, "started"))
-        facts = wait_for(lambda: (found := json.loads(path.read_text()))["offset"] == 1 and found)
+        facts = wait_for(lambda: (found := json.loads(path.read_text()))["offset"] == 2 and found)
         assert facts["state"] == "running"
         assert facts["connected"] is True
         assert facts["verdicts"] == {"accepted": 1}

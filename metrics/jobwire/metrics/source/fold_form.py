@@ -11,30 +11,64 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobwire.jobs.admission import ACCEPTED
+from jobwire.jobs.fact import FACT, decode_fact
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
-from jobwire.metrics.source.parsing import microseconds, parse_accepted
+from jobwire.metrics.rows import UNREADABLE
+from jobwire.metrics.source.parsing import microsecond_of, microseconds, parse_accepted
 
+NO_FACT = (None, None, None)
 NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
-UNREADABLE = "unreadable"
 
 
 def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of `options.FOLD_COLUMNS` that are not stored as they are."""
     verdicts, payloads = arrays["verdict"], arrays["payload"]
     said = parse_accepted(verdicts, payloads, ("seq", "event", "timestamp"))
+    facts = _facts(arrays)
     # Only what recorder and parser agree on is an event; null marks everything else.
     read = pc.and_(pc.is_valid(said["seq"]), pc.is_valid(said["event"]))
     label = pc.coalesce(
         pc.if_else(read, said["event"], pa.scalar(None, pa.string())),
         pc.if_else(pc.equal(verdicts, ACCEPTED), UNREADABLE, verdicts),
     )
+    received_us = arrays["received_at"].cast(pa.int64())
+    notes = _notes(arrays["topic"], verdicts, payloads)
+    if facts is not None:
+        label = pc.coalesce(facts["kind"], label)
+        received_us = pc.min_element_wise(received_us, facts["at_us"])
+        notes = pc.coalesce(facts["text"], notes)
     return {
-        "received_us": arrays["received_at"].cast(pa.int64()),
+        "received_us": received_us,
         "seq": pc.if_else(read, said["seq"], pa.scalar(None, pa.int64())),
         "label": label,
         "sent_us": microseconds(said["timestamp"]),
-        "note": _notes(arrays["topic"], verdicts, payloads),
+        "note": notes,
     }
+
+
+def _facts(arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return kind, time and text of the registry's facts, null in other rows; None without any."""
+    told = pc.equal(arrays["verdict"], FACT)
+    if not pc.any(told, min_count=0).as_py():
+        return None
+    rows = zip(
+        *(arrays[name].to_pylist() for name in ("topic", "job_id", "payload")), told.to_pylist(), strict=True
+    )
+    read = [fact_of(topic, job_id, payload) if fact else NO_FACT for topic, job_id, payload, fact in rows]
+    kinds, times, texts = zip(*read, strict=True)
+    return {
+        "kind": pa.array(kinds, pa.string()),
+        "at_us": pa.array(times, pa.int64()),
+        "text": pa.array(texts, pa.string()),
+    }
+
+
+def fact_of(topic: str, job_id: str | None, payload: bytes) -> tuple[str | None, int | None, str | None]:
+    """Return kind, time and text of an entry with the verdict of facts; "unreadable" for what is none."""
+    fact = decode_fact(payload, job_id=job_id or "") if topic.endswith("/facts") else None
+    if fact is None:
+        return UNREADABLE, None, None
+    return str(fact.kind), microsecond_of(fact.at), payload.decode()
 
 
 def _notes(topics: Any, verdicts: Any, payloads: Any) -> Any:
