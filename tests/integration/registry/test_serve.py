@@ -12,6 +12,7 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError, StorageError
 from jobwire.core.lease import LeaseGrant
 from jobwire.delivery.relay import Relay
+from jobwire.jobs.fact import FACT
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.snapshot import Snapshot, decode_snapshot
@@ -416,3 +417,28 @@ def test_record_that_cannot_be_read(site: "Site") -> None:
     assert site.history(job) == [("accepted", seq) for seq in (1, 2, 3, 4)]
     accepted = [payload for verdict, payload in _journal(site, job) if verdict == "accepted"]
     assert accepted == [site.say(job, seq, kind)[1] for seq, kind in _SAID]
+
+
+def test_what_was_decided_without_the_process_becomes_facts(site: "Site") -> None:
+    """A job that was cancelled before the process ran, and one while it runs: each once, over two runs."""
+    before = site.register()
+    site.queue.cancel(before.job_id)
+
+    def facts() -> list[tuple[str, str]]:
+        with JournalReader(Path(site.store.home) / "journal") as reader:
+            rows = [row for row in reader.read(0) if row.verdict == FACT]
+        return [(row.topic.split("/")[-2], json.loads(row.payload)["kind"]) for row in rows]
+
+    with site.serving():
+        running = site.register()
+        site.queue.claim(running.job_id, LeaseGrant("pane", 60.0))
+        wait_for(lambda: len(facts()) == 4, what="four facts")
+    site.queue.cancel(running.job_id)
+    with site.serving():
+        wait_for(lambda: len(facts()) >= 5, what="the cancellation")
+    assert sorted(facts()) == sorted(
+        [
+            *((before.job_id, kind) for kind in ("registered", "cancelled")),
+            *((running.job_id, kind) for kind in ("registered", "claimed", "cancelled")),
+        ]
+    )
