@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from jobwire.core.commands import INTERRUPTED
+from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role

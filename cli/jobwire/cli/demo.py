@@ -16,8 +16,8 @@ from typing import NamedTuple
 from jobwire.broker.address import free_port
 from jobwire.cli.demo_view import DemoView
 from jobwire.cli.parts import require_metrics
+from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.clock import SystemClock
-from jobwire.core.commands import INTERRUPTED
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from jobwire.core.commands import CommandParser, missing_library, run_command
+from jobwire.core.boundary import missing_library, run_command
+from jobwire.core.commands import CommandParser
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
 from jobwire.storage import home as homes
@@ -33,7 +34,7 @@ COMMANDS: dict[str, Subcommand] = {
     "down": Subcommand("jobwire.cli.up", "end what `jobwire up` started", "broker"),
     "run": Subcommand("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
     "demo": Subcommand("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
-    "publish": Subcommand("jobwire.publisher.cli", "say what happens to a job (also: publish_event)"),
+    "publish": Subcommand("jobwire.publisher.command", "say what happens to a job (also: publish_event)"),
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
     "logs": Subcommand("jobwire.cli.logs", "print the output of a job's command"),
     "attach": Subcommand("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.argument_types import number
+from jobwire.core.boundary import missing_library, report
 from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.commands import missing_library, report
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override

@@ -5,18 +5,6 @@ import argparse
 from jobwire.core.argument_types import whole
 from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
 
-_SETTINGS = (
-    "broker",
-    "port",
-    "ca_certs",
-    "certfile",
-    "keyfile",
-    "username",
-    "password_file",
-    "topic_root",
-    "protocol",
-)
-
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each setting but the password: argv is readable by everybody on the host."""
@@ -32,11 +20,3 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     add("--password-file", metavar="FILE", help="file with the password, which argv would show to everybody")
     add("--topic-root", metavar="TOPIC")
     add("--protocol", choices=PROTOCOLS)
-
-
-def command_line_layer(args: argparse.Namespace) -> dict[str, object]:
-    """Return the settings layer of the command line, for `resolve_broker`."""
-    layer: dict[str, object] = {key: getattr(args, key) for key in _SETTINGS}
-    if args.tls is not None:
-        layer["tls"] = "on" if args.tls else "off"
-    return layer

@@ -1,27 +1,17 @@
-"""What every command shares: its parser, its way to report a failure, its exit code."""
+"""The parser of every command."""
 
 import argparse
-import errno
-import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from jobwire.core.boundary import report
 from jobwire.core.bounds import fits_a_path
-from jobwire.core.errors import ConfigError, InvalidInputError, JobwireError, NotFoundError, StorageError
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode, help_table
 from jobwire.core.override import override
-
-# 128 + SIGINT, as shells report it.
-INTERRUPTED = 130
-# Whatever the disk holds: what was named cannot be what is wanted.
-_NO_NAMES = frozenset(
-    {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.ENODEV}
-)
-
 
 # argparse looks for a translation of its own words, which nobody ships, and loads `locale` for that: a tenth
 # of a worker's start.
@@ -164,110 +154,3 @@ def add_command(
     if run is not None:
         parser.set_defaults(run=run)
     return parser
-
-
-def run_told(
-    command: str, body: Callable[[argparse.Namespace], dict[str, object] | None]
-) -> Callable[[argparse.Namespace], int]:
-    """Return a command that with --json prints one object on stdout on every path.
-
-    What `body` returns is printed as it went well; a failure with its code (its fact `code`), and its exit
-    code.
-    """
-
-    def run(args: argparse.Namespace) -> int:
-        try:
-            said = body(args)
-        except JobwireError as error:
-            if not args.json:
-                raise
-            code = error.facts.get("code") or error.exit_code.name.lower()
-            failure = {"code": code, "message": error.message, "hint": error.hint}
-            failure |= {"exit_code": int(error.exit_code)}
-            beside = {name: value for name, value in error.facts.items() if name not in failure}
-            print(json.dumps({"ok": False, "command": command, "error": {**beside, **failure}}, default=str))
-            return int(error.exit_code)
-        if said is not None:
-            print(json.dumps({"ok": True, "command": command, **said}), flush=True)
-        return int(ExitCode.OK)
-
-    return run
-
-
-def missing_library(error: ModuleNotFoundError, extra: str) -> Exception:
-    """Return what to say of an import that failed: which extra brings it; a fault of our own as it is."""
-    if error.name is None or error.name.startswith("jobwire") or not extra:
-        return error
-    return ConfigError(
-        f"this needs {error.name}, which is not installed",
-        hint=f"pip install 'jobwire[{extra}]'; with pipx: pipx install --force 'jobwire[{extra}]'",
-    )
-
-
-def run_command(
-    body: Callable[[argparse.Namespace], int],
-    args: argparse.Namespace,
-    *,
-    prog: str,
-    as_json: bool,
-    tell: Callable[[JobwireError], None] | None = None,
-) -> int:
-    """Run a command's body and return its exit code; expected failures become one clear message.
-
-    `tell` says it instead of `report`.
-    What the operating system refuses is expected, whoever met it. What nobody expected is a defect: it gets
-    its trace and INTERNAL (Python would end with 1, JOB_ERROR).
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files need not be text, and not every terminal has every character: as stderr does it.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    tell = tell or partial(report, prog=prog, as_json=as_json)
-    try:
-        return int(body(args))
-    except JobwireError as error:
-        tell(error)
-        return int(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): not an error. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.OK)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except OSError as error:
-        found = _refused_by_the_system(error)
-        tell(found)
-        return int(found.exit_code)
-    except Exception as error:  # noqa: BLE001 - the one boundary of every command
-        _report_defect(error, tell, as_json=as_json)
-        return int(ExitCode.INTERNAL)
-
-
-def _refused_by_the_system(error: OSError) -> JobwireError:
-    """Return the error for what no component saw coming: a name, a right or a disk, never a defect."""
-    text = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
-    if error.errno in _NO_NAMES:
-        return InvalidInputError(text, hint="name another file or directory")
-    if isinstance(error, FileNotFoundError):
-        return NotFoundError(text, hint="is the name right?")
-    return StorageError(text, hint="see its owner and mode, and the disk", errno=error.errno)
-
-
-def _report_defect(error: Exception, tell: Callable[[JobwireError], None], *, as_json: bool) -> None:
-    import traceback  # noqa: PLC0415 - for defects only
-
-    trace = "".join(traceback.format_exception(error))
-    hint = "this is a defect of jobwire; report it with the command and this trace"
-    if not as_json:
-        print(trace, end="", file=sys.stderr)
-    tell(JobwireError(f"unexpected {type(error).__name__}: {error}", hint=hint, trace=trace))
-
-
-def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
-    """Write cause and remedy to stderr, as two lines or as one JSON object."""
-    if as_json:
-        trace = {"trace": error.facts["trace"]} if "trace" in error.facts else {}
-        print(json.dumps({**error.to_json(), **trace}), file=sys.stderr)
-        return
-    print(f"{prog}: error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"{prog}: hint: {error.hint}", file=sys.stderr)

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
+from jobwire.core.errors import JobwireError
 
 # What the broker took and the registry does not confirm is sent again after this long, then after twice
 # as long, and so on: an absent registry process must not make every publish repeat the whole backlog.
 # A state that only tells of progress comes every five seconds at most (`states`): wait for longer.
 RESEND_SECONDS = 10.0
+# Retained terminal events leave an MQTT 5 broker after a week (SPEC section 1).
+EXPIRY_SECONDS = 7 * 86400
 
 
 class SignedEvent(NamedTuple):
@@ -52,6 +55,21 @@ class Position(NamedTuple):
     attempt: int
     last_seq: int
     confirmed_seq: int | None
+
+
+class Delivery(NamedTuple):
+    """What became of the entries up to a seq.
+
+    `delivered`: the broker acknowledged them. `confirmed`: the registry process has them on its disk;
+    None where that was not waited for. `failure` is raised by whoever reports this. `waiting` is how
+    many events a flush leaves for the next one.
+    """
+
+    delivered: bool
+    confirmed: bool | None = None
+    failure: JobwireError | None = None
+    sent: int = 0
+    waiting: int = 0
 
 
 class Outbox(Protocol):

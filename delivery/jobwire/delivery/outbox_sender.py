@@ -16,14 +16,21 @@ from jobwire.core.errors import JobwireError, RefusedError, StoppedError, Transp
 from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
 from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.outbox import Position, SentMark, SignedEvent, due_entries, note_sent, unconfirmed
+from jobwire.delivery.outbox import (
+    EXPIRY_SECONDS,
+    Delivery,
+    Position,
+    SentMark,
+    SignedEvent,
+    due_entries,
+    note_sent,
+    unconfirmed,
+)
 from jobwire.delivery.signing import STOP_HINT
 from jobwire.storage.file_lock import LockTimeoutError
 
 CONNACK_SECONDS = 10.0
 PUBACK_SECONDS = 5.0
-# Retained terminal events leave an MQTT 5 broker after a week (SPEC section 1).
-EXPIRY_SECONDS = 7 * 86400
 # A sender that is done goes on for others no longer than this: its own command must end.
 _COURTESY_SECONDS = 2.0
 _POLL_SECONDS = 0.02
@@ -46,21 +53,6 @@ class Route(NamedTuple):
     topic_root: str
     new_transport: Callable[[], Transport]
     expiry_seconds: int | None = EXPIRY_SECONDS
-
-
-class Delivery(NamedTuple):
-    """What became of the entries up to a seq.
-
-    `delivered`: the broker acknowledged them. `confirmed`: the registry process has them on its disk;
-    None where that was not waited for. `failure` is raised by whoever reports this. `waiting` is how
-    many events a flush leaves for the next one.
-    """
-
-    delivered: bool
-    confirmed: bool | None = None
-    failure: JobwireError | None = None
-    sent: int = 0
-    waiting: int = 0
 
 
 class OutboxSender:

@@ -1,6 +1,8 @@
 """Publishing one event: keep it, send it, wait for the registry's word where that is due."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import (
     InvalidInputError,
@@ -9,10 +11,15 @@ from jobwire.core.errors import (
     TransportError,
     UnreachableError,
 )
-from jobwire.delivery.event_log import EventLog
-from jobwire.delivery.handover import HandOver
-from jobwire.delivery.outbox_sender import Delivery, OutboxSender
-from jobwire.delivery.signing import Draft
+from jobwire.delivery.outbox import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobwire.delivery.event_log import EventLog
+    from jobwire.delivery.handover import HandOver
+    from jobwire.delivery.outbox_sender import OutboxSender
+    from jobwire.delivery.signing import Draft
 
 DEFAULT_ATTEMPTS = 3
 # How long a terminal event waits for the registry process, where there is one.
@@ -46,7 +53,7 @@ class Published(NamedTuple):
 
 def publish(
     events: EventLog,
-    sender: OutboxSender,
+    sender: Callable[[], OutboxSender],
     draft: Draft,
     *,
     handover: HandOver | None = None,
@@ -56,8 +63,8 @@ def publish(
 ) -> Published:
     """Keep `draft` as the job's next event and send what is due.
 
-    By `handover` where a registry process takes it, else by `sender`. Wrong settings do not keep an event
-    from being kept: they are often somebody else's, and a worker speaks once.
+    By `handover` where a registry process takes it, else by what `sender` returns. Wrong settings do not keep
+    an event from being kept: they are often somebody else's, and a worker speaks once.
     `confirm_seconds`: how long to wait for the registry process; None waits CONFIRM_SECONDS for a
     terminal event where such a process runs, else not at all. Raises what `EventLog.append` raises: then
     nothing was kept. What fails later is in the answer.
@@ -78,7 +85,7 @@ def publish(
 
 def deliver(
     events: EventLog,
-    sender: OutboxSender,
+    sender: Callable[[], OutboxSender],
     seq: int,
     *,
     handover: HandOver | None,
@@ -88,7 +95,7 @@ def deliver(
     """Bring everything due, at least up to `seq`, to the broker; as `OutboxSender.deliver`."""
     handed = handover.deliver(events.job_id, seq) if handover is not None else None
     if handed is None:
-        return sender.deliver(seq, attempts=attempts, repeat=repeat)
+        return sender().deliver(seq, attempts=attempts, repeat=repeat)
     if handed.delivered:
         return Delivery(delivered=True, confirmed=handed.confirmed or None)
     failure = UnreachableError(
@@ -100,7 +107,12 @@ def deliver(
 
 
 def confirm(
-    events: EventLog, sender: OutboxSender, seq: int, seconds: float | None, *, terminal: bool
+    events: EventLog,
+    sender: Callable[[], OutboxSender],
+    seq: int,
+    seconds: float | None,
+    *,
+    terminal: bool,
 ) -> bool | None:
     """Wait as `publish` does until the registry process has `seq`; None where that is not waited for."""
     if seconds is None:
@@ -109,7 +121,7 @@ def confirm(
         if not events.is_attended():
             return False
         seconds = CONFIRM_SECONDS
-    return sender.confirm(seq, seconds) if seconds > 0 else None
+    return sender().confirm(seq, seconds) if seconds > 0 else None
 
 
 def kept(failure: JobwireError | None, events: EventLog) -> JobwireError | None:

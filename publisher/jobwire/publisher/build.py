@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import InvalidInputError
 from jobwire.delivery.handover import HandOver
-from jobwire.delivery.outbox_sender import EXPIRY_SECONDS, Route
+from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobwire.core.clock import Clock
     from jobwire.core.ports import Transport
     from jobwire.delivery.event_log import EventLog
+    from jobwire.delivery.outbox_sender import Route
 
 ENV_JOB = "JOBWIRE_JOB"
 ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
@@ -46,7 +47,7 @@ def open_event_log(
     `find_home` and the logs do.
     """
     if ticket is not None:
-        from pathlib import Path  # noqa: PLC0415 - as above
+        from pathlib import Path  # noqa: PLC0415 - as below
 
         from jobwire.delivery.ticket_log import TicketEventLog  # noqa: PLC0415 - only where there is a ticket
 
@@ -73,7 +74,8 @@ def open_route(
     Raises ConfigError for the settings, InvalidInputError for the environment's expiry.
     """
     settings = events.settings(command_line, environ)
-    from jobwire.transport import PahoTransport  # noqa: PLC0415 - who hands over does not connect
+    from jobwire.delivery.outbox_sender import Route  # noqa: PLC0415 - who hands over does not connect
+    from jobwire.transport import PahoTransport  # noqa: PLC0415 - as above
 
     def new_transport() -> Transport:
         # At most 23 characters, which every 3.1.1 broker must take (MQTT-3.1.3-5); unlike any other's,

@@ -78,7 +78,9 @@ def _check_data(data: Mapping[str, object]) -> None:
 
 def _clean_detail(detail: str, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
     # What is no character in UTF-16 is none in UTF-8: the halves of a pair are joined, others replaced.
-    text = detail.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    text = detail
+    if not detail.isascii():
+        text = detail.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     kinds = {leak.kind for leak in redactor.find(text)}
     if text != detail:
         kinds.add(_NOT_UTF8)

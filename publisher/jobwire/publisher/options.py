@@ -4,7 +4,7 @@ import argparse
 
 from jobwire.core.argument_types import number, whole
 from jobwire.core.broker_options import add_broker_options
-from jobwire.delivery.outbox_sender import EXPIRY_SECONDS
+from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.delivery.publishing import DEFAULT_ATTEMPTS
 from jobwire.jobs.event import EventType
 from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY

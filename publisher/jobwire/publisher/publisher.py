@@ -236,11 +236,11 @@ class Publisher:
             ended, seq = self._ended, self._events.outbox.last_seq
             if not seq:
                 return
-            delivery = deliver(self._events, self._sender, seq, handover=self._handover, attempts=1)
+            delivery = deliver(self._events, lambda: self._sender, seq, handover=self._handover, attempts=1)
             if delivery.failure is not None:
                 raise delivery.failure
             if ended and not delivery.confirmed:
-                confirm(self._events, self._sender, seq, self._confirm_seconds, terminal=True)
+                confirm(self._events, lambda: self._sender, seq, self._confirm_seconds, terminal=True)
 
     def flush(self) -> bool:
         """Send what is waiting, now; tell whether all of it was delivered. Raises as the events do."""
@@ -321,7 +321,7 @@ class Publisher:
             return Published(self._events.job_id, entry.seq, entry.event, delivered=False)
         published = publish(
             self._events,
-            self._sender,
+            lambda: self._sender,
             draft,
             handover=self._handover,
             attempts=self._attempts,

@@ -23,7 +23,6 @@ token, both can be written again from the record.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import os.path
@@ -31,6 +30,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jobwire.core.digest import sha256
 from jobwire.jobs.record import public_record
 from jobwire.jobs.requests import seconds_to_answer
 from jobwire.storage.failures import storage_failure
@@ -98,7 +98,7 @@ class HeldEvent(NamedTuple):
 
 def payload_digest(payload: bytes) -> bytes:
     """Return what tells two payloads apart, as `admission.digest_of` does (which brings more)."""
-    return hashlib.sha256(payload).digest()[:_DIGEST_BYTES]
+    return sha256(payload).digest()[:_DIGEST_BYTES]
 
 
 def held_event(raw: bytes) -> HeldEvent | None:

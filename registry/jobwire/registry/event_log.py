@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.late_log import LateLog
-from jobwire.core.roles import Role
 from jobwire.core.topics import is_job_id
 from jobwire.delivery.outbox import Position, SignedEvent
 from jobwire.delivery.outbox_file import SentMarkFile
@@ -58,6 +57,7 @@ class HomeEventLog:
         """See `EventLog.settings`."""
         from pathlib import Path  # noqa: PLC0415 - who hands over needs no settings
 
+        from jobwire.core.roles import Role  # noqa: PLC0415 - as above
         from jobwire.transport import load_settings  # noqa: PLC0415 - as above
 
         return load_settings(

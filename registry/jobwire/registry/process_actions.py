@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobwire.core.backoff import retry_delay
-from jobwire.core.broker_options import command_line_layer
+from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.ports import Transport

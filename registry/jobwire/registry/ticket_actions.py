@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.core.commands import missing_library
+from jobwire.core.boundary import missing_library
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lease import LeaseGrant

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from jobwire.core.boundary import report
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.commands import report
 from jobwire.core.errors import JobwireError
 from jobwire.core.lease import LeaseGrant
 from jobwire.publisher import Publisher

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+from _thread import allocate_lock  # threading.Lock, without the rest of it
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,8 +20,9 @@ _Item = TypeVar("_Item")
 
 _MOST = 12
 _IDLE_SECONDS = 2.0
-# Files for which the first call of a process starts no thread: most commands make one change and end.
+# Files for which the first calls of a process start no thread: most commands make one change and end.
 _FEW = 3
+_FEW_CALLS = 4
 
 
 class FlushPool:
@@ -33,11 +34,11 @@ class FlushPool:
 
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
-        self._guard = threading.Lock()
+        self._guard = allocate_lock()
         self._queue: SimpleQueue[_Round[Any]] | None = None
         self._alive = 0
         self._pid = 0
-        self._used = False
+        self._calls = 0
 
     def each(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
@@ -60,8 +61,8 @@ class FlushPool:
 
     def _call_for_help(self, work: _Round[Any], files: int, *, most: int) -> None:
         with self._guard:
-            first, self._used = not self._used, True
-            if most <= 0 or (first and files <= _FEW):
+            self._calls += 1
+            if most <= 0 or (self._calls <= _FEW_CALLS and files <= _FEW):
                 return
             queue = self._open_queue()
             wanted = min(most, self._most)
@@ -79,6 +80,8 @@ class FlushPool:
         return self._queue
 
     def _start(self, queue: SimpleQueue[_Round[Any]]) -> bool:
+        import threading  # noqa: PLC0415 - as above
+
         try:
             threading.Thread(target=self._help, args=[queue], name="flush", daemon=True).start()
         except RuntimeError:
@@ -105,8 +108,8 @@ class _Round(Generic[_Item]):
         self._function = function
         self._waiting = deque(items)
         self._left = len(items)
-        self._guard = threading.Lock()
-        self._ended = threading.Lock()
+        self._guard = allocate_lock()
+        self._ended = allocate_lock()
         if items:
             self._ended.acquire()
         self._errors: list[BaseException] = []

@@ -124,22 +124,23 @@ def find_home(option: str | None, environ: Mapping[str, str], directories: Direc
     named = _named(option, environ)
     if named is not None:
         entry = _entry(named, directories)
-        command = f"jobwire --home {_quoted(named)} init"
         if entry is None:
             raise NotFoundError(
-                f"the home {named} does not exist", hint=f"`{command}` makes it; {_OR_NAME}", home=named
+                f"the home {named} does not exist", hint=f"`{_init(named)}` makes it; {_OR_NAME}", home=named
             )
         _require_directory(named, entry)
-        return _require_home(named, named, f"`{command}` makes it one; {_OR_NAME}", directories)
+        if not is_home(named, directories):
+            raise _no_home(named, f"`{_init(named)}` makes it one")
+        return named
     path = _nearest(directories)
     if path is None:
         raise NotFoundError(
             f"there is no home ({NAME}) at or above {_working_directory(directories)}",
             hint=f"`jobwire init` makes one here, `jobwire up` with a broker and a page; {_OR_NAME}",
         )
-    return _require_home(
-        path, _shown(path, directories), f"`jobwire init` makes one here; {_OR_NAME}", directories
-    )
+    if not is_home(path, directories):
+        raise _no_home(path, "`jobwire init` makes one here")
+    return _shown(path, directories)
 
 
 def place_for_home(
@@ -268,10 +269,14 @@ def is_home(path: str, directories: Directories = SYSTEM) -> bool:
         raise _unreadable(path, error) from error
 
 
-def _require_home(path: str, shown: str, hint: str, directories: Directories) -> str:
-    if not is_home(path, directories):
-        raise NotFoundError(f"{path} is not a jobwire home: none of its files are there", hint=hint)
-    return shown
+def _no_home(path: str, remedy: str) -> NotFoundError:
+    return NotFoundError(
+        f"{path} is not a jobwire home: none of its files are there", hint=f"{remedy}; {_OR_NAME}"
+    )
+
+
+def _init(named: str) -> str:
+    return f"jobwire --home {_quoted(named)} init"
 
 
 def _shown(path: str, directories: Directories) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from jobwire.core.broker_options import command_line_layer
-from jobwire.core.commands import INTERRUPTED, CommandParser, run_command
+from jobwire.core.boundary import INTERRUPTED, run_command
+from jobwire.core.broker_layer import command_line_layer
+from jobwire.core.commands import CommandParser
 from jobwire.core.errors import NoWorkError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobwire.core.commands import INTERRUPTED
+from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.exit_codes import ExitCode
 from jobwire.subscriber.outcome import Verdict, Verdicts
 from jobwire.subscriber.watch import JobWatch

@@ -206,6 +206,6 @@ def test_foreign_text_cannot_steer_the_terminal() -> None:
 
 def test_other_commands_need_no_cryptography() -> None:
     """Who has nothing to do with certificates does not wait for the library that makes them."""
-    commands = "jobwire.cli.main, jobwire.cli.run, jobwire.registry.cli, jobwire.publisher.cli"
+    commands = "jobwire.cli.main, jobwire.cli.run, jobwire.registry.cli, jobwire.publisher.command"
     code = f"import sys, {commands}; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from jobwire.core.commands import INTERRUPTED, CommandParser, run_command, wants_json
+from jobwire.core.boundary import INTERRUPTED, run_command
+from jobwire.core.commands import CommandParser, wants_json
 from jobwire.core.errors import NotFoundError
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import utc_timestamp
+from jobwire.delivery import publishing
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox_sender import OutboxSender, Route
+from jobwire.delivery.publishing import Published
+from jobwire.delivery.signing import Draft
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
@@ -14,6 +17,11 @@ from jobwire.testing import InMemoryBroker, InMemoryTransport, ManualClock
 
 JOB = "0a1b2c3d"
 ROOT = "python/mqtt/jobs"
+
+
+def publish(events: EventLog, sender: OutboxSender, draft: Draft, *, attempts: int = 3) -> Published:
+    """Publish by a sender that is there already."""
+    return publishing.publish(events, lambda: sender, draft, attempts=attempts)
 
 
 @pytest.fixture

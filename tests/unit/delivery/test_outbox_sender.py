@@ -13,7 +13,6 @@ from jobwire.core.errors import RefusedError, StoppedError, UnreachableError
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox import RESEND_SECONDS, SentMark
 from jobwire.delivery.outbox_sender import OutboxSender
-from jobwire.delivery.publishing import publish
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
 from jobwire.registry.event_log import HomeEventLog
@@ -22,6 +21,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 from jobwire.testing import InMemoryBroker, ManualClock, wait_for
 from jobwire.testing.unsent import unsent
+from tests.unit.delivery.conftest import publish
 
 Patch = pytest.MonkeyPatch
 JOB = "0a1b2c3d"

@@ -19,7 +19,6 @@ from jobwire.core.errors import (
 from jobwire.core.lease import LeaseGrant
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox_sender import OutboxSender
-from jobwire.delivery.publishing import publish
 from jobwire.delivery.signing import Draft
 from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs import fold
@@ -29,6 +28,7 @@ from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.jobs.ticket import Ticket, encode_ticket, ticket_for
 from jobwire.publisher.build import open_event_log
 from jobwire.testing import InMemoryBroker, ManualClock
+from tests.unit.delivery.conftest import publish
 
 JOB = "0a1b2c3d"
 STATE = f"python/mqtt/jobs/{JOB}/state"

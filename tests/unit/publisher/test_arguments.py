@@ -19,7 +19,7 @@ from jobwire.delivery.signing import Draft
 from jobwire.jobs.admission import Accepted, JobView, admit
 from jobwire.jobs.record import JobRecord
 from jobwire.publisher.cleaning import clean
-from jobwire.publisher.cli import draft_in
+from jobwire.publisher.command import draft_in
 from jobwire.publisher.options import add_options
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.broker_options import command_line_layer
+from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.cli import add_commands, main
 from jobwire.subscriber.fleet import Mode

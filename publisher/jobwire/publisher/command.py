@@ -1,0 +1,244 @@
+"""The command `publish_event`, also known as `jobwire publish`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from jobwire.core.boundary import run_command
+from jobwire.core.broker_layer import command_line_layer
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.redaction import Redactor
+from jobwire.delivery.publishing import Published, kept, publish
+from jobwire.delivery.signing import Draft
+from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
+from jobwire.publisher.cleaning import clean, refuse_unclean
+from jobwire.publisher.inputs import STDIN, read_data, read_detail
+from jobwire.publisher.usual_words import read_usual
+from jobwire.registry.store import RecordStore
+from jobwire.storage.home import HELP, Need, settled
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobwire.core.commands import CommandParser
+    from jobwire.delivery.event_log import EventLog
+    from jobwire.delivery.outbox_sender import OutboxSender, Route
+
+PROG = "publish_event"
+
+
+def publish_event(words: Sequence[str]) -> int:
+    """Run `publish_event` with these words and return its exit code."""
+    args = read_usual(words) or command_parser().parse_args(words)
+    args.home_need = _home_need
+    return run_command(settled(run), args, prog=PROG, as_json=args.json)
+
+
+def command_parser() -> CommandParser:
+    """Return the parser of `publish_event`."""
+    from jobwire.core.commands import CommandParser  # noqa: PLC0415 - see usual_words
+    from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options  # noqa: PLC0415 - as above
+
+    parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument("--home", metavar="DIR", help=HELP)
+    add_options(parser)
+    return parser
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `jobwire publish`: the same command under the umbrella."""
+    from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options  # noqa: PLC0415 - as above
+
+    parser = subparsers.add_parser(
+        "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    add_options(parser)
+    parser.set_defaults(run=run, home_need=_home_need)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Publish one event or flush outboxes; raises JobwireError after what is known was printed."""
+    environ = dict(os.environ)
+    clock = SystemClock()
+    if args.event is None:
+        if not args.flush:
+            raise InvalidInputError("nothing to say", hint="give --event, or --flush to send what is waiting")
+        return _flush(args, environ, clock)
+    draft = draft_in(args, environ)
+    events = _open_events(args, _job_id(args, environ), environ, clock)
+    with contextlib.ExitStack() as opened:
+        handover = None
+        if not (args.direct or args.flush):
+            handover = open_handover(
+                events,
+                command_line=command_line_layer(args),
+                environ=environ,
+                clock=clock,
+                expiry_seconds=args.expiry,
+            )
+        if handover is not None:
+            opened.callback(handover.close)
+
+        @functools.cache
+        def sender() -> OutboxSender:
+            return opened.enter_context(contextlib.closing(_sender(args, events, environ, clock)))
+
+        published = publish(
+            events,
+            sender,
+            draft,
+            handover=handover,
+            attempts=args.attempts,
+            repeat=args.flush,
+            confirm_seconds=args.confirm,
+        )
+    _print(published.to_json())
+    if published.failure is not None:
+        raise published.failure
+    if published.confirmed is False:
+        _warn_unconfirmed(published, attended=events.is_attended())
+    return int(ExitCode.OK)
+
+
+def draft_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Draft:
+    """Return what the options say, cleaned, with a warning for what was replaced.
+
+    Raises InvalidInputError for what no event can carry, with `--strict` for what was replaced, too.
+    """
+    if args.detail == STDIN and args.data_json == STDIN:
+        raise InvalidInputError("--detail and --data-json cannot both read stdin")
+    draft = Draft(args.event, read_detail(args.detail), read_data(args.data, args.data_json))
+    cleaned = clean(draft, Redactor(environ))
+    if args.strict:
+        refuse_unclean(cleaned)
+    for sentence in cleaned.warnings():
+        print(f"{PROG}: warning: {sentence}", file=sys.stderr)
+    return cleaned.draft
+
+
+def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    job_id: str | None = args.job or environ.get(ENV_JOB) or None
+    return job_id
+
+
+def _ticket(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    # A job named on the command line outranks a ticket that the environment happens to name.
+    return args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
+
+
+def _home_need(args: argparse.Namespace) -> Need:
+    return Need.NOTHING if _ticket(args, os.environ) else Need.HOME
+
+
+def _open_events(
+    args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock
+) -> EventLog:
+    ticket = _ticket(args, environ)
+    return open_event_log(
+        job_id=args.job if ticket else job_id,
+        ticket=ticket,
+        home=args.home,
+        attempt=args.for_attempt,
+        clock=clock,
+        environ=environ,
+    )
+
+
+def _sender(
+    args: argparse.Namespace, events: EventLog, environ: Mapping[str, str], clock: Clock
+) -> OutboxSender:
+    def route() -> Route:
+        return open_route(
+            events,
+            command_line=command_line_layer(args),
+            environ=environ,
+            clock=clock,
+            expiry_seconds=args.expiry,
+        )
+
+    from jobwire.delivery.outbox_sender import OutboxSender  # noqa: PLC0415 - who hands over sends nothing
+
+    return OutboxSender(events, route, clock=clock)
+
+
+def _flush(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
+    """Send what is unconfirmed, one line a job; the first failure is raised after all were tried.
+
+    Of all jobs of a home only those are named that had anything to send.
+    """
+    failure: JobwireError | None = None
+    quiet = True
+    named = _named_log(args, environ, clock)
+    for events in [named] if named else _waiting_logs(args, clock):
+        line, problem = _flush_one(args, events, environ, clock)
+        if line is not None and (named or line["sent"] or line["waiting"]):
+            _print(line)
+            quiet = False
+        failure = failure or problem
+    if failure is not None:
+        raise failure
+    if quiet:
+        print(f"{PROG}: nothing was waiting", file=sys.stderr)
+    return int(ExitCode.OK)
+
+
+def _named_log(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> EventLog | None:
+    job_id = _job_id(args, environ)
+    named = job_id or args.ticket or environ.get(ENV_TICKET)
+    return _open_events(args, job_id, environ, clock) if named else None
+
+
+def _waiting_logs(args: argparse.Namespace, clock: Clock) -> Iterator[EventLog]:
+    from jobwire.registry.event_log import HomeOutboxes  # noqa: PLC0415 - for a flush
+
+    for waiting in HomeOutboxes(RecordStore(args.home, clock=clock)).job_ids():
+        yield open_event_log(
+            job_id=waiting, ticket=None, home=args.home, attempt=None, clock=clock, environ={}
+        )
+
+
+def _flush_one(
+    args: argparse.Namespace, events: EventLog, environ: Mapping[str, str], clock: Clock
+) -> tuple[dict[str, object] | None, JobwireError | None]:
+    """Return the line about the job, None where nothing could be tried, and what failed."""
+    try:
+        seq = events.recover().last_seq
+        last = events.outbox.last()
+        sender = _sender(args, events, environ, clock)
+        sender.prepare()
+    except JobwireError as error:
+        return None, error
+    try:
+        delivery = sender.flush(attempts=args.attempts, confirm_seconds=args.confirm or 0.0)
+    finally:
+        sender.close()
+    line: dict[str, object] = {
+        "job_id": events.job_id,
+        "seq": seq,
+        "event": last.event if last else None,
+        "delivered": delivery.delivered,
+        "sent": delivery.sent,
+        "waiting": delivery.waiting,
+    }
+    return line, kept(delivery.failure, events)
+
+
+def _print(body: Mapping[str, object]) -> None:
+    print(json.dumps(body), flush=True)
+
+
+def _warn_unconfirmed(published: Published, *, attended: bool) -> None:
+    why = "did not confirm it in time" if attended else "of this home is not running"
+    print(
+        f"{PROG}: warning: seq {published.seq} is delivered, but the registry process {why}; it is kept, and"
+        " sent again until it is confirmed",
+        file=sys.stderr,
+    )
