@@ -21,8 +21,7 @@ _GROWTH = 4
 _CHUNK = 64 * 1024
 # Longer than what stands before an event in its line.
 _OVERLAP = 512
-# Not compiled before it is used: who hands an event over reads none.
-_SEQ = (
+_SEQ = re.compile(
     rb'\n\{"at":"[^"\n]*","kind":"event","source":"[^"\n]*","verdict":"accepted","attempt":[0-9]{1,16},'
     rb'"seq":([0-9]{1,16}),'
 )
@@ -110,7 +109,7 @@ def _first_seq(descriptor: int, begin: int, end: int) -> tuple[int, int] | None:
     """Return the seq of the first accepted event in these bytes, and where its line begins."""
     while begin < end:
         raw = os.pread(descriptor, min(_CHUNK, end - begin), begin)
-        found = re.search(_SEQ, raw)
+        found = _SEQ.search(raw)
         if found is not None:
             return int(found[1]), begin + found.start() + 1
         if begin + len(raw) >= end:
