@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.broker.passwd import MACHINE_ITERATIONS, PRESENT_DAY_ITERATIONS, PasswordFile
-from jobwire.certs import CertificateAuthority
+from jobwire.broker.defaults import PRESENT_DAY_ITERATIONS
+from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.topics import Topics
 from jobwire.testing import EmbeddedServer, MosquittoServer

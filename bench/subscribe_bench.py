@@ -30,7 +30,8 @@ from jobwire.core.signature import new_token
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.store import RecordStore
-from jobwire.subscriber import EventLine, LinePrinter, Outcome
+from jobwire.subscriber.outcome import EventLine, Outcome
+from jobwire.subscriber.printer import LinePrinter
 from jobwire.subscriber.subscriber import open_watch
 from jobwire.testing import MosquittoServer, wait_for
 from jobwire.testing.raw_mqtt import CONNECT, PUBLISH, packet, text

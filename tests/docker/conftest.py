@@ -10,7 +10,7 @@ import pytest
 
 from jobwire.broker.configuration import Listening
 from jobwire.broker.render import Deployment, render_deployment
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port
 

@@ -15,9 +15,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from jobwire.api.home import Home, Named
 from jobwire.api.work import ClaimedJob
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.delivery.publishing import Published
 from jobwire.jobs.event import Event
 from jobwire.jobs.record import JobRecord

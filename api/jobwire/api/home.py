@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from jobwire.api.work import ClaimedJob, claimed_jobs
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS, LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts
 from jobwire.publisher.publisher import Publisher

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.broker.home import BrokerPaths, named_broker
-from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.names import holds_for, parse_address, parse_permitted, parse_server_names
+from jobwire.certs.values import Finding, Level
 from jobwire.core.errors import UnreachableError
 from jobwire.core.settings import is_loopback
 

@@ -12,7 +12,8 @@ from jobwire.broker.files import read_text, require_writable
 from jobwire.broker.home import BrokerFiles, concerns_broker
 from jobwire.broker.mosquitto import Mosquitto, find_mosquitto
 from jobwire.broker.rights_check import examine_access
-from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Finding, Level
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.core.settings import BrokerSettings

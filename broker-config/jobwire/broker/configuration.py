@@ -7,10 +7,9 @@ from typing import NamedTuple
 from jobwire.broker.files import render_template
 from jobwire.broker.home import BrokerFiles
 from jobwire.certs.names import parse_server_names
+from jobwire.core.bounds import MAX_PORT
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.setting_tables import MAX_PORT
 
-DEFAULT_MTLS_PORT = 8884
 SERVICE_FILE = "jobwire-broker.service"
 _MAX_CONNECTIONS = 2_000
 # What systemd.service(5) gives a meaning in a command line or a list of paths.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobwire.broker.configuration import Listening, render_configuration
 from jobwire.broker.home import BrokerFiles
-from jobwire.certs import Finding, Level
+from jobwire.certs.values import Finding, Level
 
 # An operator's choice: addresses, and how much is kept and logged. Who may do what is not among it.
 _CHOSEN = re.compile(

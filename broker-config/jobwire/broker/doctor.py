@@ -14,7 +14,8 @@ from jobwire.broker.examinations import (
 )
 from jobwire.broker.files import require_writable
 from jobwire.broker.home import ROLES, BrokerPaths
-from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Finding, Level
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode

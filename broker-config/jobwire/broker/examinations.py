@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from jobwire.broker.access_table import ALLOWED, Action, Identity
-from jobwire.certs import Finding, Level
-from jobwire.certs.values import DAY, ends_soon
+from jobwire.certs.values import DAY, Finding, Level, ends_soon
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, RefusedError, TransportError
 from jobwire.core.exit_codes import ExitCode

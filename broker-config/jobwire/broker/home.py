@@ -7,12 +7,12 @@ from pathlib import Path
 
 from jobwire.broker.files import make_private_directory, read_text, render_template, write_private
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
-from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
-from jobwire.certs.values import DEFAULT_SERVER_NAMES
+from jobwire.certs.values import DEFAULT_SERVER_NAMES, Finding, Level
+from jobwire.core.bounds import MAX_PORT, PROTOCOLS
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
-from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
 from jobwire.core.topics import Topics
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import SETTINGS_FILE, read_settings

@@ -15,19 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from jobwire.broker.defaults import MAX_ITERATIONS, PRESENT_DAY_ITERATIONS
 from jobwire.broker.files import read_text, replace_private, sole_writer
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError
 from jobwire.core.override import override
 from jobwire.core.topics import JOB_ID_PATTERN, check_identity
 
-# OWASP Password Storage Cheat Sheet, PBKDF2-HMAC-SHA512: 210,000. For passwords that people choose.
-PRESENT_DAY_ITERATIONS = 210_000
 # 32 random bytes cannot be guessed however fast the hash is (NIST SP 800-132 asks for 1,000 at least), and
 # Mosquitto computes the hash on its only thread at every CONNECT (docs/adr/0102).
 MACHINE_ITERATIONS = 1_000
 SALT_BYTES = 12
 HASH_BYTES = 64
-MAX_ITERATIONS = 10_000_000
 _MAX_PASSWORD_BYTES = 65_535  # MQTT 3.1.1 section 3.1.3.5: a two-byte length
 _FIELDS = 5
 _DECOY = b"\0" * SALT_BYTES

@@ -5,52 +5,17 @@ import json
 import secrets
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobwire.broker.files import make_private_directory, read_text, write_private
 from jobwire.broker.home import BrokerPaths, read_password
-from jobwire.broker.passwd import MAX_ITERATIONS, PRESENT_DAY_ITERATIONS, PasswordFile, check_user_name
-from jobwire.core.argument_types import whole
-from jobwire.core.commands import add_command
+from jobwire.broker.passwd import PasswordFile, check_user_name
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.storage.home import Need
-
-if TYPE_CHECKING:
-    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
 
 _PASSWORD_BYTES = 32
 
 
-def add_passwd(commands: "_Commands") -> None:
-    """Add `passwd` with its sub-commands to `jobwire broker`."""
-    group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
-    passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
-    add = add_command(passwd, "add", "add an account", "jobwire broker passwd add alice", run=run_passwd_add)
-    text = "read the password from FILE, - for standard input"
-    add.add_argument("--password-file", metavar="FILE", help=text)
-    add.add_argument("--replace", action="store_true", help="change the password of an existing account")
-    add.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
-    example = "jobwire broker passwd remove alice"
-    remove = add_command(passwd, "remove", "remove an account", example, run=run_passwd_remove)
-    example = "jobwire broker passwd list"
-    listing = add_command(passwd, "list", "list the accounts", example, run=run_passwd_list)
-    for parser in (add, remove):
-        parser.add_argument("name")
-    for parser in (add, remove, listing):
-        text = "a rendered folder (default: the home's own broker folder)"
-        parser.add_argument("--dir", metavar="DIR", help=text)
-        parser.set_defaults(home_need=_home_need)
-
-
-def _home_need(args: argparse.Namespace) -> Need:
-    if args.dir is None:
-        return Need.HOME
-    # A password that is made here is kept in the home; what is removed goes there too, if it is there.
-    return Need.HOME if args.run is run_passwd_add and not args.password_file else Need.ANY
-
-
-def run_passwd_add(args: argparse.Namespace) -> int:
+def add(args: argparse.Namespace) -> int:
     """Add an account; without --password-file a password is made and kept under the home's passwords."""
     name, path = check_user_name(args.name), _passwd_path(args)
     secret = None if args.password_file else BrokerPaths(Path(args.home)).password(name)
@@ -87,7 +52,7 @@ def _new_password(source: str | None) -> str:
     return sys.stdin.readline().rstrip("\n") if source == "-" else read_password(Path(source))
 
 
-def run_passwd_remove(args: argparse.Namespace) -> int:
+def remove(args: argparse.Namespace) -> int:
     """Remove an account and the kept password of it."""
     with PasswordFile.edit(_passwd_path(args)) as users:
         users.remove(args.name)
@@ -97,7 +62,7 @@ def run_passwd_remove(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def run_passwd_list(args: argparse.Namespace) -> int:
+def show(args: argparse.Namespace) -> int:
     """List the accounts with the iteration counts of their hashes."""
     users = PasswordFile.load(_passwd_path(args))
     counts = {name: entry.iterations for name, entry in users.entries.items()}

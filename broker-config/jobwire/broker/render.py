@@ -11,6 +11,7 @@ from jobwire.broker.configuration import (
     render_configuration,
     render_service,
 )
+from jobwire.broker.defaults import PRESENT_DAY_ITERATIONS
 from jobwire.broker.files import make_private_directory, read_text, write_private
 from jobwire.broker.home import (
     ROLES,
@@ -20,8 +21,8 @@ from jobwire.broker.home import (
     read_password,
     write_access_list,
 )
-from jobwire.broker.passwd import PRESENT_DAY_ITERATIONS, PasswordFile, check_iterations
-from jobwire.certs import CertificateAuthority
+from jobwire.broker.passwd import PasswordFile, check_iterations
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import ConflictError
 from jobwire.core.topics import Topics

@@ -7,7 +7,7 @@ from jobwire.broker.acl import AccessList, Right
 from jobwire.broker.files import read_text
 from jobwire.broker.home import BrokerFiles, rendered_root
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
-from jobwire.certs import Finding, Level
+from jobwire.certs.values import Finding, Level
 from jobwire.core.roles import Role
 from jobwire.core.topics import Topics, agent_identity
 

@@ -1,15 +1,1 @@
-"""A private certificate authority."""
-
-from jobwire.certs.authority import CertificateAuthority
-from jobwire.certs.values import CertificateFacts, Finding, Issued, Kind, Level, Phase, RevocationReason
-
-__all__ = [
-    "CertificateAuthority",
-    "CertificateFacts",
-    "Finding",
-    "Issued",
-    "Kind",
-    "Level",
-    "Phase",
-    "RevocationReason",
-]
+"""A private certificate authority. Import from the modules: `values` needs no cryptography."""

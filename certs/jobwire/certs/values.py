@@ -1,11 +1,16 @@
 """The values that the authority hands out; light to import, no cryptography."""
 
-from enum import StrEnum
-from pathlib import Path
-from typing import NamedTuple
+from __future__ import annotations
 
-from jobwire.core.errors import JobwireError
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
 from jobwire.core.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobwire.core.errors import JobwireError
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -99,7 +104,7 @@ class Finding(NamedTuple):
     exit_code: ExitCode = ExitCode.INVALID
 
     @classmethod
-    def of(cls, subject: str, error: JobwireError) -> "Finding":
+    def of(cls, subject: str, error: JobwireError) -> Finding:
         """Return the finding that `error` is about `subject`."""
         return cls(Level.ERROR, subject, error.message, error.hint, error.exit_code)
 

@@ -6,50 +6,26 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.cli import Subparsers, add_job, count
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 from jobwire.runner.tmux import Pane, Tmux
 from jobwire.storage.signals import stop_event
-from jobwire.subscriber import Verdicts, line_printer, watch_jobs
+from jobwire.subscriber.printer import line_printer
+from jobwire.subscriber.subscriber import watch_jobs
 from jobwire.subscriber.watch import outcome_of
 from jobwire.transport import load_settings
 
+if TYPE_CHECKING:
+    from jobwire.subscriber.outcome import Verdicts
+
 _LINES = 10
-
-EXAMPLES = """\
-example:
-  jobwire attach 1a2b3c4d
-
-a job that runs in a tmux pane is shown there: in this terminal, or by switching the tmux that you are in.
-Without a terminal, and for every other job, its output and events are shown here until the verdict, whose
-exit code becomes this command's. Ctrl-C leaves the job running."""
-
-
-def add_commands(subparsers: Subparsers) -> None:
-    """Add `jobwire attach`."""
-    parser = subparsers.add_parser(
-        "attach",
-        help="join a job: its tmux pane, or its output and events until the verdict",
-        description="Join a job that was started elsewhere.",
-        epilog=EXAMPLES,
-    )
-    add_job(parser)
-    parser.add_argument(
-        "--lines",
-        type=count,
-        default=_LINES,
-        metavar="N",
-        help=f"output before now (default: {_LINES} lines)",
-    )
-    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,9 +23,9 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
-from jobwire.storage.home import Need
 from jobwire.storage.process import ManagedProcess
-from jobwire.subscriber import EventLine, Line, watch_jobs
+from jobwire.subscriber.outcome import EventLine, Line
+from jobwire.subscriber.subscriber import watch_jobs
 from jobwire.transport import load_settings
 
 _MARKER = "made-by-jobwire-demo"
@@ -38,12 +38,6 @@ _POLL_SECONDS = 0.25
 _ANSWER_AFTER_SECONDS = 1.5
 _BROKER_VARIABLES = "MQTT_"
 
-DESCRIPTION = """\
-Make certificates, start a broker with TLS 1.3 on a free loopback port and the registry process, delegate
-three real jobs at once (one succeeds, one fails, one asks for permission), watch them live in one view,
-and print a summary, with Spark's figures where Java is installed. Exit code 0 when all three ended as they
-should. It ends everything that it starts."""
-
 
 class DemoJob(NamedTuple):
     """One job of the demo and how it should end."""
@@ -54,27 +48,9 @@ class DemoJob(NamedTuple):
     exit_code: ExitCode
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire demo`."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="three real jobs through a real broker, watched live",
-        description=DESCRIPTION,
-        epilog="example:\n  jobwire demo --directory var/demo",
-    )
-    parser.add_argument(
-        "--directory", type=Path, default=Path("var/demo"), help="made afresh (default: var/demo)"
-    )
-    parser.add_argument("--source", type=Path, default=Path(), help="the tree that the first job surveys")
-    parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
-    parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, the rest on stderr")
-    parser.set_defaults(run=run, home_need=Need.NOTHING)
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the demo; every process that it started is gone when it returns."""
-    home = _fresh(args.directory)
+    home = _fresh(Path(args.directory))
     # A broker configured in this shell is not the demo's.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_BROKER_VARIABLES)}
     # A closed terminal or SIGTERM ends the demo in order, just as Ctrl-C does.
@@ -82,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         try:
-            demo = Demo(home=home, source=args.source.resolve(), environ=environ, stack=stack)
+            demo = Demo(home=home, source=Path(args.source).resolve(), environ=environ, stack=stack)
             return demo.run(stay=args.stay, metrics=not args.no_metrics, as_json=args.json)
         except KeyboardInterrupt:
             print("\ndemo: interrupted, ending what was started", file=sys.stderr)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobwire.core.clock import Clock
-from jobwire.subscriber import EventLine, Line, Verdict
+from jobwire.subscriber.outcome import EventLine, Line, Verdict
 
 _BAR = 6
 _WHAT = 15

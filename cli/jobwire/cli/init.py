@@ -9,29 +9,13 @@ from pathlib import Path
 
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.registry.layout import HomeLayout
-from jobwire.storage.home import NAME, VARIABLE, Need, find_home, is_home, place_for_home
+from jobwire.storage.home import NAME, VARIABLE, find_home, is_home, place_for_home
 
 _NEXT = """\
 next:
   jobwire up                  a broker, the registry process and a page, in a terminal of its own
   jobwire run -- make         any command as a watched job
   jobwire registry register   a job for a worker that picks it"""
-
-
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire init`."""
-    parser = subparsers.add_parser(
-        "init",
-        help="make a home: the directory that keeps jobs, events and settings",
-        description=f"Make the home DIR/{NAME}, or the one that --home or {VARIABLE} names, mode 0700. What"
-        " is there stays as it is. Every command in DIR and below finds it.",
-        epilog="examples:\n  jobwire init\n  jobwire --home /srv/jobwire init",
-    )
-    parser.add_argument(
-        "directory", metavar="DIR", nargs="?", help=f"where to make {NAME} (default: this directory)"
-    )
-    parser.add_argument("--json", action="store_true", help='print {"home", "created"}')
-    parser.set_defaults(run=run, home_need=Need.NOTHING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,30 +6,8 @@ from pathlib import Path
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.registry.cli import Subparsers, add_job, count
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OutputReader, OutputSink, output_path
-
-EXAMPLES = """\
-examples:
-  jobwire logs 1a2b3c4d
-  jobwire logs -f --lines 20 1a2b3c4d
-
-on a terminal, colours pass and other control characters are spelled out; elsewhere nothing is changed."""
-
-
-def add_commands(subparsers: Subparsers) -> None:
-    """Add `jobwire logs`."""
-    parser = subparsers.add_parser(
-        "logs",
-        help="print the output of a job's command",
-        description="Print what a job's command has written to both of its streams.",
-        epilog=EXAMPLES,
-    )
-    add_job(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="keep going until the job ends")
-    parser.add_argument("--lines", type=count, metavar="N", help="the last N lines only (default: all)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

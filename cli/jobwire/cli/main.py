@@ -4,12 +4,11 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jobwire.core.boundary import missing_library, run_command
-from jobwire.core.commands import CommandParser
+from jobwire.core.boundary import leave, missing_library, run_command
+from jobwire.core.commands import CommandParser, body_of
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
 from jobwire.storage import home as homes
@@ -25,19 +24,20 @@ class Subcommand(NamedTuple):
     extra: str = ""
 
 
+_OWN = "jobwire.cli.arguments"
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
 COMMANDS: dict[str, Subcommand] = {
-    "init": Subcommand("jobwire.cli.init", "make a home: the directory that keeps jobs, events and settings"),
+    "init": Subcommand(f"{_OWN}:add_init", "make a home: the directory that keeps jobs, events and settings"),
     "up": Subcommand(
-        "jobwire.cli.up", "everything on this host: broker, registry process and page", "broker"
+        f"{_OWN}:add_up", "everything on this host: broker, registry process and page", "broker"
     ),
-    "down": Subcommand("jobwire.cli.up", "end what `jobwire up` started", "broker"),
-    "run": Subcommand("jobwire.cli.run", "run a command as a job and watch it to its exit code"),
-    "demo": Subcommand("jobwire.cli.demo", "three real jobs through a real broker, watched live", "broker"),
-    "publish": Subcommand("jobwire.publisher.command", "say what happens to a job (also: publish_event)"),
+    "down": Subcommand(f"{_OWN}:add_down", "end what `jobwire up` started", "broker"),
+    "run": Subcommand(f"{_OWN}:add_run", "run a command as a job and watch it to its exit code"),
+    "demo": Subcommand(f"{_OWN}:add_demo", "three real jobs through a real broker, watched live", "broker"),
+    "publish": Subcommand("jobwire.publisher.options", "say what happens to a job (also: publish_event)"),
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
-    "logs": Subcommand("jobwire.cli.logs", "print the output of a job's command"),
-    "attach": Subcommand("jobwire.cli.attach", "join a job: its tmux pane, or its output and events"),
+    "logs": Subcommand(f"{_OWN}:add_logs", "print the output of a job's command"),
+    "attach": Subcommand(f"{_OWN}:add_attach", "join a job: its tmux pane, or its output and events"),
     "feed": Subcommand("jobwire.registry.top_level", "all that waits for you"),
     "answer": Subcommand("jobwire.registry.top_level", "answer what a job asks"),
     "ask": Subcommand("jobwire.publisher.ask_command", "ask a person, and wait for the answer"),
@@ -66,9 +66,9 @@ COMMANDS: dict[str, Subcommand] = {
     "top": Subcommand("jobwire.dashboard.cli", "the fleet in the terminal", "dashboard"),
     "status": Subcommand("jobwire.dashboard.cli", "one line for a status bar"),
     "doctor": Subcommand("jobwire.broker.cli", "say in plain words what works and what does not", "broker"),
-    "unit": Subcommand("jobwire.cli.unit", "print a systemd unit for broker, registry, metrics or dashboard"),
-    "settings": Subcommand("jobwire.cli.settings", "every setting in force, and where it comes from"),
-    "schema": Subcommand("jobwire.cli.schema", "print the JSON Schema of event, record or state"),
+    "unit": Subcommand(f"{_OWN}:add_unit", "print a systemd unit for broker, registry, metrics or dashboard"),
+    "settings": Subcommand(f"{_OWN}:add_settings", "every setting in force, and where it comes from"),
+    "schema": Subcommand(f"{_OWN}:add_schema", "print the JSON Schema of event, record or state"),
 }
 
 # The options of `jobwire run` that take a value: what follows the last option is somebody else's.
@@ -97,7 +97,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `jobwire`; return the exit code of SPEC section 6."""
     words, option = _take_home(list(sys.argv[1:] if argv is None else argv))
     as_json = "--json" in words[: _end_of_ours(words)]
-    return run_command(lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json=as_json)
+    try:
+        return run_command(
+            lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json=as_json
+        )
+    except SystemExit as end:
+        # argparse has printed help or usage: nothing else has begun.
+        if argv is None and isinstance(end.code, int):
+            leave(end.code)
+        raise
 
 
 def _dispatch(words: list[str], option: str | None) -> int:
@@ -115,7 +123,7 @@ def _dispatch(words: list[str], option: str | None) -> int:
     args.home = option
     homes.settle_home(args, os.environ)
     try:
-        return int(args.run(args))
+        return int(body_of(args.run)(args))
     except ModuleNotFoundError as error:
         # What is heavy is imported where it is used.
         raise missing_library(error, COMMANDS[words[0]].extra) from error
@@ -131,18 +139,21 @@ def _parser(chosen: str) -> CommandParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
     if chosen in COMMANDS:
-        _component(COMMANDS[chosen]).add_commands(commands)
+        _adder(COMMANDS[chosen])(commands)
     else:
         for name, command in COMMANDS.items():
             commands.add_parser(name, help=command.help)
     return parser
 
 
-def _component(command: Subcommand) -> ModuleType:
+def _adder(command: Subcommand) -> Callable[..., None]:
+    """Return the function that adds the command's parser: `add_commands`, where none is named."""
+    place, _, name = command.module.partition(":")
     try:
-        return importlib.import_module(command.module)
+        add: Callable[..., None] = getattr(importlib.import_module(place), name or "add_commands")
     except ModuleNotFoundError as error:
         raise missing_library(error, command.extra) from error
+    return add
 
 
 def _take_home(words: list[str]) -> tuple[list[str], str | None]:

@@ -10,14 +10,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from jobwire.core.argument_types import number
 from jobwire.core.boundary import missing_library, report
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.override import override
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.terminal_text import safe
@@ -31,7 +29,9 @@ from jobwire.runner.tmux import Tmux, check_name
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
 from jobwire.storage.signals import delivered
-from jobwire.subscriber import Line, Note, Outcome, Verdict, Verdicts, line_printer, watch_jobs
+from jobwire.subscriber.outcome import Line, Note, Outcome, Verdict, Verdicts
+from jobwire.subscriber.printer import line_printer
+from jobwire.subscriber.subscriber import watch_jobs
 from jobwire.transport import load_settings
 from jobwire.transport.tls import build_context
 
@@ -41,82 +41,6 @@ _HUNG_UP = 129
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _SECONDS = number(MAX_SECONDS, zero=False)
-EXAMPLES = """\
-examples:
-  jobwire run -- make -j2 world
-  jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
-  jobwire run --tmux work -- claude -p "fix the tests"
-  job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
-
-the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
-lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
-process, where one runs, enforces them also when this command is gone.
-
-where input and output are a terminal, the command has it to itself, keys included: Ctrl-C interrupts it, and
-cancels the job if that ends it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
-(SIGTERM to all it started, after 5 s SIGKILL). So does closing the terminal, but with --tmux, --detach and
-nohup the job goes on.
-
-settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
-starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
-events wait in DIR/logs until the next `publish_event --flush` or the registry process sends them.
-
-exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
-
-
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire run`."""
-    parser = subparsers.add_parser(
-        "run",
-        help="run a command as a job and watch it to its exit code",
-        usage="%(prog)s [options] [--] COMMAND [its options]",
-        description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
-        epilog=EXAMPLES,
-    )
-    parser.add_argument("--title", default="", help="what lists show (default: the command)")
-    parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
-    parser.add_argument(
-        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
-    )
-    parser.add_argument(
-        "--wall-timeout",
-        metavar="S",
-        type=_SECONDS,
-        help="end it after S seconds in any case",
-    )
-    parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
-    parser.add_argument(
-        "--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)"
-    )
-    parser.add_argument(
-        "--detach", action="store_true", help="print the job's id and return; the job goes on by itself"
-    )
-    parser.add_argument(
-        "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
-    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.add_argument(
-        "command",
-        metavar="COMMAND",
-        nargs=argparse.REMAINDER,
-        action=_TakeWords,
-        help="what to run, with its own options",
-    )
-    parser.set_defaults(run=run)
-
-
-class _TakeWords(argparse.Action):
-    """Takes the command's words: those after the first `--`, which is not the command's."""
-
-    @override
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
-    ) -> None:
-        words = values[1:] if values[:1] == ["--"] else values
-        if not words:
-            parser.error("no command is named; write it after the options, or after --")
-        setattr(namespace, self.dest, words)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -233,7 +157,7 @@ def job_identity(home: Path, job_id: str) -> dict[str, str]:
     Raises NotFoundError or ConfigError where this home has no certificate authority or it cannot be used.
     """
     try:
-        from jobwire.certs import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
+        from jobwire.certs.authority import CertificateAuthority  # noqa: PLC0415  only --mtls needs cryptography
 
         issued = CertificateAuthority(HomePaths(home).certs).issue_job(job_id)
     except ModuleNotFoundError as error:

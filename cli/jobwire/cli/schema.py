@@ -5,22 +5,8 @@ import json
 
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
 from jobwire.jobs.models import MODELS
-from jobwire.storage.home import Need
 
 Json = dict[str, object]
-
-
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire schema`."""
-    parser = subparsers.add_parser(
-        "schema",
-        help="print the JSON Schema of event, record or state",
-        description="Print the JSON Schema (draft 2020-12) of one document, or the AsyncAPI of the topics.",
-        epilog="example:\n  jobwire schema event > event.schema.json",
-    )
-    parser.add_argument("document", choices=[*MODELS, "asyncapi"])
-    parser.add_argument("--json", action="store_true", help="the output is JSON in any case")
-    parser.set_defaults(run=run, home_need=Need.NOTHING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,20 +11,6 @@ from jobwire.storage.settings_file import in_force, read_own_settings, read_sett
 _HEADER = ("setting", "value", "from")
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire settings`."""
-    parser = subparsers.add_parser(
-        "settings",
-        help="every setting in force, and where it comes from",
-        description="Show every setting with its value and where that comes from: a variable of the"
-        " environment, a file with its line, or the default. Passwords are masked. docs/settings.md explains"
-        " each. The options of a command and the `broker` of a job's record go before all of them.",
-        epilog="examples:\n  jobwire settings\n  jobwire settings --json",
-    )
-    parser.add_argument("--json", action="store_true", help='print {"home", "settings"}')
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the settings."""
     settings = in_force(read_settings(args.home), read_own_settings(os.environ), os.environ)

@@ -56,31 +56,6 @@ ProtectControlGroups=true
 """
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire unit`."""
-    parser = subparsers.add_parser(
-        "unit",
-        help="print a systemd unit for a process",
-        description="Print the systemd unit of one of jobwire's processes, for this home.",
-        epilog="examples:\n  jobwire --home /srv/jobwire unit registry --run-as jobwire"
-        " > /etc/systemd/system/jobwire-registry.service\n"
-        "  jobwire unit --user broker > ~/.config/systemd/user/jobwire-broker.service",
-    )
-    parser.add_argument("service", choices=SERVICES)
-    parser.add_argument(
-        "--user", action="store_true", help="a unit of your own, for systemctl --user: no root is needed"
-    )
-    parser.add_argument("--run-as", metavar="USER", help="who it runs as (default: you)")
-    parser.add_argument(
-        "--arguments",
-        metavar="WORDS",
-        default="",
-        help="more words for its command line, such as --port 8080",
-    )
-    parser.add_argument("--json", action="store_true", help='print {"name", "text"}')
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the chosen unit."""
     if args.user and args.run_as is not None:

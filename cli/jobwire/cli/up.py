@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from jobwire.broker import BrokerPaths
+from jobwire.broker.home import BrokerPaths
 from jobwire.cli.host import FOLDER, Host, HostLocks
 from jobwire.cli.live_part import make_room
 from jobwire.cli.parts import BROKER, PAGE, SERVE, Part, Wanted, has_page, parts_of
 from jobwire.core.argument_types import whole
+from jobwire.core.bounds import MAX_PORT
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, StorageError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.setting_tables import MAX_PORT
 from jobwire.dashboard.open_pages import only_ours
 from jobwire.registry.layout import HomeLayout
-from jobwire.storage.home import Need, is_home
+from jobwire.storage.home import is_home
 from jobwire.storage.process import Lifeline, ManagedProcess
 
 _PORT = whole(1, MAX_PORT)
@@ -32,48 +32,6 @@ _DOWN_SECONDS = 180.0
 _POLL_SECONDS = 0.05
 _MQTT = "MQTT_"
 _HIDDEN = "others can read this: `jobwire dashboard --link` shows the page's address with its token"
-
-
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `jobwire up` and `jobwire down`."""
-    _add_up(subparsers)
-    _add_down(subparsers)
-
-
-def _add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    up = subparsers.add_parser(
-        "up",
-        help="run everything on this host: broker, registry process and page",
-        description="Run a broker, the registry process (`jobwire serve`) and the page (`jobwire dashboard`)"
-        " for one home, until Ctrl-C, SIGTERM, a closed terminal or `jobwire down`. The home is made if there"
-        " is none. What ends is started again: after 1 s, then 2, 4 and so on up to 60.",
-        epilog="examples:\n  jobwire up\n  jobwire up --detach && jobwire run -- make; jobwire down",
-    )
-    up.add_argument("--detach", action="store_true", help="in the background; return when all is up")
-    up.add_argument("--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker")
-    up.add_argument("--no-broker", action="store_true", help="use the broker that the settings name")
-    up.add_argument("--no-page", action="store_true", help="serve no page")
-    up.add_argument(
-        "--with-metrics", action="store_true", help="compute the fleet's figures by Spark as well"
-    )
-    up.add_argument(
-        "--port", type=_PORT, help="the broker's (default: the home's; a new home takes 8883 or a free one)"
-    )
-    up.add_argument("--page-port", type=_PORT, help="the page's (default: 8470 or a free one)")
-    up.add_argument("--json", action="store_true", help="print one JSON line of what runs where")
-    up.set_defaults(run=run_up, home_need=Need.PLACE)
-
-
-def _add_down(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    down = subparsers.add_parser(
-        "down",
-        help="end what `jobwire up` started, and wait until all is down",
-        description="End what `jobwire up` runs for this home, in order, and return when all has ended. Exit"
-        " code 0 also where nothing runs. A second one hurries the first.",
-        epilog="example:\n  jobwire --home ~/work/.hermes down",
-    )
-    down.add_argument("--json", action="store_true", help='print {"stopped": PID or null}')
-    down.set_defaults(run=run_down)
 
 
 def run_up(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobwire.core.commands import run_command
+from jobwire.core.boundary import run_command
 from jobwire.core.errors import (
     ConflictError,
     InvalidInputError,

@@ -11,7 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from jobwire.coordination.command import coordination_command, say_failure
-from jobwire.core.commands import CommandParser, run_command, wants_json
+from jobwire.core.boundary import run_command
+from jobwire.core.commands import CommandParser, wants_json
 from jobwire.storage.home import HELP, Need
 
 # argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.

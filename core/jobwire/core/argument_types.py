@@ -39,3 +39,12 @@ def number(maximum: float, *, zero: bool = True) -> Callable[[str], float]:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")  # noqa: PLR2004 - enough to know it again
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the job that a command is about."""
+    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+
+
+# As far as every reader of JSON counts (canonical.MAX_INTEGER).
+count = whole(0, 2**53 - 1)

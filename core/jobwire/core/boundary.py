@@ -133,3 +133,17 @@ def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     print(f"{prog}: error: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"{prog}: hint: {error.hint}", file=sys.stderr)
+
+
+def leave(code: int) -> None:
+    """End the process without taking apart what the system frees anyway: a tenth of a short command.
+
+    For a program that is done, with no thread of its own left. Returns where what it said cannot be written:
+    then Python ends as it does, and says so.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)

@@ -5,6 +5,9 @@ import os
 from jobwire.core.errors import InvalidInputError
 
 MAX_TITLE = 200
+MAX_PORT = 65535
+# Of MQTT, as settings name them.
+PROTOCOLS = ("auto", "5", "3.1.1")
 # Of sessions and of owners of leases.
 MAX_NAME = 128
 MAX_KEY = 256
@@ -16,6 +19,7 @@ MAX_REASON = 512
 MAX_SETTING = 4096
 # A hundred years: longer than anybody waits, and every end of it is still a four-digit year.
 MAX_SECONDS = 100 * 365.25 * 86400.0
+DEFAULT_LEASE_SECONDS = 300.0
 MAX_ATTEMPTS = 1000
 DEFAULT_MAX_ATTEMPTS = 5
 # Tokens of earlier attempts that a record keeps, so that their holders can be told: the latest.

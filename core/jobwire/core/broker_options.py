@@ -3,7 +3,7 @@
 import argparse
 
 from jobwire.core.argument_types import whole
-from jobwire.core.setting_tables import MAX_PORT, PROTOCOLS
+from jobwire.core.bounds import MAX_PORT, PROTOCOLS
 
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:

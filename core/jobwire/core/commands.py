@@ -1,6 +1,7 @@
 """The parser of every command."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 
 from jobwire.core.boundary import report
 from jobwire.core.bounds import fits_a_path
-from jobwire.core.errors import InvalidInputError
+from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode, help_table
 from jobwire.core.override import override
 
@@ -27,6 +28,20 @@ def _columns() -> int:
         return os.get_terminal_size(1).columns or 80
     except OSError:
         return 80
+
+
+# What a command does, by its arguments, with its exit code; as "module:function" it is imported to be run:
+# who asks for help, or for another command, need not wait for it.
+Body = str | Callable[[argparse.Namespace], int]
+
+
+def body_of(run: Body) -> Callable[[argparse.Namespace], int]:
+    """Return the function that `run` names, or is."""
+    if not isinstance(run, str):
+        return run
+    module, _, name = run.partition(":")
+    body: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), name)
+    return body
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -76,11 +91,21 @@ class CommandParser(argparse.ArgumentParser):
         options.setdefault("formatter_class", HelpFormatter)
         super().__init__(
             prog,
-            epilog=f"{epilog}\n\n{help_table()}" if epilog else help_table(),
+            epilog=epilog,
             # An abbreviation that works today becomes ambiguous with the next option.
             allow_abbrev=False,
             **options,
         )
+
+    @override
+    def format_help(self) -> str:
+        """Return the help, with the exit codes at its end."""
+        said = self.epilog
+        self.epilog = f"{said}\n\n{help_table()}" if said else help_table()
+        try:
+            return super().format_help()
+        finally:
+            self.epilog = said
 
     @override
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -141,9 +166,13 @@ def add_command(
     summary: str,
     example: str,
     *,
-    run: Callable[[argparse.Namespace], int] | None = None,
+    run: Body | None = None,
+    bodies: str = "",
 ) -> argparse.ArgumentParser:
-    """Add one command with its help, an example and `--json`; `run(args)` returns its exit code."""
+    """Add one command with its help, an example and `--json`; `run` as in `body_of`.
+
+    Without `run` its body is the function of its name in the module `bodies`.
+    """
     parser = commands.add_parser(
         name,
         help=summary,
@@ -151,6 +180,5 @@ def add_command(
         epilog=f"example:\n  {example}",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    if run is not None:
-        parser.set_defaults(run=run)
+    parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}")
     return parser

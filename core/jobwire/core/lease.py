@@ -7,12 +7,10 @@ and ISO 8601 UTC in the lease itself.
 
 from typing import Annotated, NamedTuple
 
-from jobwire.core.bounds import MAX_NAME, check_line, check_seconds
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_NAME, check_line, check_seconds
 from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import ConflictError
 from jobwire.core.fields import SECONDS, STAMP, text
-
-DEFAULT_LEASE_SECONDS = 300.0
 
 
 class LeaseGrant(NamedTuple):

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from jobwire.core.bounds import MAX_SECONDS, MAX_SETTING
+from jobwire.core import bounds
+from jobwire.core.bounds import MAX_SECONDS, MAX_SETTING, PROTOCOLS
 from jobwire.core.errors import ConfigError
 from jobwire.core.roles import Role
 from jobwire.core.topics import DEFAULT_ROOT
 
-PROTOCOLS = ("auto", "5", "3.1.1")
-MAX_PORT = 65535
+MAX_PORT = bounds.MAX_PORT
 ON = frozenset({"on", "true", "1", "yes"})
 OFF = frozenset({"off", "false", "0", "no"})
 # MQTT 5, 3.1.3.6: two bytes of length.

@@ -11,6 +11,7 @@ from jobwire.core.errors import (
     TransportError,
     UnreachableError,
 )
+from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
 from jobwire.delivery.outbox import Delivery
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jobwire.delivery.outbox_sender import OutboxSender
     from jobwire.delivery.signing import Draft
 
-DEFAULT_ATTEMPTS = 3
 # How long a terminal event waits for the registry process, where there is one.
 CONFIRM_SECONDS = 10.0
 

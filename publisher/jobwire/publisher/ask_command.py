@@ -5,14 +5,16 @@ import os
 import sys
 
 from jobwire.core.argument_types import number
+from jobwire.core.boundary import run_told
 from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.broker_options import add_broker_options, command_line_layer
-from jobwire.core.commands import add_command, run_told
+from jobwire.core.broker_layer import command_line_layer
+from jobwire.core.broker_options import add_broker_options
+from jobwire.core.commands import add_command
 from jobwire.core.errors import InvalidInputError
 from jobwire.jobs.requests import Answer, RequestKind
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET
 from jobwire.publisher.inputs import STDIN, read_detail
 from jobwire.publisher.publisher import Publisher
+from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
 from jobwire.storage.home import Need
 
 

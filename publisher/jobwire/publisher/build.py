@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import InvalidInputError
+from jobwire.delivery.defaults import EXPIRY_SECONDS
 from jobwire.delivery.handover import HandOver
-from jobwire.delivery.outbox import EXPIRY_SECONDS
+from jobwire.publisher.variables import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, MAX_EXPIRY
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.storage.home import find_home
@@ -21,14 +22,8 @@ if TYPE_CHECKING:
     from jobwire.delivery.event_log import EventLog
     from jobwire.delivery.outbox_sender import Route
 
-ENV_JOB = "JOBWIRE_JOB"
-ENV_ATTEMPT = "JOBWIRE_ATTEMPT"
-ENV_TICKET = "JOBWIRE_TICKET"
-ENV_EXPIRY = "JOBWIRE_EXPIRY_SECONDS"
 # Where the worker's environment points elsewhere than the registry process, that one does not send for it.
 _WISHES = {"broker": "MQTT_BROKER", "port": "MQTT_PORT", "topic_root": "MQTT_TOPIC_ROOT"}
-# MQTT 5, 3.3.2.3.3: a four byte integer.
-MAX_EXPIRY = 2**32 - 1
 
 
 def open_event_log(
@@ -47,9 +42,9 @@ def open_event_log(
     `find_home` and the logs do.
     """
     if ticket is not None:
-        from pathlib import Path  # noqa: PLC0415 - as below
+        from pathlib import Path
 
-        from jobwire.delivery.ticket_log import TicketEventLog  # noqa: PLC0415 - only where there is a ticket
+        from jobwire.delivery.ticket_log import TicketEventLog
 
         events = TicketEventLog(Path(ticket), clock=clock, attempt=attempt)
         if job_id is not None and job_id != events.job_id:
@@ -74,8 +69,8 @@ def open_route(
     Raises ConfigError for the settings, InvalidInputError for the environment's expiry.
     """
     settings = events.settings(command_line, environ)
-    from jobwire.delivery.outbox_sender import Route  # noqa: PLC0415 - who hands over does not connect
-    from jobwire.transport import PahoTransport  # noqa: PLC0415 - as above
+    from jobwire.delivery.outbox_sender import Route
+    from jobwire.transport import PahoTransport
 
     def new_transport() -> Transport:
         # At most 23 characters, which every 3.1.1 broker must take (MQTT-3.1.3-5); unlike any other's,

@@ -9,7 +9,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.core.boundary import run_command
 from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import InvalidInputError, JobwireError
@@ -17,51 +16,21 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.publishing import Published, kept, publish
 from jobwire.delivery.signing import Draft
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
+from jobwire.publisher.build import open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
-from jobwire.publisher.usual_words import read_usual
+from jobwire.publisher.usual_words import ticket_of
+from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
 from jobwire.registry.store import RecordStore
-from jobwire.storage.home import HELP, Need, settled
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from jobwire.core.commands import CommandParser
     from jobwire.delivery.event_log import EventLog
     from jobwire.delivery.outbox_sender import OutboxSender, Route
 
 PROG = "publish_event"
-
-
-def publish_event(words: Sequence[str]) -> int:
-    """Run `publish_event` with these words and return its exit code."""
-    args = read_usual(words) or command_parser().parse_args(words)
-    args.home_need = _home_need
-    return run_command(settled(run), args, prog=PROG, as_json=args.json)
-
-
-def command_parser() -> CommandParser:
-    """Return the parser of `publish_event`."""
-    from jobwire.core.commands import CommandParser  # noqa: PLC0415 - see usual_words
-    from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options  # noqa: PLC0415 - as above
-
-    parser = CommandParser(PROG, description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument("--home", metavar="DIR", help=HELP)
-    add_options(parser)
-    return parser
-
-
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `jobwire publish`: the same command under the umbrella."""
-    from jobwire.publisher.options import DESCRIPTION, EXAMPLES, add_options  # noqa: PLC0415 - as above
-
-    parser = subparsers.add_parser(
-        "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
-    )
-    add_options(parser)
-    parser.set_defaults(run=run, home_need=_home_need)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,19 +98,10 @@ def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
     return job_id
 
 
-def _ticket(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
-    # A job named on the command line outranks a ticket that the environment happens to name.
-    return args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
-
-
-def _home_need(args: argparse.Namespace) -> Need:
-    return Need.NOTHING if _ticket(args, os.environ) else Need.HOME
-
-
 def _open_events(
     args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock
 ) -> EventLog:
-    ticket = _ticket(args, environ)
+    ticket = ticket_of(args, environ)
     return open_event_log(
         job_id=args.job if ticket else job_id,
         ticket=ticket,
@@ -164,7 +124,7 @@ def _sender(
             expiry_seconds=args.expiry,
         )
 
-    from jobwire.delivery.outbox_sender import OutboxSender  # noqa: PLC0415 - who hands over sends nothing
+    from jobwire.delivery.outbox_sender import OutboxSender
 
     return OutboxSender(events, route, clock=clock)
 
@@ -197,7 +157,7 @@ def _named_log(args: argparse.Namespace, environ: Mapping[str, str], clock: Cloc
 
 
 def _waiting_logs(args: argparse.Namespace, clock: Clock) -> Iterator[EventLog]:
-    from jobwire.registry.event_log import HomeOutboxes  # noqa: PLC0415 - for a flush
+    from jobwire.registry.event_log import HomeOutboxes
 
     for waiting in HomeOutboxes(RecordStore(args.home, clock=clock)).job_ids():
         yield open_event_log(

@@ -4,10 +4,11 @@ import argparse
 
 from jobwire.core.argument_types import number, whole
 from jobwire.core.broker_options import add_broker_options
-from jobwire.delivery.outbox import EXPIRY_SECONDS
-from jobwire.delivery.publishing import DEFAULT_ATTEMPTS
-from jobwire.jobs.event import EventType
-from jobwire.publisher.build import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
+from jobwire.core.commands import CommandParser
+from jobwire.delivery.defaults import DEFAULT_ATTEMPTS, EXPIRY_SECONDS
+from jobwire.publisher.usual_words import EVENTS, home_need
+from jobwire.publisher.variables import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
+from jobwire.storage.home import HELP
 
 DESCRIPTION = """\
 Say what happens to a job: sign one event, keep it in the job's outbox, publish it with QoS 1.
@@ -27,6 +28,23 @@ examples:
 _MAX_ATTEMPTS = 100
 
 
+def command_parser() -> CommandParser:
+    """Return the parser of `publish_event`."""
+    parser = CommandParser("publish_event", description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument("--home", metavar="DIR", help=HELP)
+    add_options(parser)
+    return parser
+
+
+def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobwire publish`: the same command under the umbrella."""
+    parser = subparsers.add_parser(
+        "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    add_options(parser)
+    parser.set_defaults(run="jobwire.publisher.command:run", home_need=home_need)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add every option but --home."""
     _add_saying(parser)
@@ -44,7 +62,7 @@ def _add_saying(parser: argparse.ArgumentParser) -> None:
         type=whole(1, 2**53 - 1),
         help=f"exit 3 unless the job is in this attempt (default: ${ENV_ATTEMPT})",
     )
-    add("--event", choices=[str(kind) for kind in EventType], help="what happened")
+    add("--event", choices=EVENTS, help="what happened")
     add("--detail", metavar="TEXT", default="", help="one sentence for people; - reads it from stdin")
     add(
         "--data",

@@ -17,14 +17,16 @@ from jobwire.core.errors import (
     UnreachableError,
 )
 from jobwire.core.redaction import Redactor
+from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
 from jobwire.delivery.outbox_sender import OutboxSender, Route
-from jobwire.delivery.publishing import DEFAULT_ATTEMPTS, Published, confirm, deliver, publish
+from jobwire.delivery.publishing import Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL, TERMINAL_EVENTS, EventType
 from jobwire.jobs.requests import REQUEST, RESOLVED, Answer, RequestKind, request_body
 from jobwire.publisher.asking import DEFAULT, NOBODY, Answers, HomeAnswers, new_request_id, no_answer
-from jobwire.publisher.build import ENV_JOB, ENV_TICKET, open_event_log, open_handover, open_route
+from jobwire.publisher.build import open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
+from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
 from jobwire.registry.event_log import HomeEventLog
 
 _log = logging.getLogger("jobwire.publisher")

@@ -5,18 +5,23 @@ What is not one of these options with its value is argparse's to read, to refuse
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 from jobwire.core.bounds import fits_a_path
 from jobwire.core.broker_layer import SETTINGS
-from jobwire.delivery.publishing import DEFAULT_ATTEMPTS
-from jobwire.jobs.event import EVENT_TYPES
+from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
+from jobwire.jobs.lifecycle import EVENT_TRANSITIONS
+from jobwire.publisher.variables import ENV_TICKET
+from jobwire.storage.home import Need
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+# In the order of a job's life.
+EVENTS = tuple(dict.fromkeys(event for _, event in EVENT_TRANSITIONS))
 _FLAGS = frozenset({"--strict", "--direct", "--json"})
 _TEXTS = frozenset({"--home", "--job", "--ticket", "--event", "--detail", "--data", "--data-json"})
 
@@ -39,7 +44,7 @@ def read_usual(words: Sequence[str]) -> Namespace | None:
             data.append(value)
         else:
             said[name] = value
-    if said.get("event", "started") not in EVENT_TYPES:
+    if said.get("event", "started") not in EVENTS:
         return None
     return SimpleNamespace(**{**_UNSAID, "data": data, **said})  # type: ignore[return-value]  # read alike
 
@@ -51,3 +56,14 @@ _UNSAID: dict[str, object] = {
     "detail": "",
     "attempts": DEFAULT_ATTEMPTS,
 }
+
+
+def ticket_of(args: Namespace, environ: Mapping[str, str]) -> str | None:
+    """Return the ticket that option or environment names."""
+    # A job named on the command line outranks a ticket that the environment happens to name.
+    return args.ticket or (None if args.job else environ.get(ENV_TICKET)) or None
+
+
+def home_need(args: Namespace) -> Need:
+    """Return what the command needs: a ticket needs no home."""
+    return Need.NOTHING if ticket_of(args, os.environ) else Need.HOME

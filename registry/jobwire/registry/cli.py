@@ -1,26 +1,24 @@
 """`jobwire registry ...`: the arguments of each command. What they do stands in `actions`."""
 
 import argparse
-import importlib
-from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
-from jobwire.core.argument_types import number, whole
-from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
+from jobwire.core import commands as command_parser
+from jobwire.core.argument_types import add_job, count, number
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
 from jobwire.core.broker_options import add_broker_options
-from jobwire.core.canonical import MAX_INTEGER
-from jobwire.core.commands import add_command
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.jobs.lifecycle import Status
-from jobwire.jobs.record import Priority
-from jobwire.registry import actions
 
 # argparse offers no public name for what add_subparsers returns.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
 _PREFIX = "jobwire registry"
+_ACTIONS, _PROCESS = "jobwire.registry.actions", "jobwire.registry.process_actions"
+_REQUESTS = "jobwire.registry.request_commands"
+add_command = partial(command_parser.add_command, bodies=_ACTIONS)
 duration = number(MAX_SECONDS)
-count = whole(0, MAX_INTEGER)
-_PRIORITIES = [str(name) for name in Priority]
+# The record's own (a test holds them to it), of which a help needs not the rest.
+PRIORITIES = ("high", "normal", "low")
 # Longer than a claim by pick: somebody has to carry the ticket to another host first.
 _TICKET_LEASE_SECONDS = 3600.0
 _STATUSES = [str(name) for name in Status]
@@ -50,13 +48,12 @@ def _add_register(commands: Subparsers) -> None:
         "register",
         "create a pending job (or name the one that exists under its key)",
         "jobwire registry register --title 'build docs' --instructions-file task.md --idempotency-key d-42",
-        run=actions.register,
     )
     parser.add_argument("--title", default="", help="one line for people")
     parser.add_argument("--instructions", default="", metavar="TEXT", help="what to do")
     parser.add_argument("--instructions-file", metavar="FILE", help="what to do, from a file; - is stdin")
     parser.add_argument("--agent-session", metavar="NAME", help="only a worker of this name may pick it")
-    parser.add_argument("--priority", choices=_PRIORITIES, default=str(Priority.NORMAL))
+    parser.add_argument("--priority", choices=PRIORITIES, default="normal")
     _add_timeouts(parser)
     parser.add_argument(
         "--broker",
@@ -87,7 +84,6 @@ def _add_pick(commands: Subparsers) -> None:
         "pick",
         "claim the oldest pending job of the highest priority",
         "jobwire registry pick --agent-session builder --wait 60 --json",
-        run=actions.pick,
     )
     parser.description = (
         f"{parser.description}\n\n"
@@ -110,7 +106,6 @@ def _add_pick(commands: Subparsers) -> None:
         "claim",
         "claim this very job, if it is pending (else exit 20)",
         "jobwire registry claim 1a2b3c4d --owner builder",
-        run=actions.claim,
     )
     add_job(parser)
     _add_grant(parser)
@@ -122,7 +117,6 @@ def _add_lease_commands(commands: Subparsers) -> None:
         "renew",
         "extend the lease of a picked job (each event does it too)",
         "jobwire registry renew 1a2b3c4d --for-attempt 1 --lease 600",
-        run=actions.renew,
     )
     _add_holder(parser)
     parser.add_argument(
@@ -136,7 +130,6 @@ def _add_lease_commands(commands: Subparsers) -> None:
         "release",
         "give a picked job back: pending again as the next attempt",
         "jobwire registry release 1a2b3c4d --for-attempt 1 --reason 'no compiler here'",
-        run=actions.release,
     )
     _add_holder(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
@@ -148,7 +141,6 @@ def _add_reading(commands: Subparsers) -> None:
         "show",
         "print one job, without its secrets",
         "jobwire registry show 1a2b3c4d --history 20",
-        run=actions.show,
     )
     add_job(parser)
     parser.add_argument(
@@ -168,7 +160,7 @@ def add_list(commands: Subparsers, prefix: str = _PREFIX) -> None:
         "list",
         "list jobs, newest first (--json: one line a job)",
         f"{prefix} list --status running --status pending --limit 20",
-        run=actions.list_jobs,
+        run=f"{_ACTIONS}:list_jobs",
     )
     parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
     parser.add_argument("--agent-session", metavar="NAME", help="jobs addressed to this name")
@@ -182,7 +174,6 @@ def add_cancel(commands: Subparsers, prefix: str = _PREFIX) -> None:
         "cancel",
         "cancel a job; its worker learns of it when it speaks",
         f"{prefix} cancel 1a2b3c4d --reason 'no longer needed'",
-        run=actions.cancel,
     )
     add_job(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
@@ -195,7 +186,6 @@ def add_dismiss(commands: Subparsers, prefix: str = _PREFIX) -> None:
         "dismiss",
         "take failed jobs out of the failures that status bar, top and page count",
         f"{prefix} dismiss 1a2b3c4d",
-        run=actions.dismiss,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("jobs", metavar="JOB", nargs="*", default=[], help="8 lower-case hex characters")
@@ -210,11 +200,10 @@ def _add_changing(commands: Subparsers) -> None:
         "update",
         "change a job, if it still is as expected (compare and set)",
         "jobwire registry update 1a2b3c4d --priority high --expect-status pending --expect-seq 0",
-        run=actions.update,
     )
     add_job(parser)
     parser.add_argument("--title", help="one line for people")
-    parser.add_argument("--priority", choices=_PRIORITIES)
+    parser.add_argument("--priority", choices=PRIORITIES)
     parser.add_argument("--agent-session", metavar="NAME", help="address it to this name")
     _add_timeouts(parser)
     _add_max_attempts(parser)
@@ -243,14 +232,12 @@ def _add_upkeep(commands: Subparsers) -> None:
         "reap",
         "move on what ran out of time: leases, idle, wall and pending timeouts",
         "jobwire registry reap --json",
-        run=actions.reap,
     )
     add_command(
         commands,
         "reindex",
         "make the pending index again from all records",
         "jobwire registry reindex",
-        run=actions.reindex,
     )
 
 
@@ -261,7 +248,7 @@ def add_serve(commands: Subparsers, prefix: str = _PREFIX) -> None:
         "serve",
         "run the registry process: journal the wire, keep the records, publish states",
         f"{prefix} serve --home /var/lib/jobwire",
-        run=_lazily("process_actions", "serve"),
+        bodies=_PROCESS,
     )
     parser.description = (
         f"{parser.description}\n\n"
@@ -283,14 +270,14 @@ def _add_process(commands: Subparsers) -> None:
         "health",
         "tell how the registry process does (exit 0: well)",
         "jobwire registry health --json",
-        run=_lazily("process_actions", "show_health"),
+        run=f"{_PROCESS}:show_health",
     )
     parser = add_command(
         commands,
         "purge",
         "clear retained messages of finished jobs, remove old jobs",
         "jobwire registry purge --keep-retained 7 --keep-records 90",
-        run=_lazily("process_actions", "purge"),
+        bodies=_PROCESS,
     )
     _add_rules(parser)
     add_broker_options(parser)
@@ -317,7 +304,7 @@ def _add_ticket(commands: Subparsers) -> None:
         "ticket",
         "write what a worker on another host needs to a secret file",
         "jobwire registry ticket 1a2b3c4d --broker broker=mq.example.org --certificate > job.ticket",
-        run=_lazily("ticket_actions", "ticket"),
+        bodies="jobwire.registry.ticket_actions",
     )
     add_job(parser)
     parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
@@ -350,21 +337,34 @@ def _add_ticket(commands: Subparsers) -> None:
     )
 
 
-def _lazily(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command that loads its module when it runs: `list` must not pay for MQTT."""
+def add_answer(commands: Subparsers, prefix: str) -> None:
+    """Add `answer`."""
+    parser = add_command(
+        commands,
+        "answer",
+        "answer what a job asks; the first answer is the answer",
+        f"{prefix} answer 0a1b2c3d yes\n  {prefix} answer 0a1b2c3d.5f20 --choice yes --always",
+        bodies=_REQUESTS,
+    )
+    add = parser.add_argument
+    add("name", metavar="JOB|REQUEST", help="the request's id, or its job's where it asks one thing")
+    add("text", metavar="TEXT", nargs="?", help="the answer; - reads it from stdin")
+    add("--choice", metavar="CHOICE", help="one of the choices, and nothing else")
+    add("--request", metavar="ID", help="the request, where JOB is named and asks several things")
+    add("--always", action="store_true", help="for everything in the scope that the request names")
+    add("--agent", "--from", metavar="NAME", help="who answers (default: $JOBWIRE_AGENT, or the user)")
 
-    def run(args: argparse.Namespace) -> int:
-        body: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(f"jobwire.registry.{module}"), name
-        )
-        return body(args)
 
-    return run
-
-
-def add_job(parser: argparse.ArgumentParser) -> None:
-    """Add the job that a command is about."""
-    parser.add_argument("job", metavar="JOB", help="8 lower-case hex characters")
+def add_feed(commands: Subparsers, prefix: str) -> None:
+    """Add `feed`."""
+    parser = add_command(
+        commands,
+        "feed",
+        "all that waits for you, the oldest and costliest first",
+        f"{prefix} feed --watch",
+        bodies=_REQUESTS,
+    )
+    parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
 
 
 def _add_holder(parser: argparse.ArgumentParser) -> None:

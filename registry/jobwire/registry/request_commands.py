@@ -6,12 +6,11 @@ import os
 import sys
 from collections.abc import Iterable
 
-from jobwire.core.commands import add_command, run_told
+from jobwire.core.boundary import run_told
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.requests import MAX_ANSWER, Answer
 from jobwire.registry.actions import build
-from jobwire.registry.cli import Subparsers
 from jobwire.registry.present import age
 from jobwire.registry.requests import (
     AskedJob,
@@ -26,36 +25,6 @@ from jobwire.storage.wake import wait_until
 
 _COMMAND = "command"
 _LONG_SECONDS = 3600.0
-
-
-def add_answer(commands: Subparsers, prefix: str) -> None:
-    """Add `answer`."""
-    parser = add_command(
-        commands,
-        "answer",
-        "answer what a job asks; the first answer is the answer",
-        f"{prefix} answer 0a1b2c3d yes\n  {prefix} answer 0a1b2c3d.5f20 --choice yes --always",
-        run=run_told("answer", _answer),
-    )
-    add = parser.add_argument
-    add("name", metavar="JOB|REQUEST", help="the request's id, or its job's where it asks one thing")
-    add("text", metavar="TEXT", nargs="?", help="the answer; - reads it from stdin")
-    add("--choice", metavar="CHOICE", help="one of the choices, and nothing else")
-    add("--request", metavar="ID", help="the request, where JOB is named and asks several things")
-    add("--always", action="store_true", help="for everything in the scope that the request names")
-    add("--agent", "--from", metavar="NAME", help="who answers (default: $JOBWIRE_AGENT, or the user)")
-
-
-def add_feed(commands: Subparsers, prefix: str) -> None:
-    """Add `feed`."""
-    parser = add_command(
-        commands,
-        "feed",
-        "all that waits for you, the oldest and costliest first",
-        f"{prefix} feed --watch",
-        run=run_told("feed", _feed),
-    )
-    parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
 
 
 def _answer(args: argparse.Namespace) -> dict[str, object] | None:
@@ -163,3 +132,7 @@ def block(asked: AskedJob, now: float) -> str:
 
 def _indented(text: str, indent: str = "  ") -> list[str]:
     return [indent + safe(line) for line in text.split("\n")]
+
+
+answer = run_told("answer", _answer)
+feed = run_told("feed", _feed)

@@ -103,7 +103,7 @@ def _certificate(
 ) -> dict[str, str | int]:
     """Return the settings with a new certificate of the job's own inside."""
     try:
-        from jobwire.certs import CertificateAuthority  # noqa: PLC0415 - brings cryptography
+        from jobwire.certs.authority import CertificateAuthority  # noqa: PLC0415 - brings cryptography
     except ModuleNotFoundError as error:
         raise missing_library(error, "broker") from error
     authority = CertificateAuthority(HomePaths(home).certs)

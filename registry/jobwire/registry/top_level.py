@@ -1,7 +1,14 @@
 """`jobwire serve`, `list`, `cancel`, `answer` and so on: the registry's commands that people type most."""
 
-from jobwire.registry.cli import Subparsers, add_cancel, add_dismiss, add_list, add_serve
-from jobwire.registry.request_commands import add_answer, add_feed
+from jobwire.registry.cli import (
+    Subparsers,
+    add_answer,
+    add_cancel,
+    add_dismiss,
+    add_feed,
+    add_list,
+    add_serve,
+)
 
 
 def add_commands(subparsers: Subparsers) -> None:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Container
 from pathlib import Path
 
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError, TransportError
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import ANNOUNCE
 from jobwire.registry.queue import JobQueue

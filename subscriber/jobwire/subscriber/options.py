@@ -4,9 +4,6 @@ import argparse
 import math
 
 from jobwire.core.broker_options import add_broker_options
-from jobwire.core.errors import InvalidInputError
-from jobwire.subscriber.fleet import Mode
-from jobwire.subscriber.notifications import UNTIL
 
 DESCRIPTION = """\
 Watch jobs in the foreground: print each genuine event once and exit as the job ended.
@@ -28,8 +25,6 @@ They end the watch, not the job. The job's own limits are enforced by the regist
 the job: that, too, is exit code 2.
 Several jobs: exit code 0 if all completed, else the smallest other one; --any: the first job's.
 --until: exit code 0 when the first job reaches that point; if all end before it, as without --until."""
-
-_TIMEOUTS = ("idle", "wall", "pending")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +59,7 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
 
 def _add_telling(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("notifications").add_argument
-    add("--until", choices=sorted(UNTIL), default="verdict", metavar="MOMENT",
+    add("--until", choices=("permission", "started", "verdict"), default="verdict", metavar="MOMENT",
         help="permission: end with 0 as soon as a job waits for you; started; default: verdict")  # fmt: skip
     add("--exec", dest="hook", metavar="CMD", type=str,
         help="run CMD, without a shell, when a job asks for permission, at its verdict and at --until;"
@@ -77,29 +72,6 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("json", "line"),
         help="JSON lines or readable lines (default: readable on a terminal)")  # fmt: skip
     add("--json", action="store_true", help="same as --format json; errors as one JSON object on stderr")
-
-
-def timeout_options(args: argparse.Namespace) -> dict[str, float | None]:
-    """Return the limits named on the command line, by field name; None is no limit."""
-    given = {name: getattr(args, f"{name}_timeout") for name in _TIMEOUTS}
-    return {
-        f"{name}_seconds": None if math.isinf(value) else value
-        for name, value in given.items()
-        if value is not None
-    }
-
-
-def mode_of(args: argparse.Namespace) -> Mode:
-    """Return when the watch ends; raises InvalidInputError for options that contradict each other."""
-    if not (args.job or args.ticket or args.all):
-        raise InvalidInputError("no job is named", hint="give JOB, --ticket FILE or --all")
-    if args.follow and not args.all:
-        raise InvalidInputError("--follow needs --all", hint="new jobs can appear only with --all")
-    if args.follow and args.any:
-        raise InvalidInputError("--follow and --any contradict each other")
-    if args.format == "line" and args.json:
-        raise InvalidInputError("--json and --format line contradict each other")
-    return Mode(any_one=args.any, fail_fast=args.fail_fast, follow=args.follow)
 
 
 def _limit(text: str) -> float:

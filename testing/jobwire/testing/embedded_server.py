@@ -2,7 +2,7 @@
 
 import sys
 
-from jobwire.broker import prepare_home
+from jobwire.broker.home import prepare_home
 from jobwire.core.override import override
 from jobwire.testing.process import BrokerProcess
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT, JOB_ID_PATTERN
 from jobwire.storage.process import ManagedProcess

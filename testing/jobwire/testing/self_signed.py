@@ -8,7 +8,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs import Issued, pem
+from jobwire.certs import pem
+from jobwire.certs.values import Issued
 
 
 def self_signed(directory: Path, name: str) -> Issued:

@@ -7,8 +7,8 @@ from amqtt.broker import Broker
 from amqtt.contexts import Action as AmqttAction
 from amqtt.session import Session
 
-from jobwire.broker import BrokerPaths
 from jobwire.broker.acl import AccessList, Right
+from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
 
 HOST = "127.0.0.1"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from jobwire.broker import BrokerPaths
 from jobwire.broker.hardened.limits import BrokerLimits
+from jobwire.broker.home import BrokerPaths
 from jobwire.testing.raw_mqtt import RawClient, Will, client_context
 
 HOST = "127.0.0.1"

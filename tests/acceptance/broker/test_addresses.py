@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.broker import prepare_home
-from jobwire.broker.home import named_broker
-from jobwire.certs import CertificateAuthority
+from jobwire.broker.home import named_broker, prepare_home
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port, require
 

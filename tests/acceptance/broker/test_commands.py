@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from jobwire.broker import prepare_home
-from jobwire.certs import CertificateAuthority
+from jobwire.broker.home import prepare_home
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import Topics
 from jobwire.testing import free_port, new_home, require, wait_for
 from jobwire.testing.raw_mqtt import ConnectRefusedError, RawClient, client_context

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 
-from jobwire.broker import prepare_home
+from jobwire.broker.home import prepare_home
 from jobwire.cli.host import HostLocks
 from jobwire.core.clock import SystemClock
 from jobwire.testing import free_port, require, wait_for

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.jobs import fold
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.testing import BrokerProcess, MosquittoServer, free_port

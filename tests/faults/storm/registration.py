@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
 from jobwire.registry.queue import JobQueue

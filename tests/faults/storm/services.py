@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobwire.broker import BrokerPaths
 from jobwire.broker.configuration import Listening
+from jobwire.broker.home import BrokerPaths
 from jobwire.broker.mosquitto import configure
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.override import override
 from jobwire.testing import MosquittoServer, wait_for
 from tests.faults.storm.fleet import Child, Fleet, Kind

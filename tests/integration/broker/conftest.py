@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.broker import EmbeddedBroker, prepare_home
+from jobwire.broker.embedded import EmbeddedBroker
 from jobwire.broker.hardened.limits import BrokerLimits
+from jobwire.broker.home import prepare_home
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port
 from jobwire.testing.raw_mqtt import ConnectionClosedError, ConnectRefusedError

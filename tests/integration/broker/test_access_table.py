@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from jobwire.broker import ROLES
 from jobwire.broker.access_table import ALLOWED, Action, Identity
+from jobwire.broker.home import ROLES
 from jobwire.broker.passwd import PasswordFile
-from jobwire.certs import CertificateAuthority, Issued
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Issued
 from jobwire.core.override import override
 from jobwire.core.topics import Topics
 from jobwire.testing import EmbeddedServer, MosquittoServer, require

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.broker.doctor import Doctor, verdict
-from jobwire.certs import CertificateAuthority, Finding, Level
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Finding, Level
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.exit_codes import ExitCode
 from jobwire.testing import EmbeddedServer, ManualClock, MosquittoServer

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.broker import EmbeddedBroker
+from jobwire.broker.embedded import EmbeddedBroker
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.passwd import PasswordFile
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
 from jobwire.testing.raw_mqtt import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobwire.broker.hardened.limits import BrokerLimits
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import Topics
 from jobwire.testing.raw_mqtt import (
     CONNACK,

@@ -13,7 +13,8 @@ from jobwire.broker.check import check_deployment
 from jobwire.broker.configuration import Listening
 from jobwire.broker.passwd import PasswordFile
 from jobwire.broker.render import Deployment, render_deployment
-from jobwire.certs import CertificateAuthority, Level
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Level
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.topics import DEFAULT_ROOT, Topics
 from jobwire.testing import ManualClock, MosquittoServer, require, wait_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 
 OpenSsl = Callable[..., str]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Level
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Level
 from jobwire.core.errors import ConflictError
 
 Operation = Callable[[CertificateAuthority], object]

@@ -11,7 +11,8 @@ from typing import IO
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Issued, Kind
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import Issued, Kind
 from jobwire.testing.waiting import wait_for
 
 pytestmark = pytest.mark.mosquitto

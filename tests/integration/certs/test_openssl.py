@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason, names, pem, profiles
-from jobwire.certs.values import HOUR, serial_text
+from jobwire.certs import names, pem, profiles
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import HOUR, Issued, Kind, RevocationReason, serial_text
 from jobwire.testing.self_signed import self_signed
 
 OpenSsl = Callable[..., str]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Issued
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.layout import Places
-from jobwire.certs.values import HOUR
+from jobwire.certs.values import HOUR, Issued
 from jobwire.testing.self_signed import self_signed
 
 _GREETING = b"k"

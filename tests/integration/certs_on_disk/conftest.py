@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.testing.clock import ManualClock
 
 

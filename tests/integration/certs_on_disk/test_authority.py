@@ -8,8 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs import CertificateAuthority, Issued, Kind, RevocationReason
-from jobwire.certs.values import CA_LIFETIME, DAY, HOUR, SKEW
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import CA_LIFETIME, DAY, HOUR, SKEW, Issued, Kind, RevocationReason
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, JobwireError, NotFoundError
 from jobwire.testing.clock import ManualClock
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority, Finding, Level
-from jobwire.certs.values import CA_LIFETIME, DAY, SERVER_LIFETIME
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import CA_LIFETIME, DAY, SERVER_LIFETIME, Finding, Level
 from jobwire.testing.clock import ManualClock
 
 

@@ -3,8 +3,8 @@
 import pytest
 from cryptography import x509
 
-from jobwire.certs import CertificateAuthority, Level, Phase
-from jobwire.certs.values import CA_LIFETIME, DAY
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import CA_LIFETIME, DAY, Level, Phase
 from jobwire.core.errors import ConflictError
 from jobwire.testing.clock import ManualClock
 

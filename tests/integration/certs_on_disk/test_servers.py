@@ -5,8 +5,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobwire.broker.home import concerns_broker
-from jobwire.certs import CertificateAuthority, Issued, Kind, Level
-from jobwire.certs.values import DAY, SERVER_LIFETIME
+from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.values import DAY, SERVER_LIFETIME, Issued, Kind, Level
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.testing.clock import ManualClock
 

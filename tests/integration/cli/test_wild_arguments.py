@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.cli.main import COMMANDS, _parser, main
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.signature import new_token

@@ -14,8 +14,9 @@ from jobwire.jobs.event import Event, encode_signed
 from jobwire.jobs.record import Timeouts
 from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.jobs.ticket import ticket_for
-from jobwire.subscriber import EventLine, Line, Mode, Note, Outcome, Refusal, Subscriber, Verdict, watch_jobs
-from jobwire.subscriber.subscriber import open_watch, paho_factory
+from jobwire.subscriber.fleet import Mode
+from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
+from jobwire.subscriber.subscriber import Subscriber, open_watch, paho_factory, watch_jobs
 from jobwire.subscriber.watch_loop import WatchLoop, run
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
 from jobwire.testing.watching import JobHouse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.settings import BrokerSettings
 from jobwire.testing import ManualClock, ScriptedServer
 from jobwire.transport import PahoTransport

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.errors import RefusedError, TransportError, UnreachableError
 from jobwire.core.ports import Incoming, Message, SessionLost, SessionStarted
 from jobwire.core.settings import BrokerSettings

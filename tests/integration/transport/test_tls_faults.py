@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.errors import ConfigError, RefusedError, TransportError, UnreachableError
 from jobwire.core.settings import BrokerSettings
 from jobwire.testing import BrokerProcess, ScriptedServer, wait_for

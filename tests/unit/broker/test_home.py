@@ -15,7 +15,7 @@ from jobwire.broker.home import (
     write_access_list,
 )
 from jobwire.broker.passwd import PasswordFile
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.settings_file import mtls_port

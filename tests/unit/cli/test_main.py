@@ -6,8 +6,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
+from jobwire.cli.arguments import add_run
 from jobwire.cli.main import COMMANDS, RUN_VALUES, _take_home, main
-from jobwire.cli.run import add_commands as add_run
 from jobwire.cli.schema import asyncapi, json_schema
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event, encode_signed

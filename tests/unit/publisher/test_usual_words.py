@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.publisher.command import command_parser
+from jobwire.publisher.options import command_parser
 from jobwire.publisher.usual_words import read_usual
 
 PARSER = cache(command_parser)

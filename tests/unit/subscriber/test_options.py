@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.broker_layer import command_line_layer
+from jobwire.core.commands import body_of
 from jobwire.core.errors import InvalidInputError
 from jobwire.subscriber.cli import add_commands, main
+from jobwire.subscriber.command import mode_of, timeout_options
 from jobwire.subscriber.fleet import Mode
-from jobwire.subscriber.options import add_options, mode_of, timeout_options
+from jobwire.subscriber.options import add_options
 from jobwire.testing import new_home
 
 
@@ -113,7 +115,7 @@ def test_under_the_umbrella() -> None:
     add_commands(parser.add_subparsers())
     args = parser.parse_args(["watch", "--job", "0000abcd", "--any"])
     assert args.any
-    assert callable(args.run)
+    assert callable(body_of(args.run))
 
 
 def test_help_shows_an_example_and_the_codes(capsys: pytest.CaptureFixture[str]) -> None:

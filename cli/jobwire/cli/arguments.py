@@ -1,0 +1,280 @@
+"""The arguments of the umbrella's own commands. What they do stands in modules of their names.
+
+Apart from those, which load brokers, transports and terminals: help and a typo need none of that.
+"""
+
+import argparse
+from typing import Any, TypeAlias
+
+from jobwire.core.argument_types import add_job, count, number, whole
+from jobwire.core.bounds import MAX_PORT, MAX_SECONDS
+from jobwire.core.override import override
+from jobwire.storage.home import NAME, VARIABLE, Need
+
+# argparse offers no public name for what add_subparsers returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
+_PORT = whole(1, MAX_PORT)
+_SECONDS = number(MAX_SECONDS, zero=False)
+# Of output, that `attach` shows from before.
+_LINES = 10
+# What `unit` and `schema` know (tests hold them to it).
+SERVICES = ("up", "broker", "registry", "metrics", "dashboard")
+DOCUMENTS = ("event", "record", "state", "asyncapi")
+
+
+def add_init(subparsers: Subparsers) -> None:
+    """Add `jobwire init`."""
+    parser = subparsers.add_parser(
+        "init",
+        help="make a home: the directory that keeps jobs, events and settings",
+        description=f"Make the home DIR/{NAME}, or the one that --home or {VARIABLE} names, mode 0700. What"
+        " is there stays as it is. Every command in DIR and below finds it.",
+        epilog="examples:\n  jobwire init\n  jobwire --home /srv/jobwire init",
+    )
+    parser.add_argument(
+        "directory", metavar="DIR", nargs="?", help=f"where to make {NAME} (default: this directory)"
+    )
+    parser.add_argument("--json", action="store_true", help='print {"home", "created"}')
+    parser.set_defaults(run="jobwire.cli.init:run", home_need=Need.NOTHING)
+
+
+def add_up(subparsers: Subparsers) -> None:
+    """Add `jobwire up`."""
+    up = subparsers.add_parser(
+        "up",
+        help="run everything on this host: broker, registry process and page",
+        description="Run a broker, the registry process (`jobwire serve`) and the page (`jobwire dashboard`)"
+        " for one home, until Ctrl-C, SIGTERM, a closed terminal or `jobwire down`. The home is made if there"
+        " is none. What ends is started again: after 1 s, then 2, 4 and so on up to 60.",
+        epilog="examples:\n  jobwire up\n  jobwire up --detach && jobwire run -- make; jobwire down",
+    )
+    up.add_argument("--detach", action="store_true", help="in the background; return when all is up")
+    up.add_argument("--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker")
+    up.add_argument("--no-broker", action="store_true", help="use the broker that the settings name")
+    up.add_argument("--no-page", action="store_true", help="serve no page")
+    up.add_argument(
+        "--with-metrics", action="store_true", help="compute the fleet's figures by Spark as well"
+    )
+    up.add_argument(
+        "--port", type=_PORT, help="the broker's (default: the home's; a new home takes 8883 or a free one)"
+    )
+    up.add_argument("--page-port", type=_PORT, help="the page's (default: 8470 or a free one)")
+    up.add_argument("--json", action="store_true", help="print one JSON line of what runs where")
+    up.set_defaults(run="jobwire.cli.up:run_up", home_need=Need.PLACE)
+
+
+def add_down(subparsers: Subparsers) -> None:
+    """Add `jobwire down`."""
+    down = subparsers.add_parser(
+        "down",
+        help="end what `jobwire up` started, and wait until all is down",
+        description="End what `jobwire up` runs for this home, in order, and return when all has ended. Exit"
+        " code 0 also where nothing runs. A second one hurries the first.",
+        epilog="example:\n  jobwire --home ~/work/.hermes down",
+    )
+    down.add_argument("--json", action="store_true", help='print {"stopped": PID or null}')
+    down.set_defaults(run="jobwire.cli.up:run_down")
+
+
+_RUN_EXAMPLES = """\
+examples:
+  jobwire run -- make -j2 world
+  jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
+  jobwire run --tmux work -- claude -p "fix the tests"
+  job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
+
+the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
+lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
+process, where one runs, enforces them also when this command is gone.
+
+where input and output are a terminal, the command has it to itself, keys included: Ctrl-C interrupts it, and
+cancels the job if that ends it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
+(SIGTERM to all it started, after 5 s SIGKILL). So does closing the terminal, but with --tmux, --detach and
+nohup the job goes on.
+
+settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
+starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
+events wait in DIR/logs until the next `publish_event --flush` or the registry process sends them.
+
+exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
+
+
+class _TakeWords(argparse.Action):
+    """Takes the command's words: those after the first `--`, which is not the command's."""
+
+    @override
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
+    ) -> None:
+        words = values[1:] if values[:1] == ["--"] else values
+        if not words:
+            parser.error("no command is named; write it after the options, or after --")
+        setattr(namespace, self.dest, words)
+
+
+def add_run(subparsers: Subparsers) -> None:
+    """Add `jobwire run`."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run a command as a job and watch it to its exit code",
+        usage="%(prog)s [options] [--] COMMAND [its options]",
+        description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
+        epilog=_RUN_EXAMPLES,
+    )
+    parser.add_argument("--title", default="", help="what lists show (default: the command)")
+    parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
+    parser.add_argument(
+        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
+    )
+    parser.add_argument(
+        "--wall-timeout",
+        metavar="S",
+        type=_SECONDS,
+        help="end it after S seconds in any case",
+    )
+    parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
+    parser.add_argument(
+        "--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)"
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="print the job's id and return; the job goes on by itself"
+    )
+    parser.add_argument(
+        "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
+    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        action=_TakeWords,
+        help="what to run, with its own options",
+    )
+    parser.set_defaults(run="jobwire.cli.run:run")
+
+
+_DEMO_DESCRIPTION = """\
+Make certificates, start a broker with TLS 1.3 on a free loopback port and the registry process, delegate
+three real jobs at once (one succeeds, one fails, one asks for permission), watch them live in one view,
+and print a summary, with Spark's figures where Java is installed. Exit code 0 when all three ended as they
+should. It ends everything that it starts."""
+
+
+def add_demo(subparsers: Subparsers) -> None:
+    """Add `jobwire demo`."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="three real jobs through a real broker, watched live",
+        description=_DEMO_DESCRIPTION,
+        epilog="example:\n  jobwire demo --directory var/demo",
+    )
+    parser.add_argument("--directory", default="var/demo", help="made afresh (default: var/demo)")
+    parser.add_argument("--source", default=".", help="the tree that the first job surveys")
+    parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
+    parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, the rest on stderr")
+    parser.set_defaults(run="jobwire.cli.demo:run", home_need=Need.NOTHING)
+
+
+_LOGS_EXAMPLES = """\
+examples:
+  jobwire logs 1a2b3c4d
+  jobwire logs -f --lines 20 1a2b3c4d
+
+on a terminal, colours pass and other control characters are spelled out; elsewhere nothing is changed."""
+
+
+def add_logs(subparsers: Subparsers) -> None:
+    """Add `jobwire logs`."""
+    parser = subparsers.add_parser(
+        "logs",
+        help="print the output of a job's command",
+        description="Print what a job's command has written to both of its streams.",
+        epilog=_LOGS_EXAMPLES,
+    )
+    add_job(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="keep going until the job ends")
+    parser.add_argument("--lines", type=count, metavar="N", help="the last N lines only (default: all)")
+    parser.set_defaults(run="jobwire.cli.logs:run")
+
+
+_ATTACH_EXAMPLES = """\
+example:
+  jobwire attach 1a2b3c4d
+
+a job that runs in a tmux pane is shown there: in this terminal, or by switching the tmux that you are in.
+Without a terminal, and for every other job, its output and events are shown here until the verdict, whose
+exit code becomes this command's. Ctrl-C leaves the job running."""
+
+
+def add_attach(subparsers: Subparsers) -> None:
+    """Add `jobwire attach`."""
+    parser = subparsers.add_parser(
+        "attach",
+        help="join a job: its tmux pane, or its output and events until the verdict",
+        description="Join a job that was started elsewhere.",
+        epilog=_ATTACH_EXAMPLES,
+    )
+    add_job(parser)
+    parser.add_argument(
+        "--lines",
+        type=count,
+        default=_LINES,
+        metavar="N",
+        help=f"output before now (default: {_LINES} lines)",
+    )
+    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
+    parser.set_defaults(run="jobwire.cli.attach:run")
+
+
+def add_unit(subparsers: Subparsers) -> None:
+    """Add `jobwire unit`."""
+    parser = subparsers.add_parser(
+        "unit",
+        help="print a systemd unit for a process",
+        description="Print the systemd unit of one of jobwire's processes, for this home.",
+        epilog="examples:\n  jobwire --home /srv/jobwire unit registry --run-as jobwire"
+        " > /etc/systemd/system/jobwire-registry.service\n"
+        "  jobwire unit --user broker > ~/.config/systemd/user/jobwire-broker.service",
+    )
+    parser.add_argument("service", choices=SERVICES)
+    parser.add_argument(
+        "--user", action="store_true", help="a unit of your own, for systemctl --user: no root is needed"
+    )
+    parser.add_argument("--run-as", metavar="USER", help="who it runs as (default: you)")
+    parser.add_argument(
+        "--arguments",
+        metavar="WORDS",
+        default="",
+        help="more words for its command line, such as --port 8080",
+    )
+    parser.add_argument("--json", action="store_true", help='print {"name", "text"}')
+    parser.set_defaults(run="jobwire.cli.unit:run")
+
+
+def add_settings(subparsers: Subparsers) -> None:
+    """Add `jobwire settings`."""
+    parser = subparsers.add_parser(
+        "settings",
+        help="every setting in force, and where it comes from",
+        description="Show every setting with its value and where that comes from: a variable of the"
+        " environment, a file with its line, or the default. Passwords are masked. docs/settings.md explains"
+        " each. The options of a command and the `broker` of a job's record go before all of them.",
+        epilog="examples:\n  jobwire settings\n  jobwire settings --json",
+    )
+    parser.add_argument("--json", action="store_true", help='print {"home", "settings"}')
+    parser.set_defaults(run="jobwire.cli.settings:run")
+
+
+def add_schema(subparsers: Subparsers) -> None:
+    """Add `jobwire schema`."""
+    parser = subparsers.add_parser(
+        "schema",
+        help="print the JSON Schema of event, record or state",
+        description="Print the JSON Schema (draft 2020-12) of one document, or the AsyncAPI of the topics.",
+        epilog="example:\n  jobwire schema event > event.schema.json",
+    )
+    parser.add_argument("document", choices=DOCUMENTS)
+    parser.add_argument("--json", action="store_true", help="the output is JSON in any case")
+    parser.set_defaults(run="jobwire.cli.schema:run", home_need=Need.NOTHING)
