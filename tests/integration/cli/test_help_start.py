@@ -6,8 +6,8 @@ from pathlib import Path
 
 from jobwire.cli.main import COMMANDS
 
-# journal and metrics load more: their arguments stand beside what they do.
-LIGHT = sorted(COMMANDS.keys() - {"journal", "metrics"})
+# These load more: their arguments stand beside what they do.
+LIGHT = sorted(COMMANDS.keys() - {"ask", "journal", "metrics"})
 
 
 def test_help_loads_little() -> None:
