@@ -26,9 +26,9 @@ from jobwire.coordination.thread import (
     check_open_thread,
 )
 from jobwire.core import lease
-from jobwire.core.bounds import MAX_INSTRUCTIONS
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS, LeaseGrant
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import Redactor
 from jobwire.core.signature import new_token
 from jobwire.delivery.handover import HandOver
