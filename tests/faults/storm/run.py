@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
@@ -68,14 +68,17 @@ def _keep(args: argparse.Namespace, results: list[Result], hosts: Hosts | None) 
         text = json.dumps([to_json(result) for result in results], indent=1)
         Path(args.json).write_text(text + "\n")
     if args.write is not None:
-        command = told_command(args, results[0].plan.seed)
+        command = told_command(args, [result.plan.seed for result in results])
         write_section(Path(args.write), results, command, [] if hosts else [_ONE_HOST_NOTE])
 
 
-def told_command(args: argparse.Namespace, first_seed: int) -> str:
-    """Return the command that repeats these storms: what defines them, and not where its files went."""
+def told_command(args: argparse.Namespace, seeds: Sequence[int]) -> str:
+    """Return the command that repeats these storms: what defines them, and not where its files went.
+
+    That of a run that was ended early names the storms that there were.
+    """
     words = [f"--{name} {getattr(args, name)}" for name in ("jobs", "events", "slots")]
-    words += [f"--seed {first_seed}", f"--seeds {args.seeds}"]
+    words += [f"--seed {seeds[0]}", f"--seeds {len(seeds)}"]
     if args.one_host:
         words.append("--one-host")
     return f"python tests/faults/storm/run.py {' '.join(words)}"
