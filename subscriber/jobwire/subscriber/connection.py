@@ -108,6 +108,9 @@ class Connection:
             transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
+        if self._thread is not None:
+            # It may be connecting: no process should end in the middle of TLS, or leave that session behind.
+            self._thread.join(_CLEAR_SECONDS)
         if self._session_made:
             self._clear_session()
 
@@ -125,6 +128,7 @@ class Connection:
 
     def _clear_session(self) -> None:
         """Connect once with a clean session: what ends a persistent one in both MQTT versions."""
+        self._session_made = False
         transport = self._factory(True)
         try:
             transport.connect(_CLEAR_SECONDS)
