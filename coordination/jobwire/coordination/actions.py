@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from jobwire.coordination import present
 from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.message import MAX_BULK, Artifact, NewMessage, split_words
-from jobwire.coordination.places import open_store, place_to_make
+from jobwire.coordination.places import open_store, open_to_read, place_to_make
 from jobwire.coordination.stored import thread_json
 from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import CoordinationStore
 
 
@@ -65,7 +66,7 @@ def send(args: Namespace) -> int:
     store = open_store(args)
     sent = send_message(store, said(args, new))
     text = f"{sent.message_id} is {'there already' if sent.duplicate else 'kept'} in thread {sent.thread_id}"
-    say(args, {**sent._asdict(), "seq": sent.event_id, "thread": _thread(store, sent.thread_id)}, text)
+    _say_posted(args, store, sent, text)
     return 0
 
 
@@ -76,7 +77,7 @@ def fetch(args: Namespace) -> int:
 
     agent = who_am_i(args)
     statuses = _statuses(args.status) or (() if args.unread else FETCHED)
-    store = open_store(args, read_only=True)
+    store = open_to_read(args)
     found = fetch_threads(store, agent, statuses=statuses, limit=args.limit, unread=args.unread)
     body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
     if not found:
@@ -90,7 +91,7 @@ def show(args: Namespace) -> int:
     from jobwire.coordination.blobs import BlobFolder  # noqa: PLC0415 - as above
     from jobwire.coordination.reading import artifacts_of, last_messages_of, thread_of  # noqa: PLC0415
 
-    store = open_store(args, read_only=True)
+    store = open_to_read(args)
     blobs = BlobFolder(store.home)
     with store.reading():
         thread = thread_of(store, args.thread)
@@ -101,6 +102,69 @@ def show(args: Namespace) -> int:
         _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)
     body = {"thread": thread_json(thread), "messages": bodies, "event_id": last}
     say(args, body, present.conversation(thread, bodies))
+    return 0
+
+
+def reply(args: Namespace) -> int:
+    """Say something in a thread."""
+    from jobwire.coordination.replying import reply as reply_in_thread  # noqa: PLC0415 - as above
+
+    agent = who_am_i(args)
+    new = NewMessage(
+        agent,
+        split_words(args.to),
+        kind=args.kind,
+        type=args.type,
+        thread_id=args.thread,
+        in_reply_to=args.in_reply_to,
+    )
+    store = open_store(args)
+    sent = reply_in_thread(store, said(args, new))
+    _say_posted(args, store, sent, f"{sent.message_id} is in thread {sent.thread_id}")
+    return 0
+
+
+def list_threads(args: Namespace) -> int:
+    """List threads, the last changed first."""
+    from jobwire.coordination.reading import threads  # noqa: PLC0415 - as above
+
+    store = open_to_read(args)
+    found = threads(
+        store,
+        agent=args.agent,
+        statuses=_statuses(args.status),
+        created_by=args.created_by,
+        assigned_to=args.assigned_to,
+        run_id=args.run_id,
+        limit=args.limit,
+    )
+    body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
+    say(args, body, present.threads(found) if found else "no threads")
+    return 0
+
+
+def search(args: Namespace) -> int:
+    """Find messages by their words."""
+    from jobwire.coordination.reading import search as search_messages  # noqa: PLC0415 - as above
+
+    store = open_to_read(args)
+    found = search_messages(store, " ".join(args.words), below=args.before, limit=args.limit)
+    bodies = [one.to_json() for one in found]
+    body = {"messages": bodies, "event_id": store.latest_event()}
+    if not found:
+        raise NoWorkError("no message holds these words", hint="word* finds any ending", response=body)
+    say(args, body, "\n\n".join(map(present.message, bodies)))
+    return 0
+
+
+def export(args: Namespace) -> int:
+    """Append what is new to the file of all messages."""
+    from jobwire.coordination.export import export_messages  # noqa: PLC0415 - as above
+
+    store = open_store(args)
+    exported = export_messages(store, args.output)
+    body = {**exported._asdict(), "event_id": store.latest_event()}
+    say(args, body, f"{exported.messages} messages more in {exported.path}")
     return 0
 
 
@@ -156,10 +220,11 @@ def _statuses(text: str) -> tuple[str, ...]:
     return words
 
 
-def _thread(store: CoordinationStore, thread_id: str) -> dict[str, object]:
+def _say_posted(args: Namespace, store: CoordinationStore, sent: Posted, text: str) -> None:
     from jobwire.coordination.reading import thread_of  # noqa: PLC0415 - as above
 
-    return thread_json(thread_of(store, thread_id))
+    thread = thread_json(thread_of(store, sent.thread_id))
+    say(args, {**sent._asdict(), "seq": sent.event_id, "thread": thread}, text)
 
 
 def _mark_read(args: Namespace, agent: str, thread_id: str, through: int) -> None:

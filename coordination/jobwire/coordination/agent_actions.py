@@ -12,7 +12,7 @@ from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.heartbeat import Heartbeat, StorePulse, beat_while
 from jobwire.coordination.liveness import AgentKind
 from jobwire.coordination.message import split_words
-from jobwire.coordination.places import open_store
+from jobwire.coordination.places import open_store, open_to_read
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import table
 
@@ -80,7 +80,7 @@ def leave(args: Namespace) -> int:
 
 def list_agents(args: Namespace) -> int:
     """Show who is there."""
-    store = open_store(args, read_only=True)
+    store = open_to_read(args)
     now = store.clock.now()
     found = agents.present(store, run_id=args.run_id)
     body = {"agents": [view.to_json(now) for view in found], "event_id": store.latest_event()}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES
 from jobwire.coordination.verbs import Verb, VerbTable
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
+from jobwire.core.lease import DEFAULT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     import argparse
@@ -89,6 +91,125 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     add("--after-event", type=whole(0, 2**53 - 1), metavar="N", help="only what came after event N")
 
 
+def _thread(parser: CommandParser) -> None:
+    parser.add_argument("--thread", required=True, metavar="ID")
+
+
+def _holder(parser: CommandParser) -> None:
+    _thread(parser)
+    parser.add_argument(
+        "--token",
+        metavar="LEASE",
+        help="the lease (default: $JOBWIRE_LEASE, else what claim kept for this agent)",
+    )
+
+
+def _lease(parser: CommandParser, default: float | None, words: str) -> None:
+    parser.add_argument(
+        "--lease-seconds", type=number(MAX_SECONDS, zero=False), default=default, metavar="S", help=words
+    )
+
+
+def _claim(parser: CommandParser) -> None:
+    _thread(parser)
+    _lease(parser, DEFAULT_LEASE_SECONDS, "believed without a sign of life (default: 300)")
+
+
+def _renew(parser: CommandParser) -> None:
+    _holder(parser)
+    _lease(parser, None, "from now (default: what was granted)")
+
+
+def _update(parser: CommandParser) -> None:
+    _holder(parser)
+    parser.add_argument(
+        "--status", default="in_progress", metavar="WORD", help="in_progress (default), or blocked"
+    )
+    _said(parser)
+
+
+def _end(parser: CommandParser) -> None:
+    _holder(parser)
+    _said(parser)
+
+
+def _cancel(parser: CommandParser) -> None:
+    _thread(parser)
+    parser.add_argument("--reason", default="", help="why, on one line")
+    parser.add_argument("--id", default="", help="the message's id: said again, it is there once")
+
+
+def _reply(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("--thread", metavar="ID", help="the thread (default: that of --in-reply-to)")
+    add("--in-reply-to", metavar="MESSAGE", help="the message that it answers")
+    add("--to", default="", metavar="NAME,...", help="the recipients (default: who wrote to me last)")
+    add("--kind", choices=KINDS, default="answer", help="what it is (default: answer)")
+    add("--type", default="", help="a word of your own for it")
+    _said(parser)
+
+
+def _list(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("--status", default="", metavar="LIST", help="pending, done, ... (default: any)")
+    add("--created-by", metavar="NAME")
+    add("--assigned-to", metavar="NAME")
+    add("--run", dest="run_id", metavar="NAME")
+    add("--limit", type=whole(1, _MOST), default=50, metavar="N", help="at most so many (default: 50)")
+
+
+def _tries(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--max-tries",
+        type=whole(1, 1000),
+        default=MAX_TRIES,
+        metavar="N",
+        help="dead after so many (default: 3)",
+    )
+
+
+def _take(parser: CommandParser) -> None:
+    _lease(parser, LEASE_SECONDS, "ours for so long (default: 300)")
+    _tries(parser)
+
+
+def _ack(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("--message", metavar="ID", help="the message, by its id or seq")
+    add("--through", type=whole(0, 2**53 - 1), metavar="SEQ", help="all that I was given up to this number")
+    add("--token", metavar="LEASE", help="the lease that take printed")
+    _said(parser)
+
+
+def _nack(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("--message", metavar="ID", required=True, help="the message, by its id or seq")
+    add("--reason", default="", help="why, on one line")
+    add("--token", metavar="LEASE", help="the lease that take printed")
+    add("--permanent", action="store_true", help="no retry mends it: dead at once")
+    _tries(parser)
+
+
+def _dead(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("action", choices=("list", "show", "redrive", "drop"), help="what to do")
+    add("message", nargs="?", metavar="MESSAGE", help="the message, by its id or seq")
+    add("--for", dest="recipient", metavar="NAME", help="of this recipient only")
+    add("--force", action="store_true", help="redrive beyond the third time")
+    add("--limit", type=whole(1, _MOST), default=50, metavar="N", help="at most so many (default: 50)")
+
+
+def _search(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("words", nargs="+", metavar="WORD", help='all of them; word* any ending, "several words" a phrase')
+    add("--before", type=whole(1, 2**53 - 1), metavar="SEQ", help="older than this message: the next page")
+    add("--limit", type=whole(1, _MOST), default=20, metavar="N", help="at most so many (default: 20)")
+
+
+def _export(parser: CommandParser) -> None:
+    parser.add_argument("--output", metavar="FILE", help="where to (default: bus.jsonl in the home)")
+
+
 def _watch(parser: CommandParser) -> None:
     parser.add_argument("--status", default="", metavar="LIST", help="pending, blocked, ... (default: any)")
     add_timeout(parser)
@@ -121,6 +242,54 @@ VERBS: dict[str, Verb] = {
         _fetch,
         "actions:fetch",
     ),
+    "claim": Verb(
+        "take a thread's work, for nobody but me",
+        "inbox claim --agent builder --thread ID --lease-seconds 900",
+        _claim,
+        "work_actions:claim",
+    ),
+    "renew": Verb(
+        "hold a thread for longer",
+        "inbox renew --agent builder --thread ID",
+        _renew,
+        "work_actions:renew",
+    ),
+    "update": Verb(
+        "say how the work goes, or what it waits for",
+        'inbox update --agent builder --thread ID --summary "12 of 30 files"',
+        _update,
+        "work_actions:update",
+    ),
+    "reply": Verb(
+        "say something in a thread",
+        'inbox reply --agent lead --thread ID --summary "yes, do that"',
+        _reply,
+        "actions:reply",
+    ),
+    "done": Verb(
+        "the work is done: the result",
+        'inbox done --agent builder --thread ID --summary "it works"',
+        _end,
+        "work_actions:done",
+    ),
+    "fail": Verb(
+        "the work failed: why",
+        'inbox fail --agent builder --thread ID --summary "no such file"',
+        _end,
+        "work_actions:fail",
+    ),
+    "cancel": Verb(
+        "the work is no longer wanted",
+        'inbox cancel --agent lead --thread ID --reason "done elsewhere"',
+        _cancel,
+        "work_actions:cancel",
+    ),
+    "list": Verb(
+        "threads, the last changed first",
+        "inbox list --status in_progress,blocked",
+        _list,
+        "actions:list_threads",
+    ),
     "show": Verb(
         "one thread with all its messages",
         "inbox show --thread ID",
@@ -138,6 +307,42 @@ VERBS: dict[str, Verb] = {
         "inbox wait-reply --agent builder --thread ID --timeout-seconds 1800",
         _wait_reply,
         "waiting_actions:wait_reply",
+    ),
+    "take": Verb(
+        "lease my next message",
+        "inbox take --agent builder",
+        _take,
+        "delivery_actions:take",
+    ),
+    "ack": Verb(
+        "a message that I took is done",
+        "inbox ack --agent builder --message ID --token LEASE",
+        _ack,
+        "delivery_actions:ack",
+    ),
+    "nack": Verb(
+        "give a message back that I took: later again, dead after the third time",
+        'inbox nack --agent builder --message ID --reason "no network"',
+        _nack,
+        "delivery_actions:nack",
+    ),
+    "dead": Verb(
+        "messages that were given up: list, show, redrive, drop",
+        "inbox dead redrive MESSAGE --agent lead",
+        _dead,
+        "delivery_actions:dead",
+    ),
+    "search": Verb(
+        "messages by their words, newest first",
+        "inbox search parser empty*",
+        _search,
+        "actions:search",
+    ),
+    "export": Verb(
+        "append new messages to a file, one JSON line each",
+        "inbox export --output bus.jsonl",
+        _export,
+        "actions:export",
     ),
 }
 

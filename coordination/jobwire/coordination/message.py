@@ -151,7 +151,8 @@ def check_bulk(field: str, text: str) -> None:
 
 def first_line(text: str) -> str:
     """Return the first line that says something, without control characters, as a summary."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    start = text[: 4 * MAX_SUMMARY]
+    line = next((line.strip() for line in start.splitlines() if line.strip()), "")
     return "".join(char for char in line if char >= " " and not "\x7f" <= char <= "\x9f")[:MAX_SUMMARY]
 
 

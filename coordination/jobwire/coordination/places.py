@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.coordination.marks import catch_up
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tables import FILE
 from jobwire.core.bounds import fits_a_path
-from jobwire.core.errors import InvalidInputError, NotFoundError
+from jobwire.core.errors import InvalidInputError, NotFoundError, StorageError
 from jobwire.storage.home import NAME, VARIABLE, find_home, is_home, place_for_home
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DATABASE = "JOBWIRE_DB"
+_NO_CHANGES = frozenset({errno.EROFS, errno.EACCES, errno.ENOSPC})
 
 
 class Place(NamedTuple):
@@ -54,12 +57,22 @@ def place_to_make(args: Namespace, environ: Mapping[str, str]) -> Place:
     return Place(_beside(path), path)
 
 
-def open_store(args: Namespace, *, read_only: bool = False) -> CoordinationStore:
-    """Return the store that the command works on."""
+def open_store(args: Namespace) -> CoordinationStore:
+    """Return the store that the command works on, made where nobody has made it yet."""
     place = place_of(args, os.environ)
-    # A reader of a store that nobody has made yet finds it empty: it is made.
-    missing = not os.path.exists(place.path)
-    return CoordinationStore(place.home, path=place.path, read_only=read_only and not missing)
+    return CoordinationStore(place.home, path=place.path)
+
+
+def open_to_read(args: Namespace) -> CoordinationStore:
+    """Return the store, brought up to the jobs; on a disk that takes no change, as it is."""
+    store = open_store(args)
+    try:
+        catch_up(store)
+    except StorageError as error:
+        if error.facts.get("errno") not in _NO_CHANGES:
+            raise
+        store = CoordinationStore(store.home, path=store.path, read_only=True)
+    return store
 
 
 def _named(args: Namespace, environ: Mapping[str, str]) -> str | None:

@@ -9,6 +9,7 @@ from jobwire.core.terminal_text import safe, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobwire.coordination.taking import Taken
     from jobwire.coordination.thread import InboxThread
 
 _HEADER = ("THREAD", "STATUS", "PRIORITY", "FROM", "FOR", "JOB", "SUBJECT")
@@ -29,6 +30,25 @@ def threads(found: Sequence[InboxThread]) -> str:
         for one in found
     ]
     return "\n".join(table([_HEADER, *rows], None))
+
+
+def dead(found: Sequence[Taken]) -> str:
+    """Return what was given up as a table."""
+    if not found:
+        return "nothing is dead"
+    rows = [
+        (
+            one.message.id,
+            one.message.from_agent,
+            one.delivery.agent_id,
+            str(one.delivery.attempts),
+            str(one.delivery.redriven),
+            one.delivery.last_error,
+            one.message.summary,
+        )
+        for one in found
+    ]
+    return "\n".join(table([("MESSAGE", "FROM", "FOR", "TRIES", "REDRIVEN", "WHY", "SUMMARY"), *rows], None))
 
 
 def conversation(thread: InboxThread, messages: Sequence[Mapping[str, object]]) -> str:

@@ -8,7 +8,6 @@ else dropped.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.lease_file import LeaseToken
+from jobwire.coordination.marks import boot, looked_in, marked, unmark
 from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
 from jobwire.coordination.reading import thread_of_job
 from jobwire.coordination.sending import Bulk, Posted, write
@@ -25,16 +25,13 @@ from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
 from jobwire.core.topics import check_agent, is_job_id
 from jobwire.jobs import fold
 from jobwire.jobs.record import thread_of
-from jobwire.registry.layout import THREADS
 from jobwire.registry.store import RecordStore
-from jobwire.storage.files import read_whole
 
 if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.jobs.record import JobRecord
     from jobwire.registry.store import LockedRecord
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _BUSY_SECONDS = 1.0
 _LOOKS = 3
 
@@ -51,31 +48,16 @@ class Prepared(NamedTuple):
     cancels: bool
 
 
-def behind(store: CoordinationStore) -> bool:
-    """Tell whether jobs have changed since the store was brought up to them."""
-    with contextlib.suppress(FileNotFoundError):
-        if os.listdir(_marks(store)):
-            return True
-    if store.rows("prepared_jobs"):
-        return True
-    return _boot() != _looked_in(store) and bool(store.rows("working_jobs"))
-
-
-def catch_up(store: CoordinationStore) -> None:
-    """Bring the threads up to their jobs: every command does so first, so that no process is needed.
+def bring_up(store: CoordinationStore) -> None:
+    """Bring the threads up to the jobs that were marked, and to all after a start of the machine.
 
     What cannot be read is told on stderr and looked at again by the next.
     """
-    jobs: set[str] = set()
-    with contextlib.suppress(FileNotFoundError):
-        jobs.update(filter(is_job_id, os.listdir(_marks(store))))
+    jobs = set(filter(is_job_id, marked(store)))
     jobs.update(row[0] for row in store.rows("prepared_jobs"))
-    boot = _boot()
-    if anew := boot != _looked_in(store):
-        # A mark is not flushed: a power cut may have taken it.
+    this_boot = boot()
+    if anew := this_boot != looked_in(store):
         jobs.update(row[0] for row in store.rows("working_jobs"))
-    if not jobs and not anew:
-        return
     records = RecordStore(store.home, clock=store.clock)
     for job_id in sorted(jobs):
         try:
@@ -85,9 +67,9 @@ def catch_up(store: CoordinationStore) -> None:
         except JobwireError as error:
             records.mark_thread(job_id)
             sys.stderr.write(f"jobwire: warning: job {job_id} is looked at later: {error.message}\n")
-    if anew and jobs:
+    if anew:
         with store.changing() as change:
-            change.execute("set_boot", {"boot": boot})
+            change.execute("set_boot", {"boot": this_boot})
 
 
 def _bring_up(store: CoordinationStore, records: RecordStore, job_id: str) -> None:
@@ -106,12 +88,6 @@ def _bring_up(store: CoordinationStore, records: RecordStore, job_id: str) -> No
             if change.row("prepared_of_job", {"job_id": job_id}) is None:
                 project(change, record)
                 return
-
-
-def unmark(store: CoordinationStore, job_id: str) -> None:
-    """Note that the thread is as its job: before the record is read, or under its lock after that."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{_marks(store)}/{job_id}")
 
 
 def prepare(
@@ -315,18 +291,3 @@ def _is_agent(name: str) -> bool:
     except InvalidInputError:
         return False
     return True
-
-
-def _marks(store: CoordinationStore) -> str:
-    return f"{store.home}/queue/{THREADS}"
-
-
-def _looked_in(store: CoordinationStore) -> str:
-    return next((str(row[0]) for row in store.rows("boot")), "")
-
-
-def _boot() -> str:
-    try:
-        return read_whole(_BOOT_ID).decode().strip()
-    except OSError:
-        return ""

@@ -23,6 +23,8 @@ from jobwire.core.errors import ConflictError
 if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
 
+# Characters of a body, and of a payload, whose words are found by search.
+_SEARCHED = 64 * 1024
 _RANKS = {"high": 0, "normal": 1, "low": 2}
 
 
@@ -84,7 +86,9 @@ class Bulk(NamedTuple):
         body = new.body
         if not body and self.body_ref is not None:
             body = self.blobs.get(self.body_ref).decode()
-        return f"{body} {new.payload}" if new.payload is not None else body
+        # A book in a message must not hold up everybody who writes.
+        words = body[:_SEARCHED]
+        return f"{words} {new.payload[:_SEARCHED]}" if new.payload is not None else words
 
     def keep(self, new: NewMessage) -> None:
         """Write again what was collected in between; the caller holds the right to write."""

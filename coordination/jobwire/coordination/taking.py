@@ -189,6 +189,16 @@ def dead_of(store: CoordinationStore, agent: str | None = None, *, limit: int = 
     return [Taken(message_of(store, row[1]), InboxDelivery(*row)) for row in rows]
 
 
+def dead_deliveries_of(store: CoordinationStore, message: str | int) -> list[Taken]:
+    """Return the dead deliveries of one message; raises NotFoundError where it has none."""
+    said = message_of(store, message)
+    rows = [InboxDelivery(*row) for row in store.rows("deliveries_of", {"seq": said.seq})]
+    found = [Taken(said, one) for one in rows if one.state == DeliveryState.DEAD]
+    if not found:
+        raise _not_dead(said.id)
+    return found
+
+
 def redrive(
     store: CoordinationStore, message: str | int, agent: str | None, *, by: str, force: bool = False
 ) -> list[InboxDelivery]:
@@ -240,11 +250,7 @@ def _each_dead(
         rows = [InboxDelivery(*row) for row in change.rows("deliveries_of", {"seq": said.seq})]
         found = [one for one in rows if one.state == DeliveryState.DEAD and agent in {None, one.agent_id}]
         if not found:
-            raise NotFoundError(
-                f"message {said.id} is not dead",
-                hint="`inbox dead list` shows what is",
-                code="message_not_found",
-            )
+            raise _not_dead(said.id)
         moved = [put(change, move(one)) for one in found]
         for one in moved:
             change.agents.add(one.agent_id)
@@ -257,6 +263,12 @@ def _each_dead(
             )
             advance(change, one.agent_id)
         return moved
+
+
+def _not_dead(message_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"message {message_id} is not dead", hint="`inbox dead list` shows what is", code="message_not_found"
+    )
 
 
 def _next(change: Transaction, agent: str) -> InboxDelivery | None:

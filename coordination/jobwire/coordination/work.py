@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
+from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import MAX_SUBJECT, NewMessage, check_message, digest_of
-from jobwire.coordination.projection import catch_up, job_key, move, prepare, project, publish, settle, unmark
+from jobwire.coordination.projection import job_key, move, prepare, project, publish, settle
 from jobwire.coordination.reading import messages_of, part_in, thread_of, thread_of_job
 from jobwire.coordination.sending import Bulk, Posted, already, new_id, write
 from jobwire.coordination.stored import InboxMessage

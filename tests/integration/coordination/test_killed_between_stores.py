@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobwire.coordination import reading, sending
+from jobwire.coordination.marks import behind, catch_up
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.projection import behind, catch_up
 from jobwire.coordination.store import Commit, CoordinationStore
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError

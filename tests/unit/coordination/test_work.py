@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from jobwire.coordination import reading, sending
+from jobwire.coordination.marks import behind, catch_up
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.projection import behind, catch_up
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork, thread_for_job
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError

@@ -1,0 +1,127 @@
+"""What the verbs of deliveries do: take, ack, nack, and what became of the dead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.coordination import present, taking
+from jobwire.coordination.actions import said
+from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.command import incarnation, say, who_am_i
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.places import open_store, open_to_read
+from jobwire.coordination.reading import artifacts_of
+from jobwire.coordination.stored import delivery_json
+from jobwire.coordination.taking import TakingRules
+from jobwire.core.errors import InvalidInputError, NoWorkError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from jobwire.coordination.delivery import InboxDelivery
+    from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.taking import Taken
+
+
+def take(args: Namespace) -> int:
+    """Lease the next message."""
+    store = open_store(args)
+    rules = TakingRules(args.lease_seconds, args.max_tries)
+    try:
+        taken = taking.take(store, who_am_i(args), incarnation=incarnation(), rules=rules)
+    except NoWorkError as error:
+        error.facts["response"] = {"event_id": store.latest_event()}
+        raise
+    message = _message(store, taken)
+    body = {"message": message, "delivery": delivery_json(taken.delivery), "lease_token": str(taken.token)}
+    text = f"{present.message(message)}\n\nlease: {taken.token}"
+    say(args, {**body, "event_id": store.latest_event()}, text)
+    return 0
+
+
+def ack(args: Namespace) -> int:
+    """Say that a message is done, or all up to a number."""
+    agent = who_am_i(args)
+    store = open_store(args)
+    if args.through is not None:
+        count = taking.ack_through(store, agent, args.through)
+        say(args, {"acked": count, "event_id": store.latest_event()}, f"{count} messages are done")
+        return 0
+    receipt = said(args, NewMessage(agent, kind="result", type="receipt"))
+    words = receipt.summary or receipt.body or receipt.payload or receipt.artifacts
+    held = taking.ack(store, agent, _named(args), token=_token(args), receipt=receipt if words else None)
+    return _say_moved(args, store, [held])
+
+
+def nack(args: Namespace) -> int:
+    """Give a message back."""
+    store = open_store(args)
+    held = taking.nack(
+        store,
+        who_am_i(args),
+        _named(args),
+        args.reason,
+        token=_token(args),
+        permanent=args.permanent,
+        max_tries=args.max_tries,
+    )
+    return _say_moved(args, store, [held])
+
+
+def dead(args: Namespace) -> int:
+    """List, show, redrive or drop what was given up."""
+    if args.action == "list":
+        return _dead_list(args, open_to_read(args))
+    if args.message is None:
+        raise InvalidInputError(f"which message? inbox dead {args.action} MESSAGE")
+    if args.action == "show":
+        return _dead_show(args, open_to_read(args))
+    store = open_store(args)
+    by = who_am_i(args)
+    if args.action == "redrive":
+        moved = taking.redrive(store, args.message, args.recipient, by=by, force=args.force)
+    else:
+        moved = taking.drop(store, args.message, args.recipient, by=by)
+    return _say_moved(args, store, moved)
+
+
+def _dead_list(args: Namespace, store: CoordinationStore) -> int:
+    found = taking.dead_of(store, args.recipient, limit=args.limit)
+    bodies = [{**delivery_json(one.delivery), "message": one.message.to_json()} for one in found]
+    say(args, {"dead": bodies, "event_id": store.latest_event()}, present.dead(found))
+    return 0
+
+
+def _dead_show(args: Namespace, store: CoordinationStore) -> int:
+    found = taking.dead_deliveries_of(store, args.message)
+    message = _message(store, found[0])
+    bodies = [delivery_json(one.delivery) for one in found]
+    body = {"message": message, "deliveries": bodies, "event_id": store.latest_event()}
+    say(args, body, f"{present.message(message)}\n\n{present.dead(found)}")
+    return 0
+
+
+def _say_moved(args: Namespace, store: CoordinationStore, moved: Sequence[InboxDelivery]) -> int:
+    bodies = [delivery_json(one) for one in moved]
+    body: dict[str, object] = {"delivery": bodies[0], "deliveries": bodies, "event_id": store.latest_event()}
+    say(args, body, "\n".join(f"message {one.seq} is {one.state} for {one.agent_id}" for one in moved))
+    return 0
+
+
+def _message(store: CoordinationStore, taken: Taken) -> dict[str, object]:
+    return taken.message.to_json(BlobFolder(store.home), artifacts_of(store, taken.message.id))
+
+
+def _named(args: Namespace) -> str:
+    if args.message is None:
+        raise InvalidInputError("which message?", hint="--message ID, or --through SEQ")
+    return str(args.message)
+
+
+def _token(args: Namespace) -> int | None:
+    if args.token is None:
+        return None
+    if not args.token.isdecimal() or len(args.token) > 18:  # noqa: PLR2004 - a 64 bit integer
+        raise InvalidInputError(f"{args.token!r} is no lease of a message", hint="`inbox take` prints it")
+    return int(args.token)

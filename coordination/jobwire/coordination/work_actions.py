@@ -1,0 +1,77 @@
+"""What the verbs of threads of work do: claim, renew, update, done, fail, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.coordination.actions import said
+from jobwire.coordination.command import incarnation, say, who_am_i
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.places import open_store
+from jobwire.coordination.stored import thread_json
+from jobwire.coordination.thread import ThreadStatus
+from jobwire.coordination.work import ThreadWork
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from jobwire.coordination.work import Claimed, Worded
+
+
+def claim(args: Namespace) -> int:
+    """Claim a thread."""
+    return _say_claimed(args, _work(args).claim(args.thread, args.lease_seconds), "is yours until")
+
+
+def renew(args: Namespace) -> int:
+    """Extend the lease of a thread."""
+    renewed = _work(args).renew(args.thread, args.lease_seconds, token=args.token)
+    return _say_claimed(args, renewed, "is yours until")
+
+
+def update(args: Namespace) -> int:
+    """Say how the work goes."""
+    # What is missing is a question: whoever waits for a reply waits behind it.
+    kind = "question" if args.status == ThreadStatus.BLOCKED else "progress"
+    return _say_worded(args, _work(args).update(_words(args, kind), args.status, token=args.token))
+
+
+def done(args: Namespace) -> int:
+    """Say that the work is done."""
+    return _say_worded(args, _work(args).done(_words(args, "result"), token=args.token))
+
+
+def fail(args: Namespace) -> int:
+    """Say that the work failed."""
+    return _say_worded(args, _work(args).fail(_words(args, "result"), token=args.token))
+
+
+def cancel(args: Namespace) -> int:
+    """Cancel a thread."""
+    return _say_worded(args, _work(args).cancel(args.thread, args.reason, message_id=args.id))
+
+
+def _work(args: Namespace) -> ThreadWork:
+    return ThreadWork(open_store(args), who_am_i(args), incarnation=incarnation())
+
+
+def _words(args: Namespace, kind: str) -> NewMessage:
+    return said(args, NewMessage(who_am_i(args), kind=kind, thread_id=args.thread))
+
+
+def _say_claimed(args: Namespace, claimed: Claimed, words: str) -> int:
+    body = {
+        "thread": thread_json(claimed.thread),
+        "lease_token": str(claimed.token),
+        "expires_at": claimed.expires_at,
+        "event_id": claimed.event_id,
+    }
+    say(args, body, f"thread {claimed.thread.thread_id} {words} {claimed.expires_at}")
+    return 0
+
+
+def _say_worded(args: Namespace, worded: Worded) -> int:
+    posted = worded.posted
+    body = {**posted._asdict(), "thread": thread_json(worded.thread)}
+    say(args, body, f"thread {posted.thread_id} is {worded.thread.status}")
+    return 0
