@@ -9,8 +9,7 @@ from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES
 from jobwire.coordination.verbs import Verb, VerbTable
 from jobwire.core.argument_types import number, whole
-from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.lease import DEFAULT_LEASE_SECONDS
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_SECONDS
 
 if TYPE_CHECKING:
     import argparse
