@@ -297,18 +297,18 @@ class HandOverServer:
         self._look_at = now + _TICK_SECONDS
         if self._connected():
             if self._away_since is not None:
-                for request in self._unsent():
-                    self._queue(request)
+                for client in self._unsent():
+                    if client.request is not None:
+                        self._queue(client.request)
             self._away_since = None
         elif self._away_since is None:
             self._away_since = now
         elif self._is_away(now):
-            for request in self._unsent():
-                self._answer_all(request.job_id, no_broker(self._broker.address))
+            for client in self._unsent():
+                self._answer(client, no_broker(self._broker.address))
 
-    def _unsent(self) -> list[HandOverRequest]:
-        everybody = [client for clients in self._waiting.values() for client in clients]
-        return [one.request for one in everybody if one.request is not None and not one.delivered]
+    def _unsent(self) -> list[_Client]:
+        return [client for clients in self._waiting.values() for client in clients if not client.delivered]
 
     def _not_sent(self) -> None:
         """Note that the broker was not reached: tried again at the next look, unless it is away by then."""

@@ -150,17 +150,17 @@ def test_direct_is_direct(site: "Site", alone: list[str]) -> None:
     """Asked for, the worker connects by itself, as it does where job or command line name a broker."""
     job = site.register()
     with site.serving():
-        for options in ({"direct": True}, {"broker": {"port": 1}}):
+        for word, options in (("started", {"direct": True}), ("progress", {"broker": {"port": 1}})):
             worker = _publisher(site, job.job_id, **options)
             with pytest.raises(ConflictError, match="no broker"):
-                worker.started()
+                worker.say(word)
         with site.store.locked(job.job_id) as locked:
             locked.replace(locked.record._replace(broker={"port": 1}), cause="the test")
         worker = _publisher(site, job.job_id)
         with pytest.raises(ConflictError, match="no broker"):
-            worker.started()
+            worker.progress()
     assert len(alone) == 3
-    assert site.store.get(job.job_id).last_seq == 0
+    assert site.store.get(job.job_id).last_seq == 3
 
 
 @contextmanager
@@ -194,9 +194,9 @@ def test_a_process_that_stands_still_costs_a_bounded_wait(
             worker.started()
         assert time.monotonic() - began >= TAKEN_SECONDS
         with pytest.raises(ConflictError, match="no broker"):
-            worker.started()
+            worker.progress()
         assert len(asked) == 1
-    assert site.store.get(job.job_id).last_seq == 1
+    assert site.store.get(job.job_id).last_seq == 2
 
 
 def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str]) -> None:
