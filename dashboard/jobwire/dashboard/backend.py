@@ -19,7 +19,9 @@ from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.timeline import shown_record
 from jobwire.dashboard.waiting import WaitingHistory
 from jobwire.jobs.record import JobRecord
+from jobwire.jobs.requests import Answer
 from jobwire.registry.queue import JobQueue
+from jobwire.registry.requests import give_answer
 
 _FRESH_SECONDS = 1.0
 # Looking for jobs without figures reads records, thousands where there are many.
@@ -97,6 +99,11 @@ class Backend:
         """
         record, done = self._queue.cancel(job_id, reason=cause, by=by)
         return {"job_id": record.job_id, "status": str(record.status), "cancelled": done}
+
+    def answer(self, job_id: str, request_id: str, given: Answer) -> dict[str, object]:
+        """Answer a request of the job, durably. Raises as `give_answer`."""
+        asked = give_answer(self._queue, job_id, given, request_id=request_id)
+        return {"job_id": job_id, "request": request_id, "state": str(asked.request.state)}
 
     def report(self, seconds: int) -> MetricsReport:
         """Return the figures of a range; asked again within a second, the same ones."""

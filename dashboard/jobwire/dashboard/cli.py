@@ -64,7 +64,9 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
         metavar="NAME",
         help="another name that the page may be called by (a proxy's)",
     )
-    parser.add_argument("--allow-actions", action="store_true", help="let the page cancel jobs")
+    parser.add_argument(
+        "--allow-actions", action="store_true", help="let the page cancel jobs and answer them"
+    )
     parser.add_argument(
         "--metrics-db", metavar="FILE|URL", help="the metric tables (default: those below --home)"
     )

@@ -13,7 +13,8 @@ from jobwire.core.clock import epoch
 from jobwire.core.errors import TransitionError
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
-from jobwire.jobs.record import dismissed_at
+from jobwire.jobs.record import WAITING_COST, dismissed_at
+from jobwire.jobs.requests import open_requests
 from jobwire.registry.deadlines import pending_since
 
 if TYPE_CHECKING:
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
     from jobwire.jobs.event import Event
     from jobwire.jobs.record import JobRecord
+    from jobwire.jobs.requests import Request
 
 NEVER = float("inf")
 _FULL_PERCENT = 100.0
 _HIDDEN = "[redacted]"
+# Open requests of one job that its row carries.
+_SHOWN_ASKS = 16
 
 
 class Group(StrEnum):
@@ -108,6 +112,7 @@ class Row(NamedTuple):
     owner: str
     rank: int
     place: float
+    asks: tuple[Mapping[str, object], ...] = ()
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -228,7 +233,23 @@ def row_of(facts: JobFacts, judgement: Judgement, limits: Thresholds) -> Row:
         owner=clean(record.lease.owner, record) if record.lease else "",
         rank=RANK[group],
         place=_place(facts, group),
+        asks=tuple(_ask(one, record) for one in open_requests(record.requests)[:_SHOWN_ASKS]),
     )
+
+
+def _ask(request: Request, record: JobRecord) -> Mapping[str, object]:
+    """Return an open request for the page."""
+    texts = {name: getattr(request, name) for name in ("text", "scope", "tool", "preview")}
+    return {
+        "id": request.id,
+        "kind": str(request.kind),
+        "named": request.named,
+        "choices": request.choices,
+        "asked": _time(request.asked_at),
+        "expires": _time(request.expires_at) if request.expires_at else None,
+        "cost": WAITING_COST[record.priority],
+        **{name: None if text is None else clean(text, record) for name, text in texts.items()},
+    }
 
 
 def _percent(facts: JobFacts) -> float | None:
@@ -240,6 +261,9 @@ def _percent(facts: JobFacts) -> float | None:
 def _place(facts: JobFacts, group: Group) -> float:
     """Order within a group by what does not move with each event: rows must not jump about."""
     record = facts.record
+    asked = open_requests(record.requests)
+    if asked:
+        return _time(asked[0].asked_at)
     if group in {Group.WAITING, Group.STUCK}:
         return _idle_since(facts)  # the longest wait first
     if group in {Group.FAILED, Group.DONE}:

@@ -13,7 +13,8 @@ from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, 
 from jobwire.core.strict_json import decode_object
 from jobwire.dashboard.numbers import whole_number
 
-MAX_BODY = 4096
+# An answer of its full length, each character as an escape of JSON.
+MAX_BODY = 64 * 1024
 _BODY_SECONDS = 10.0
 
 Handler = Callable[[Request], Awaitable[Response]]

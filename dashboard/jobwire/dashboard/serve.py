@@ -75,6 +75,7 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
     shown = {
         "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
+        "author": author(token),
     }
     assets, throttle = load_assets(shown), LoginThrottle()
     pages = Pages(

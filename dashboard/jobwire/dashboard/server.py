@@ -1,4 +1,4 @@
-"""The routes: files, streams, questions, one action. HTTP only; the content is the backend's."""
+"""The routes: files, streams, questions, two actions. HTTP only; the content is the backend's."""
 
 import hashlib
 import html
@@ -29,6 +29,7 @@ from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
 from jobwire.dashboard.responses import error_responses, json_response, no_route, read_object
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
+from jobwire.jobs.requests import Answer
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 _EVENT_STREAM = "text/event-stream"
@@ -89,12 +90,14 @@ class Pages:
             Route("/", self.page),
             Route("/jobs/{job_id}", self.page),
             Route("/charts", self.page),
+            Route("/feed", self.page),
             Route("/assets/{name}", self.asset),
             Route("/api/stream", self.stream),
             Route("/api/summary", self.summary),
             Route("/api/jobs/{job_id}", error_responses(self.job)),
             Route("/api/jobs/{job_id}/stream", error_responses(self.job_stream)),
             Route("/api/jobs/{job_id}/cancel", error_responses(self.cancel), methods=["POST"]),
+            Route("/api/jobs/{job_id}/answer", error_responses(self.answer), methods=["POST"]),
             Route("/api/metrics", error_responses(self.metrics)),
             Route("/metrics", error_responses(self.prometheus)),
             Route("/healthz", self.health),
@@ -131,15 +134,26 @@ class Pages:
     async def cancel(self, request: Request) -> Response:
         """Cancel a job, where actions were allowed at the start."""
         if not self._allow_actions:
-            return json_response(
-                {"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403
-            )
+            return _read_only()
         job_id = _job_id(request)
         reason = (await read_object(request)).get("reason", "")
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
             raise InvalidInputError(f"the reason is a text of at most {_MAX_REASON} characters")
         cause = f"{reason.strip() or 'cancelled'} (by {self._author})"
         return json_response(await run_in_threadpool(self._backend.cancel, job_id, cause, by=self._author))
+
+    async def answer(self, request: Request) -> Response:
+        """Answer what a job asks, where actions were allowed at the start."""
+        if not self._allow_actions:
+            return _read_only()
+        job_id, said = _job_id(request), await read_object(request)
+        name, text, always = said.get("request"), said.get("text"), said.get("always", False)
+        if not isinstance(name, str) or not isinstance(text, str) or not isinstance(always, bool):
+            raise InvalidInputError(
+                "an answer names its request, and has a text", hint='{"request": ID, "text": "yes"}'
+            )
+        given = Answer(text, self._author, "page", always)
+        return json_response(await run_in_threadpool(self._backend.answer, job_id, name, given))
 
     async def metrics(self, request: Request) -> Response:
         """Answer with the figures of a range."""
@@ -224,6 +238,10 @@ def build_app(
     # It would lead to whatever name stands in the Host header.
     app.router.redirect_slashes = False
     return app
+
+
+def _read_only() -> Response:
+    return json_response({"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403)
 
 
 def _job_id(request: Request) -> str:

@@ -14,10 +14,13 @@ from textual.widgets import DataTable, Footer, Input, Static
 from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
 from jobwire.core.terminal_text import one_line
+from jobwire.dashboard.answer_screen import AnswerScreen
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.top_once import HEADINGS, SESSION_WIDTH, cells, now
+from jobwire.jobs.requests import open_requests
+from jobwire.registry.queue import JobQueue
 
 LOOK_SECONDS = 0.25
 _STYLES = {
@@ -37,7 +40,7 @@ _WIDE = 100
 _GROUPS = tuple(Group)
 _PROBLEMS = frozenset(str(group) for group in PROBLEMS)
 # What only the table can do: not while a job is open.
-_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group"})
+_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group", "answer"})
 _SHOWN_ROWS = 500
 _HISTORY_LINES = 200
 
@@ -63,6 +66,7 @@ class Top(App[int]):
         Binding("slash", "find", "Find", priority=True),
         Binding("1", "group(0)", "State", key_display="1-7"),
         *(Binding(str(number + 1), f"group({number})", show=False) for number in range(1, len(_GROUPS))),
+        ("w", "answer", "Answer"),
         ("p", "problems", "Problems"),
         ("a", "all", "All"),
         ("s", "session", "Session"),
@@ -234,6 +238,23 @@ class Top(App[int]):
         chosen = self._chosen()
         if chosen is not None:
             self.push_screen(JobScreen(self._model, chosen))
+
+    def action_answer(self) -> None:
+        """Show the chosen job's open request, and answer it."""
+        facts = self._model.facts(self._chosen() or "")
+        named = [one for one in open_requests(facts.record.requests) if one.named] if facts else []
+        if facts is None or not named:
+            self.notify("this job asks nothing that can be answered here", severity="warning")
+            return
+
+        def told(words: str | None) -> None:
+            if words:
+                self.notify(words, markup=False)
+
+        screen = AnswerScreen(
+            JobQueue(self._model.source.store, warn=self.log.warning), facts.record.job_id, named[0]
+        )
+        self.push_screen(screen, told)
 
     def _close_find(self) -> None:
         self.query_one("#find", Input).display = False

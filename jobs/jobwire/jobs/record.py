@@ -61,6 +61,10 @@ class Priority(StrEnum):
     LOW = "low"
 
 
+# What it costs a second to let a job wait for a person: the feed's order.
+WAITING_COST = {Priority.HIGH: 4.0, Priority.NORMAL: 2.0, Priority.LOW: 1.0}
+
+
 class Timeouts(NamedTuple):
     """Limits in seconds; None is no limit."""
 

@@ -19,7 +19,7 @@ from jobwire.core.terminal_text import fit, safe
 from jobwire.core.topics import is_job_id
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
-from jobwire.jobs.record import JobRecord, Priority
+from jobwire.jobs.record import WAITING_COST, JobRecord
 from jobwire.jobs.requests import (
     Answer,
     Request,
@@ -35,8 +35,6 @@ from jobwire.storage.job_ancestry import enclosing_job
 ENV_AGENT = "JOBWIRE_AGENT"
 # Running jobs that a feed, or the search for a request, looks at.
 _MOST_JOBS = 100_000
-# A job of high priority that waits costs four times as much as one of low priority.
-_COST = {Priority.HIGH: 4.0, Priority.NORMAL: 2.0, Priority.LOW: 1.0}
 _SHOWN_ANSWER = 80
 
 
@@ -81,7 +79,7 @@ def open_in(queue: JobQueue) -> list[AskedJob]:
     ]
     return sorted(
         found,
-        key=lambda one: (-_COST[one.record.priority] * age_seconds(one.request, now), one.request.seq),
+        key=lambda one: (-WAITING_COST[one.record.priority] * age_seconds(one.request, now), one.request.seq),
     )
 
 

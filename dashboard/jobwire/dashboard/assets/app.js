@@ -5,6 +5,7 @@ import { ChartsView } from "./charts.js";
 import { FleetView } from "./fleet.js";
 import { clock, now } from "./format.js";
 import { JobView } from "./job.js";
+import { FeedView } from "./requests.js";
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");
@@ -59,8 +60,9 @@ function show() {
   shell.trouble("");
   if (job) view = new JobView(root, shell, job[1]);
   else if (location.pathname === "/charts") view = new ChartsView(root, shell);
+  else if (location.pathname === "/feed") view = new FeedView(root, shell);
   else view = fleet ??= new FleetView(root, shell);
-  const name = job ? "job" : location.pathname === "/charts" ? "charts" : "fleet";
+  const name = job ? "job" : { "/charts": "charts", "/feed": "feed" }[location.pathname] ?? "fleet";
   for (const link of document.querySelectorAll("[data-view]")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -89,6 +91,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "t") changeTheme();
   else if (event.key === "f") shell.go(view === fleet ? "/" : fleetAddress);
   else if (event.key === "m") shell.go("/charts");
+  else if (event.key === "w") shell.go("/feed");
   else if (!view.key(event)) return;
   event.preventDefault();
 });

@@ -3,6 +3,7 @@
 import { h, jobwire, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { ago, fullTime, now, words } from "./format.js";
+import { choiceButtons } from "./requests.js";
 
 export const GROUPS = ["waiting", "stuck", "failed", "late", "running", "pending", "done"];
 export const NAMES = {
@@ -43,6 +44,7 @@ export function setBadge(node, row) {
 /** Return how long a job has said nothing, or null where it need not speak. */
 export function idleOf(row) {
   if (row.status !== "running") return null;
+  if (row.asks.length) return now() - row.asks[0].asked;
   return now() - (row.last ?? row.started ?? row.created);
 }
 
@@ -206,7 +208,7 @@ export class FleetView {
     this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => { this.limit += PAGE; this.#draw(); } });
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (row && !event.target.closest("a") && !getSelection().toString()) this.shell.go(`/jobs/${row.dataset.id}`);
+      if (row && !event.target.closest("a, button") && !getSelection().toString()) this.shell.go(`/jobs/${row.dataset.id}`);
     });
   }
 
@@ -280,6 +282,7 @@ export class FleetView {
       session: h("span", { class: "session" }),
       detail: h("span", { class: "detail" }),
       why: h("span", { class: "why" }),
+      asks: h("div", { class: "asks" }),
       bar: h("progress", { max: "100" }),
       percent: h("span", { class: "percent" }),
       idle: h("span"),
@@ -290,7 +293,7 @@ export class FleetView {
     parts.node = h("tr", { data: { id } },
       cell("state", parts.badge),
       cell("job", parts.title, h("span", { class: "sub" }, h("code", {}, id), parts.session)),
-      cell("last", parts.why, parts.detail),
+      cell("last", parts.why, parts.detail, parts.asks),
       cell("progress", parts.bar, parts.percent),
       cell("idle", parts.idle),
       cell("age", parts.age),
@@ -306,8 +309,10 @@ export class FleetView {
     say(parts.title, row.title || "untitled job");
     say(parts.session, row.session);
     say(parts.why, row.why);
-    say(parts.detail, row.detail);
-    parts.detail.title = plain(row.detail);
+    const word = row.asks[0]?.text ?? row.detail;
+    say(parts.detail, word);
+    parts.detail.title = plain(word);
+    this.#fillAsks(parts, row);
     parts.bar.hidden = row.percent === null || row.group === "done";
     if (row.percent !== null) parts.bar.value = row.percent;
     parts.bar.setAttribute("aria-label", `progress of ${row.id}`);
@@ -316,6 +321,17 @@ export class FleetView {
     say(parts.attempt, `${row.attempt}${most}`);
     mark(parts.attempt, "again", String(row.attempt > 1));
     this.#times(parts);
+  }
+
+  /** Show the first request's choices; kept as they are while it is the first, for whoever is about to press. */
+  #fillAsks(parts, row) {
+    const [first, ...others] = row.asks;
+    const key = first ? `${first.id} ${others.length}` : "";
+    if (key === parts.asksKey) return;
+    parts.asksKey = key;
+    const problem = (text) => { say(parts.why, text); };
+    const more = others.length ? h("a", { href: `/jobs/${row.id}`, "data-nav": true }, `and ${others.length} more`) : null;
+    parts.asks.replaceChildren(...(first ? choiceButtons(row.id, first, { problem }) : []), ...(more ? [more] : []));
   }
 
   #times(parts) {

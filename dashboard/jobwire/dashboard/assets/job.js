@@ -4,6 +4,7 @@ import { ask, copyButton, h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { badge, idleText, setBadge } from "./fleet.js";
 import { ago, brief, clock, fullTime, now, words } from "./format.js";
+import { RequestCards } from "./requests.js";
 
 const KEPT = 2000;
 
@@ -65,6 +66,7 @@ export class JobView {
     this.badge = badge();
     this.title = h("h1", { class: "job-title" }, record.title || "untitled job");
     this.word = h("p", { class: "word" });
+    this.requests = new RequestCards();
     this.bar = h("progress", { max: "100", "aria-label": "progress" });
     this.percent = h("span", { class: "percent" });
     this.facts = new Map();
@@ -83,6 +85,7 @@ export class JobView {
       h("div", { class: "job-head" }, this.badge, this.title,
         document.documentElement.dataset.actions === "yes" ? this.cancelButton : null),
       this.word,
+      this.requests.node,
       h("p", { class: "job-progress" }, this.bar, this.percent),
       h("dl", { class: "facts" },
         h("div", {}, h("dt", {}, "Job"), h("dd", {}, h("code", {}, this.id), copyButton(this.id))),
@@ -118,6 +121,7 @@ export class JobView {
     document.title = `${plain(row.title || this.id)} · jobwire`;
     mark(this.word, "group", row.group);
     say(this.word, [row.why, row.detail].filter(Boolean).join(": ") || "It has said nothing yet.");
+    this.requests.update(row.asks.map((item) => [row, item]));
     this.bar.parentNode.hidden = row.percent === null || row.group === "done";
     if (row.percent !== null) this.bar.value = row.percent;
     say(this.percent, row.percent === null ? "" : `${Math.round(row.percent)}%`);
@@ -144,6 +148,7 @@ export class JobView {
     say(this.facts.get("age"), words(now() - created));
     say(this.facts.get("finished"), finished ? `${clock(finished)}, ${ago(finished)}` : "–");
     say(this.facts.get("took"), started ? words((finished ?? now()) - started) : "–");
+    this.requests.tick();
     this.#drawAttempts();
   }
 
@@ -210,7 +215,7 @@ export class JobView {
       h("tr", {}, [String(number), clock(item.from), words((item.end ? item.until : now()) - item.from), String(item.events), item.end || "open"].map((text) => h("td", {}, text)))));
   }
 
-  // -- the one action --------------------------------------------------------------------------------
+  // -- cancelling --------------------------------------------------------------------------------
 
   #confirm() {
     const reason = h("input", { type: "text", maxlength: "200", placeholder: "why (its worker reads this)", "aria-label": "Reason" });
@@ -245,6 +250,7 @@ function describe(item) {
     const from = item.before && item.before !== item.after ? `${item.before} → ` : "";
     return ["status", `${from}${item.after ?? "?"}`, item.cause || ""];
   }
+  if (item.kind === "request") return ["request", item.after, item.cause || ""];
   if (item.kind !== "event") return ["damaged", "damaged line", ""];
   const text = item.detail || "";
   if (item.verdict === "accepted") return [item.event, String(item.event).replaceAll("_", " "), text];
