@@ -22,6 +22,9 @@ class Action(enum.Enum):
     SUBSCRIBE_ALL = "subscribe `#`"
     SUBSCRIBE_SYS = "subscribe `$SYS/#`"
     RECEIVE_RETAINED = "receive retained"
+    PUBLISH_ANSWER = "publish answer"
+    RECEIVE_ANSWER = "receive own answers"
+    RECEIVE_OTHERS_ANSWER = "receive other's answers"
     PUBLISH_OUTBOX = "publish own outbox"
     PUBLISH_OTHERS_OUTBOX = "publish other's outbox"
     PUBLISH_INBOX = "publish inbox"
@@ -44,6 +47,9 @@ MEANING = {
     Action.SUBSCRIBE_ALL: "with the filter `#` a message outside the topic root arrives",
     Action.SUBSCRIBE_SYS: "the broker's own figures arrive",
     Action.RECEIVE_RETAINED: "the retained state of job A arrives on subscription",
+    Action.PUBLISH_ANSWER: "a message to `<root>/A/answer` reaches a subscriber",
+    Action.RECEIVE_ANSWER: "the retained answers of job A arrive on subscription",
+    Action.RECEIVE_OTHERS_ANSWER: "the retained answers of job B arrive on subscription",
     Action.PUBLISH_OUTBOX: "a message to `<agents>/agent.A/outbox` reaches a subscriber",
     Action.PUBLISH_OTHERS_OUTBOX: "a message to `<agents>/agent.B/outbox` reaches a subscriber",
     Action.PUBLISH_INBOX: "a message to `<agents>/agent.B/inbox` reaches a subscriber",
@@ -59,8 +65,15 @@ _WRITE_EVENTS = frozenset(
     {Action.PUBLISH_OWN, Action.PUBLISH_OTHERS, Action.PUBLISH_RETAINED, Action.WILL_TO_OTHERS}
 )
 _OWN_JOB = frozenset(
-    {Action.PUBLISH_OWN, Action.PUBLISH_RETAINED, Action.SUBSCRIBE_OWN, Action.RECEIVE_RETAINED}
+    {
+        Action.PUBLISH_OWN,
+        Action.PUBLISH_RETAINED,
+        Action.SUBSCRIBE_OWN,
+        Action.RECEIVE_RETAINED,
+        Action.RECEIVE_ANSWER,
+    }
 )
+_SERVE_JOBS = frozenset({Action.PUBLISH_STATE, Action.PUBLISH_ANSWER})
 _OWN_AGENT = frozenset({Action.PUBLISH_OUTBOX, Action.WILL_PRESENCE, Action.SUBSCRIBE_INBOX})
 _SERVE_AGENTS = frozenset(
     {Action.PUBLISH_INBOX, Action.WILL_PRESENCE, Action.SUBSCRIBE_OUTBOX, Action.SUBSCRIBE_PRESENCE}
@@ -94,7 +107,7 @@ ALLOWED: dict[Identity, frozenset[Action]] = {
     Identity.WRONG_PASSWORD: _NOTHING,
     Identity.HERMES: _CONNECT | _READ,
     Identity.CLAUDE_WORKER: _CONNECT | _WRITE_EVENTS,
-    Identity.REGISTRY: _CONNECT | _READ | _WRITE_EVENTS | {Action.PUBLISH_STATE} | _SERVE_AGENTS,
+    Identity.REGISTRY: _CONNECT | _READ | _WRITE_EVENTS | _SERVE_JOBS | _SERVE_AGENTS,
     Identity.METRICS: _CONNECT | _READ,
     Identity.DASHBOARD: _CONNECT | _READ,
     Identity.JOB_A: _CONNECT | _OWN_JOB,

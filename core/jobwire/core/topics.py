@@ -102,6 +102,10 @@ class Topics:
         """Return the topic of the job's retained state; `job_id` may be `+` for a filter."""
         return f"{self._prefix}{job_id}/state"
 
+    def answer(self, job_id: str) -> str:
+        """Return the topic of the job's retained answers."""
+        return f"{self._prefix}{job_id}/answer"
+
     def agent(self, name: str, kind: str) -> str:
         """Return the topic of an agent's inbox, outbox or presence; `name` may be `+` for a filter."""
         return f"{self.agents_root}/{name if name == '+' else agent_identity(name)}/{kind}"

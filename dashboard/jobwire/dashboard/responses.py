@@ -13,8 +13,9 @@ from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, 
 from jobwire.core.strict_json import decode_object
 from jobwire.dashboard.numbers import whole_number
 
+MAX_BODY = 4096
 # An answer of its full length, each character as an escape of JSON.
-MAX_BODY = 64 * 1024
+MAX_ANSWER_BODY = 64 * 1024
 _BODY_SECONDS = 10.0
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -32,26 +33,32 @@ _STATUSES: tuple[tuple[type[JobwireError], int], ...] = (
 )
 
 
-async def read_body(request: Request) -> bytes:
-    """Return the body. Raises BodyTooLargeError before it is read, InvalidInputError where it never ends."""
-    if (whole_number(request.headers.get("content-length", "0")) or 0) > MAX_BODY:
-        raise BodyTooLargeError(f"the body has more than {MAX_BODY} bytes")
+async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
+    """Return the body of up to `most` bytes.
+
+    Raises BodyTooLargeError before it is read, InvalidInputError where it never ends.
+    """
+    if (whole_number(request.headers.get("content-length", "0")) or 0) > most:
+        raise BodyTooLargeError(f"the body has more than {most} bytes")
     body = b""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > MAX_BODY:
-                    raise BodyTooLargeError(f"the body has more than {MAX_BODY} bytes")
+                if len(body) > most:
+                    raise BodyTooLargeError(f"the body has more than {most} bytes")
     except TimeoutError as error:
         raise InvalidInputError(f"the body did not come within {_BODY_SECONDS:.0f} s") from error
     return body
 
 
-async def read_object(request: Request) -> dict[str, object]:
-    """Return the JSON object in the body, an empty one where there is none. Raises InvalidInputError."""
+async def read_object(request: Request, most: int = MAX_BODY) -> dict[str, object]:
+    """Return the JSON object in a body of up to `most` bytes, an empty one where there is none.
+
+    Raises InvalidInputError.
+    """
     try:
-        return decode_object(await read_body(request) or b"{}")
+        return decode_object(await read_body(request, most) or b"{}")
     except JsonShapeError as error:
         raise InvalidInputError(f"the body: {error}", hint='send a JSON object: {"reason": "why"}') from error
 

@@ -27,7 +27,7 @@ from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.middleware import AccessMiddleware
 from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
-from jobwire.dashboard.responses import error_responses, json_response, no_route, read_object
+from jobwire.dashboard.responses import MAX_ANSWER_BODY, error_responses, json_response, no_route, read_object
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
 from jobwire.jobs.requests import Answer
 
@@ -146,7 +146,7 @@ class Pages:
         """Answer what a job asks, where actions were allowed at the start."""
         if not self._allow_actions:
             return _read_only()
-        job_id, said = _job_id(request), await read_object(request)
+        job_id, said = _job_id(request), await read_object(request, MAX_ANSWER_BODY)
         name, text, always = said.get("request"), said.get("text"), said.get("always", False)
         if not isinstance(name, str) or not isinstance(text, str) or not isinstance(always, bool):
             raise InvalidInputError(

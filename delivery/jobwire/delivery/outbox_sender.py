@@ -86,7 +86,7 @@ class OutboxSender:
     def _route(self) -> Route:
         return self._open_route()
 
-    @cached_property
+    @property
     def _filters(self) -> list[str]:
         return self._events.filters(lambda: self._route.topic_root)
 
@@ -159,6 +159,15 @@ class OutboxSender:
             return False
         self._events.trim(seq)
         return True
+
+    def hear(self, seconds: float) -> None:
+        """Connect where needed, and let the log hear the registry for up to `seconds`, or until it did.
+
+        Raises TransportError, StoppedError and ConflictError as the registry says.
+        """
+        self._connected()
+        self._listen(seconds)
+        self._events.check_stopped()
 
     def close(self) -> None:
         """Disconnect; idempotent."""

@@ -15,13 +15,16 @@ from jobwire.delivery.outbox import Position, SignedEvent
 from jobwire.delivery.outbox_file import OutboxFile
 from jobwire.delivery.signing import STOP_HINT, Draft, check_attempt, check_open, event_in, sign_next
 from jobwire.delivery.ticket_files import broker_layer, read_ticket
+from jobwire.jobs.answers import AnswerSheet, decode_answers
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord
+from jobwire.jobs.requests import Answer
 from jobwire.jobs.snapshot import Snapshot, UnknownStateError, decode_snapshot
 from jobwire.storage import file_lock
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.transport import load_settings
 
+_ANSWER = "/answer"
 _log = logging.getLogger("jobwire.publisher")
 
 
@@ -42,6 +45,8 @@ class TicketEventLog:
         self._ticket = read_ticket(path)
         self._snapshot: Snapshot | None = None
         self._puzzled = False
+        self._sheet: AnswerSheet | None = None
+        self._asks = False
         self.outbox = OutboxFile(f"{path}.outbox", files=self._files)
         self.job_id = self._ticket.job_id
         if attempt is not None:
@@ -102,10 +107,22 @@ class TicketEventLog:
 
     def filters(self, topic_root: Callable[[], str]) -> list[str]:
         """See `EventLog.filters`."""
-        return [Topics(topic_root()).state(self.job_id)]
+        topics = Topics(topic_root())
+        return [topics.state(self.job_id), *([topics.answer(self.job_id)] if self._asks else [])]
+
+    def listen_for_answers(self) -> None:
+        """Hear answers as well, from the next connection on."""
+        self._asks = True
+
+    def answer(self, request_id: str) -> Answer | None:
+        """Return what was heard in answer to a request."""
+        return None if self._sheet is None else self._sheet.answers.get(request_id)
 
     def hear(self, message: Message) -> None:
         """See `EventLog.hear`: what is not signed for this ticket's holder, or not understood, is ignored."""
+        if message.topic.endswith(_ANSWER):
+            self._hear_answers(message.payload)
+            return
         try:
             heard = decode_snapshot(message.payload, job_id=self.job_id, token=self._ticket.auth_token)
         except UnknownStateError as error:
@@ -118,6 +135,13 @@ class TicketEventLog:
         # A retained state that was kept back by somebody must not undo what is known.
         if self._snapshot is None or _place(heard) >= _place(self._snapshot):
             self._snapshot = heard
+
+    def _hear_answers(self, payload: bytes) -> None:
+        ticket = self._ticket
+        heard = decode_answers(payload, job_id=self.job_id, attempt=ticket.attempt, token=ticket.auth_token)
+        # An old sheet that was kept back by somebody brings no answer back.
+        if heard is not None and (self._sheet is None or heard.n > self._sheet.n):
+            self._sheet = heard
 
     def check_stopped(self) -> None:
         """See `EventLog.check_stopped`."""

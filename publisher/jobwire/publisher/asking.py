@@ -6,16 +6,24 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jobwire.core.clock import epoch
-from jobwire.core.errors import NoWorkError, StoppedError
+from jobwire.core.errors import ConflictError, NoWorkError, StoppedError, UnreachableError
 from jobwire.delivery.signing import STOP_HINT, check_open
 from jobwire.jobs.requests import MAX_REQUESTS, Answer, Request, RequestState, find
 from jobwire.storage.wake import wait_until
 
 if TYPE_CHECKING:
+    import threading
+
     from jobwire.core.clock import Clock
+    from jobwire.delivery.outbox_sender import OutboxSender
+    from jobwire.delivery.ticket_log import TicketEventLog
     from jobwire.registry.event_log import HomeEventLog
 
 _LONG_SECONDS = 86400.0
+# How long the connection is kept from others who want to say something, and how long they have then.
+_SLICE_SECONDS = 0.25
+_TURN_SECONDS = 0.005
+_AWAY_SECONDS = 1.0
 NOBODY, DEFAULT = "nobody", "default"
 
 
@@ -36,15 +44,15 @@ class Answers(Protocol):
         """Tell whether the request is known already: then it is not asked again."""
         ...
 
+    def answer(self, request_id: str) -> Answer | None:
+        """Return the answer, if there is one by now."""
+        ...
+
     def wait(self, request_id: str, seconds: float) -> Heard | None:
         """Return what became of the request, None after `seconds`.
 
         Raises StoppedError where the job ended, was claimed again, or the request was settled elsewhere.
         """
-        ...
-
-    def close(self) -> None:
-        """Free what waiting took."""
         ...
 
 
@@ -81,6 +89,11 @@ class HomeAnswers:
         found = find(record.requests, request_id)
         return found is not None and found.attempt == record.attempt
 
+    def answer(self, request_id: str) -> Answer | None:
+        """See `Answers.answer`."""
+        found = find(self._events.record().requests, request_id)
+        return answer_in(found) if found is not None and found.answer is not None else None
+
     def wait(self, request_id: str, seconds: float) -> Heard | None:
         """See `Answers.wait`."""
         return wait_until(
@@ -90,9 +103,6 @@ class HomeAnswers:
             seconds=min(seconds, self._left(request_id), _LONG_SECONDS),
             clock=self._clock,
         )
-
-    def close(self) -> None:
-        """See `Answers.close`."""
 
     def _left(self, request_id: str) -> float:
         """Return how long the request can still be answered."""
@@ -116,6 +126,52 @@ class HomeAnswers:
             f"request {request_id} was settled without an answer: it is {found.state}",
             hint="whoever settled it knows how to go on",
         )
+
+
+class TicketAnswers:
+    """See `Answers`: the broker brings them, over the connection that the events go by.
+
+    Another connection under the same certificate would end that one. `guard` is held while it is used.
+    """
+
+    def __init__(
+        self, events: TicketEventLog, sender: OutboxSender, *, guard: threading.Lock, clock: Clock
+    ) -> None:
+        self._events = events
+        self._sender = sender
+        self._guard = guard
+        self._clock = clock
+        events.listen_for_answers()
+        with guard:
+            sender.close()
+
+    def asked(self, request_id: str) -> bool:  # noqa: ARG002 - the registry knows: asked twice is asked once
+        """See `Answers.asked`."""
+        return False
+
+    def answer(self, request_id: str) -> Answer | None:
+        """See `Answers.answer`."""
+        return self._events.answer(request_id)
+
+    def wait(self, request_id: str, seconds: float) -> Heard | None:
+        """See `Answers.wait`."""
+        give_up = self._clock.monotonic() + seconds
+        while (found := self._events.answer(request_id)) is None:
+            left = give_up - self._clock.monotonic()
+            if left <= 0:
+                return None
+            try:
+                with self._guard:
+                    self._sender.hear(min(left, _SLICE_SECONDS))
+                pause = _TURN_SECONDS
+            except ConflictError as error:
+                raise StoppedError(error.message, hint=STOP_HINT) from error
+            except UnreachableError:
+                self._sender.close()
+                pause = _AWAY_SECONDS
+            # Others who want to say something get their turn.
+            self._clock.sleep(min(left, pause))
+        return Heard(found)
 
 
 def answer_in(request: Request) -> Answer:

@@ -12,6 +12,7 @@ from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import (
     InvalidInputError,
     JobwireError,
+    RefusedError,
     StoppedError,
     TransitionError,
     UnreachableError,
@@ -23,7 +24,15 @@ from jobwire.delivery.publishing import Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL, TERMINAL_EVENTS, EventType
 from jobwire.jobs.requests import REQUEST, RESOLVED, Answer, RequestKind, request_body
-from jobwire.publisher.asking import DEFAULT, NOBODY, Answers, HomeAnswers, new_request_id, no_answer
+from jobwire.publisher.asking import (
+    DEFAULT,
+    NOBODY,
+    Answers,
+    HomeAnswers,
+    TicketAnswers,
+    new_request_id,
+    no_answer,
+)
 from jobwire.publisher.build import open_event_log, open_handover, open_route
 from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
@@ -181,32 +190,28 @@ class Publisher:
             timeout_seconds=timeout_seconds,
         )
         answers = self._answers()
-        try:
-            if not answers.asked(request_id):
-                line = self._redactor.redact(" ".join(str(body["text"]).split()))[:MAX_DETAIL]
-                self._tell(EventType.PERMISSION_REQUIRED, line, {REQUEST: body})
-            until = float("inf") if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
-            heard = None
-            while heard is None and (left := until - self._clock.monotonic()) > 0:
-                if stop is not None and stop.is_set():
-                    raise StoppedError(f"request {request_id} is no longer waited for")
-                heard = answers.wait(request_id, left if stop is None else min(left, _LOOK_SECONDS))
-            given = heard.answer if heard is not None else None
-            if given is None:
-                # What was answered at the same moment is the answer.
-                self._tell(EventType.PROGRESS, "goes on without an answer", {RESOLVED: [request_id]})
-                last = answers.wait(request_id, 0.0) if answers.asked(request_id) else None
-                given = last.answer if last is not None else None
-                if given is None and default is None:
-                    raise no_answer(request_id, timeout_seconds or 0.0)
-                given = given or Answer(default or "", NOBODY, DEFAULT)
-                on_answer(given)
-                return given
+        if not answers.asked(request_id):
+            line = self._redactor.redact(" ".join(str(body["text"]).split()))[:MAX_DETAIL]
+            self._tell(EventType.PERMISSION_REQUIRED, line, {REQUEST: body})
+        until = float("inf") if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+        heard = None
+        while heard is None and (left := until - self._clock.monotonic()) > 0:
+            if stop is not None and stop.is_set():
+                raise StoppedError(f"request {request_id} is no longer waited for")
+            heard = answers.wait(request_id, left if stop is None else min(left, _LOOK_SECONDS))
+        given = heard.answer if heard is not None else None
+        if given is not None:
             on_answer(given)
             self._tell(EventType.PROGRESS, f"answered by {given.by}", {RESOLVED: [request_id]})
             return given
-        finally:
-            answers.close()
+        self._tell(EventType.PROGRESS, "goes on without an answer", {RESOLVED: [request_id]})
+        # What was answered at the same moment is the answer.
+        given = answers.answer(request_id)
+        if given is None and default is None:
+            raise no_answer(request_id, timeout_seconds or 0.0)
+        given = given or Answer(default or "", NOBODY, DEFAULT)
+        on_answer(given)
+        return given
 
     def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
         """Publish any event; what the named methods do, with data whose keys need not be names."""
@@ -286,7 +291,16 @@ class Publisher:
     def _answers(self) -> Answers:
         if isinstance(self._events, HomeEventLog):
             return HomeAnswers(self._events, clock=self._clock)
-        raise NotImplementedError
+        from jobwire.delivery.ticket_log import TicketEventLog  # noqa: PLC0415 - only where there is a ticket
+
+        assert isinstance(self._events, TicketEventLog)  # noqa: S101 - there are two
+        settings = self._events.settings(self._broker, self._environ)
+        if settings.username and not settings.certfile:
+            raise RefusedError(
+                f"the account {settings.username} may not hear answers: they are for their job alone",
+                hint="a ticket with a certificate may: jobwire registry ticket JOB --certificate",
+            )
+        return TicketAnswers(self._events, self._sender, guard=self._guard, clock=self._clock)
 
     def _tell(self, event: str, detail: str, data: Mapping[str, object]) -> None:
         """Say it without waiting for a broker, where the registry's record is on this disk.

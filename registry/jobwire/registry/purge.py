@@ -102,7 +102,7 @@ class Purge:
         record = self._read(job_id)
         if record is None or not record.terminal:
             return False
-        for topic in (self._topics.events(job_id), self._topics.state(job_id)):
+        for topic in (self._topics.events(job_id), self._topics.state(job_id), self._topics.answer(job_id)):
             self._clear(topic)
         with (
             contextlib.suppress(NotFoundError),

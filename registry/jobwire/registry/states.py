@@ -17,6 +17,7 @@ from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, Trans
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
+from jobwire.jobs.answers import encode_answers
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
@@ -73,6 +74,8 @@ class StateQueue:
         self._repeat_at = 0.0
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
         self._forgotten = 0
+        # The job's answers that the broker has: of which attempt, and which change of them.
+        self._answers: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._changed = threading.Condition()
         self.published = 0
 
@@ -92,6 +95,7 @@ class StateQueue:
         """Forget what was sent: the broker has lost it."""
         with self._changed:
             self._sent.clear()
+            self._answers.clear()
             self._forgotten += 1
 
     def waiting(self) -> int:
@@ -184,12 +188,14 @@ class StateQueue:
             record.attention,
             record.detail,
             record.updated_at,
+            record.answers_n,
         )
         with self._changed:
             sent, forgotten = self._sent.get(record.job_id), self._forgotten
         if sent is not None and sent.what == what:
             return True
         try:
+            self._send_answers(record)
             self._sender.publish(
                 self._topics.state(record.job_id),
                 encode_snapshot(self._said(record), confirmed_seq=record.confirmed_seq),
@@ -210,3 +216,16 @@ class StateQueue:
             if len(self._sent) > _REMEMBERED:
                 self._sent.popitem(last=False)
         return True
+
+    def _send_answers(self, record: JobRecord) -> None:
+        """Send the answers that wait for the worker, or clear them. Raises TransportError."""
+        now = record.attempt, record.answers_n
+        with self._changed:
+            if not record.answers_n or self._answers.get(record.job_id) == now:
+                return
+        self._sender.publish(self._topics.answer(record.job_id), encode_answers(record), retain=True)
+        with self._changed:
+            self._answers[record.job_id] = now
+            self._answers.move_to_end(record.job_id)
+            if len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)

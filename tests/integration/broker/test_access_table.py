@@ -216,13 +216,16 @@ def _subscribe_sys(client: RawClient, _: RawClient, __: Will | None) -> bool:
     return client.subscribe("$SYS/#") != REFUSED and client.settle() != []
 
 
-def _receive_retained(client: RawClient, admin: RawClient, _: Will | None) -> bool:
-    payload = _payload()
-    admin.publish(TOPICS.state(A), payload, retain=True)
-    client.subscribe(TOPICS.state(A))
-    found = client.settle()
-    admin.publish(TOPICS.state(A), b"", retain=True)
-    return [(message.payload, message.retain) for message in found] == [(payload, True)]
+def _receive_retained(topic: str) -> Callable[[RawClient, RawClient, Will | None], bool]:
+    def trial(client: RawClient, admin: RawClient, _: Will | None) -> bool:
+        payload = _payload()
+        admin.publish(topic, payload, retain=True)
+        client.subscribe(topic)
+        found = client.settle()
+        admin.publish(topic, b"", retain=True)
+        return [(message.payload, message.retain) for message in found] == [(payload, True)]
+
+    return trial
 
 
 _WILLS = {Action.WILL_TO_OTHERS: TOPICS.events(B), Action.WILL_PRESENCE: TOPICS.agent("A", "presence")}
@@ -236,7 +239,10 @@ _TRIALS: dict[Action, Callable[[RawClient, RawClient, Will | None], bool]] = {
     Action.SUBSCRIBE_EVENTS: _subscribe(TOPICS.events("+"), TOPICS.events(B)),
     Action.SUBSCRIBE_ALL: _subscribe("#", ELSEWHERE),
     Action.SUBSCRIBE_SYS: _subscribe_sys,
-    Action.RECEIVE_RETAINED: _receive_retained,
+    Action.RECEIVE_RETAINED: _receive_retained(TOPICS.state(A)),
+    Action.PUBLISH_ANSWER: _publish(TOPICS.answer(A)),
+    Action.RECEIVE_ANSWER: _receive_retained(TOPICS.answer(A)),
+    Action.RECEIVE_OTHERS_ANSWER: _receive_retained(TOPICS.answer(B)),
     Action.PUBLISH_OUTBOX: _publish(TOPICS.agent("A", "outbox")),
     Action.PUBLISH_OTHERS_OUTBOX: _publish(TOPICS.agent("B", "outbox")),
     Action.PUBLISH_INBOX: _publish(TOPICS.agent("B", "inbox")),

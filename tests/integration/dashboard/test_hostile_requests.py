@@ -20,8 +20,8 @@ from jobwire.testing.waiting import wait_for
 JOB = "{job}"
 ROUTES = (
     "/", "/jobs/{job}", "/charts", "/assets/{name}", "/login", "/logout", "/api/stream", "/api/summary",
-    "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/metrics", "/metrics",
-    "/healthz",
+    "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/jobs/{job}/answer",
+    "/api/metrics", "/metrics", "/healthz",
 )  # fmt: skip
 # 503: the fleet is not read yet. 431 and 400 are the HTTP parser's own.
 KNOWN = {200, 303, 304, 400, 401, 403, 404, 405, 409, 413, 421, 429, 431, 503}

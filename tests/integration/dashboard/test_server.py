@@ -185,6 +185,24 @@ def test_cancel_is_done_once_and_only_by_our_page(server: DashboardProcess, writ
     assert ask(server, path, method="GET")[0] == 405
 
 
+def test_an_answer_is_given_once_and_only_by_our_page(server: DashboardProcess, writer: FleetWriter) -> None:
+    """It needs our own origin; it is durable, names who gave it, and a later one learns that it came late."""
+    job = writer.start("asks")
+    body = {"id": "which", "kind": "question", "text": "Which?"}
+    writer.say(job, "permission_required", "Which?", request=body)
+    path, said = f"/api/jobs/{job}/answer", json.dumps({"request": "which", "text": "\u00e9" * 4000})
+    ours = f"http://127.0.0.1:{server.port}"
+    assert ask(server, path, method="POST", body=said, origin="http://evil.example")[0] == 403
+    for wrong in ("{}", '{"request": 1, "text": "a"}', '{"request": "which", "text": ""}'):
+        assert ask(server, path, method="POST", body=wrong, origin=ours)[0] == 400, wrong
+    assert ask(server, path, method="POST", body='{"text": "' + "x" * 100_000 + '"}', origin=ours)[0] == 413
+    assert ask(server, path, method="POST", body=said, origin=ours)[0] == 200
+    (asked,) = writer.store.get(job).requests
+    assert (asked.answer, asked.answered_through) == ("\u00e9" * 4000, "page")
+    status, _, text = ask(server, path, method="POST", body=said, origin=ours)
+    assert (status, "already answered by" in text) == (409, True)
+
+
 def test_cancel_names_its_author(server: DashboardProcess, writer: FleetWriter, tmp_path: Path) -> None:
     """Record and history say who cancelled: the page's owner, or the page where several know its token."""
     owner = pwd.getpwuid(os.getuid()).pw_name
