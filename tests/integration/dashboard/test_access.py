@@ -20,7 +20,8 @@ from .conftest import Answer, ask
 
 EVERY_ROUTE = (
     "/", "/jobs/0a1b2c3d", "/charts", "/feed", "/api/stream", "/api/summary", "/api/jobs/0a1b2c3d",
-    "/api/metrics", "/api/jobs/0a1b2c3d/stream", "/metrics", "/assets/index.html", "/nowhere", "/openapi.json",
+    "/api/metrics", "/api/jobs/0a1b2c3d/stream", "/metrics", "/assets/index.html", "/nowhere",
+    "/openapi.json",
 )  # fmt: skip
 
 
