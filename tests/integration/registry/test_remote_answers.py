@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import CertificateAuthority
+from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.errors import RefusedError, StoppedError
 from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.record import JobRecord
