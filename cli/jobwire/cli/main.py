@@ -46,9 +46,9 @@ COMMANDS: dict[str, Subcommand] = {
     "dismiss": Subcommand(
         "jobwire.registry.top_level", "take failed jobs out of the failures that are counted"
     ),
-    "serve": Subcommand("jobwire.registry.top_level", "the registry process: journal, records, states"),
+    "serve": Subcommand("jobwire.cli.serve", "the registry process: journal, records, states"),
     "registry": Subcommand(
-        "jobwire.registry.cli", "the durable record of every job: register, pick, list, cancel ..."
+        "jobwire.cli.serve", "the durable record of every job: register, pick, list, cancel ..."
     ),
     "agent": Subcommand("jobwire.coordination.agent_cli", "who takes part: join, beat, list, leave"),
     "wait": Subcommand("jobwire.coordination.agent_cli", "wait for an event of the coordination by its name"),

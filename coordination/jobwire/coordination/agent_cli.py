@@ -57,13 +57,21 @@ def _beat(parser: CommandParser) -> None:
     _alive(parser, AgentStatus.WORKING)
 
 
+def _ticket(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the agent")
+    add("--out", default="-", metavar="FILE", help="where to (mode 0600; default: standard output)")
+    add("--broker", action="append", default=[], metavar="KEY=VALUE", help="as another host sees the broker")
+    add("--certificate-days", type=number(36500, zero=False), default=90.0, metavar="D", help="default: 90")
+
+
 def _list(parser: CommandParser) -> None:
     parser.add_argument("--run", dest="run_id", help="only the agents of this run")
 
 
 AGENT = VerbTable(
     "agent",
-    "who takes part: join, beat, list, leave",
+    "who takes part: join, beat, list, leave, ticket",
     "Agents: who takes part, what each does, and whether it lives.",
     {
         "join": Verb(
@@ -83,6 +91,12 @@ AGENT = VerbTable(
             "jobwire agent list",
             _list,
             "agent_actions:list_agents",
+        ),
+        "ticket": Verb(
+            "write what an agent on another host needs, with a new key and certificate",
+            "jobwire agent ticket builder --out builder.ticket --broker broker=broker.example.org",
+            _ticket,
+            "ticket_actions:ticket",
         ),
         "leave": Verb(
             "take an agent off the list and free what it holds",

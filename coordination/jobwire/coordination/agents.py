@@ -121,7 +121,8 @@ def check_beat(beat: Beat) -> Beat:
         check_line("task", beat.current_task, MAX_TASK)
     if beat.progress is not None and not 0 <= beat.progress <= 1:
         raise InvalidInputError(f"progress is {beat.progress!r}", hint="a number from 0 to 1")
-    return beat
+    # A word of an enumeration is no JSON.
+    return beat._replace(status=str(beat.status))
 
 
 def join(change: Transaction, agent: str, joining: Joining) -> AgentView:

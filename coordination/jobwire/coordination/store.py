@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination.tables import FILE, TABLES
 from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.override import override
 from jobwire.storage import wake
 from jobwire.storage.sqlite.failures import DatabaseVersionError
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
@@ -178,6 +179,26 @@ class CoordinationStore:
         if file is not None:
             file.close()
             self._of_thread.file = None
+
+
+class JoinedStore(CoordinationStore):
+    """The store from within one transaction: whatever is done with it is part of that, or undone with it."""
+
+    def __init__(self, store: CoordinationStore, change: Transaction) -> None:
+        vars(self).update(vars(store))
+        self._change = change
+
+    @override
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Transaction]:
+        """Run the block in the transaction that is there."""
+        yield self._change
+
+    @override
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Run the block in the transaction that is there."""
+        yield
 
 
 def _check_version(file: SqliteFile) -> None:

@@ -5,6 +5,7 @@ Only the verb that was asked for is built and imports its code: agents call thes
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from jobwire.storage.home import HELP, Need
 
 # argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.
 _UNSET = argparse.SUPPRESS
-_WITH_VALUE = frozenset({"--db", "--agent", "--from", "--home"})
+_WITH_VALUE = frozenset({"--db", "--agent", "--from", "--home", "--ticket"})
 
 
 class Verb(NamedTuple):
@@ -100,9 +101,17 @@ def add_common(parser: argparse.ArgumentParser, default: object = _UNSET) -> Non
     add("--db", metavar="PATH", default=default, help="the store (default: $JOBWIRE_DB, else in the home)")
     add("--agent", "--from", metavar="NAME", default=default, help="who I am (default: $JOBWIRE_AGENT)")
     add("--home", metavar="DIR", default=default, help=HELP)
+    add(
+        "--ticket",
+        metavar="FILE",
+        default=default,
+        help="speak over MQTT by this ticket (or $JOBWIRE_TICKET)",
+    )
 
 
 def run_verb(args: argparse.Namespace) -> int:
-    """Run what the verb's table names."""
+    """Run what the verb's table names; by a ticket what it asks the store's process for."""
     module, _, function = args.runs.partition(":")
+    if args.ticket or os.environ.get("JOBWIRE_TICKET"):
+        module, function = "remote_actions", "by_ticket"
     return int(getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)(args))

@@ -1,6 +1,8 @@
 """A ticket file, and the certificate files that it carries inside."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from jobwire.core.errors import NotFoundError
 from jobwire.jobs.ticket import INLINE_FILES, Ticket, decode_ticket
@@ -25,7 +27,21 @@ def read_ticket(path: Path) -> Ticket:
         raise NotFoundError(f"no ticket {path}", hint=_HINT) from error
 
 
-def broker_layer(ticket: Ticket, path: Path, files: FileSystem) -> dict[str, object]:
+class Placed(Protocol):
+    """What says where the broker is: a job's ticket, or an agent's."""
+
+    @property
+    def broker(self) -> Mapping[str, str | int]:
+        """Return settings as in jobwire.toml, and INLINE_FILES as PEM text."""
+        ...
+
+    @property
+    def topic_root(self) -> str:
+        """Return what all topics begin with."""
+        ...
+
+
+def broker_layer(ticket: Placed, path: Path, files: FileSystem) -> dict[str, object]:
     """Return the ticket's settings with certificate files in place of inline PEM text.
 
     OpenSSL loads certificates from files only: they are kept in `<ticket>.files/`, mode 0600, and

@@ -80,13 +80,20 @@ def decode_ticket(payload: bytes) -> Ticket:
         Topics(ticket.topic_root)
     except InvalidInputError as error:
         raise _refused("topic_root", "is not valid") from error
-    given = ticket.broker.keys()
+    if wrong := misfit_of_broker(ticket.broker):
+        raise _refused("broker", wrong)
+    return ticket
+
+
+def misfit_of_broker(broker: Mapping[str, str | int]) -> str:
+    """Say what is wrong with a ticket's settings; "" where nothing is."""
+    given = broker.keys()
     # Two answers to one question; and an inline key without its certificate proves nothing.
     if any({inline, plain} <= given for inline, plain in INLINE_FILES.items()):
-        raise _refused("broker", "names a file twice, as a path and as its text")
+        return "names a file twice, as a path and as its text"
     if ("certfile_pem" in given) != ("keyfile_pem" in given):
-        raise _refused("broker", "has a certificate without its key, or the key alone")
-    return ticket
+        return "has a certificate without its key, or the key alone"
+    return ""
 
 
 def _refused(name: str, cause: str) -> TicketError:

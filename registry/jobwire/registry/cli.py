@@ -24,8 +24,8 @@ _TICKET_LEASE_SECONDS = 3600.0
 _STATUSES = [str(name) for name in Status]
 
 
-def add_commands(subparsers: Subparsers) -> None:
-    """Add `registry` and its commands to the umbrella."""
+def add_commands(subparsers: Subparsers, *, serve: command_parser.Body | None = None) -> None:
+    """Add `registry` and its commands to the umbrella; `serve` runs the process, in company."""
     parser = subparsers.add_parser(
         "registry",
         help="register, pick, watch over and finish jobs on disk",
@@ -38,7 +38,7 @@ def add_commands(subparsers: Subparsers) -> None:
     _add_reading(commands)
     _add_changing(commands)
     _add_upkeep(commands)
-    _add_process(commands)
+    _add_process(commands, serve)
     _add_ticket(commands)
 
 
@@ -241,13 +241,14 @@ def _add_upkeep(commands: Subparsers) -> None:
     )
 
 
-def add_serve(commands: Subparsers, prefix: str = _PREFIX) -> None:
+def add_serve(commands: Subparsers, prefix: str = _PREFIX, run: command_parser.Body | None = None) -> None:
     """Add `serve`."""
     parser = add_command(
         commands,
         "serve",
         "run the registry process: journal the wire, keep the records, publish states",
         f"{prefix} serve --home /var/lib/jobwire",
+        run=run,
         bodies=_PROCESS,
     )
     parser.description = (
@@ -263,8 +264,8 @@ def add_serve(commands: Subparsers, prefix: str = _PREFIX) -> None:
     add_broker_options(parser)
 
 
-def _add_process(commands: Subparsers) -> None:
-    add_serve(commands)
+def _add_process(commands: Subparsers, serve: command_parser.Body | None) -> None:
+    add_serve(commands, run=serve)
     add_command(
         commands,
         "health",

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobwire.core.backoff import retry_delay
@@ -21,13 +21,14 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.handover_server import PublishingBroker
+from jobwire.journal import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
 from jobwire.registry.assembly import Connections
 from jobwire.registry.purge import Purge, Purged
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
-from jobwire.registry.serve import RegistryProcess
+from jobwire.registry.serve import Companion, RegistryProcess
 from jobwire.registry.store import RecordStore
 from jobwire.storage.signals import delivered
 from jobwire.transport import PahoTransport, load_settings
@@ -38,8 +39,11 @@ from jobwire.transport import PahoTransport, load_settings
 _SWITCH_SECONDS = 0.0005
 
 
-def serve(args: argparse.Namespace) -> int:
-    """Run the registry process in the foreground until SIGTERM or SIGINT."""
+Companions = Callable[[Path, BrokerSettings, JournalWriter], Sequence[Companion]]
+
+
+def serve(args: argparse.Namespace, companions: Companions = lambda *_: ()) -> int:
+    """Run the registry process in the foreground until SIGTERM or SIGINT; `companions` work in it as well."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     home = Path(args.home)
     settings = _settings(args)
@@ -49,6 +53,7 @@ def serve(args: argparse.Namespace) -> int:
         clock=SystemClock(),
         rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
         on_ready=lambda: _say_ready(args, settings),
+        companions=lambda writer: companions(home, settings, writer),
     )
     sys.setswitchinterval(_SWITCH_SECONDS)
     with delivered(dict.fromkeys((signal.SIGTERM, signal.SIGINT), process.stop)):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Protocol
 
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
@@ -39,6 +40,23 @@ class _StuckError(StorageError):
     """A thread did not end. Facts: duties."""
 
 
+class Companion(Protocol):
+    """What another component does in this process, in a thread of its own."""
+
+    @property
+    def name(self) -> str:
+        """Return what `registry health` calls it."""
+        ...
+
+    def run(self, duty: Duty, stop: threading.Event) -> None:
+        """Work until `stop` is set, and tell `duty`."""
+        ...
+
+    def facts(self) -> dict[str, object]:
+        """Return its figures for the health file."""
+        ...
+
+
 class RegistryProcess:
     """Looks after one home until told to stop. One at a time on each home."""
 
@@ -50,12 +68,15 @@ class RegistryProcess:
         clock: Clock,
         rules: RetentionRules,
         on_ready: Callable[[], None] = lambda: None,
+        companions: Callable[[JournalWriter], Sequence[Companion]] = lambda _: (),
     ) -> None:
         self._store = store
         self._connections = connections
         self._clock = clock
         self._rules = rules
         self._on_ready = on_ready
+        self._new_companions = companions
+        self._companions: Sequence[Companion] = ()
         self._stop = threading.Event()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -87,6 +108,7 @@ class RegistryProcess:
                 warn=_log.warning,
             )
             closing.callback(assembly.close)
+            self._companions = self._new_companions(writer)
             try:
                 self._prepare(assembly)
                 self._work(assembly)
@@ -129,6 +151,9 @@ class RegistryProcess:
         ]
         others += [
             self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in assembly.upkeep()
+        ]
+        others += [
+            self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in self._companions
         ]
         try:
             self._watch(assembly)
@@ -243,7 +268,8 @@ class RegistryProcess:
 
     def _report(self, assembly: Assembly, state: str) -> None:
         self._reported_at = self._clock.monotonic()
+        facts = {one.name: one.facts() for one in self._companions}
         try:
-            health.write(self._store, {"state": state, "since": self._since, **assembly.facts()})
+            health.write(self._store, {"state": state, "since": self._since, **assembly.facts(), **facts})
         except StorageError as error:
             _log.error("%s", error)

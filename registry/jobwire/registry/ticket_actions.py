@@ -4,8 +4,9 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.core.boundary import missing_library
 from jobwire.core.errors import ConfigError, InvalidInputError
@@ -25,6 +26,10 @@ from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import check_target
 from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
+
+if TYPE_CHECKING:
+    from jobwire.certs.authority import CertificateAuthority
+    from jobwire.certs.values import Issued
 
 _ACCOUNT = frozenset(
     {"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE", "MQTT_CERTFILE", "MQTT_KEYFILE"}
@@ -54,7 +59,7 @@ def ticket(args: argparse.Namespace) -> int:
         warn(f"the ticket names {settings.host}: on another host it needs --broker broker=NAME")
     payload = encode_ticket(ticket_for(record, broker=broker, topic_root=settings.topic_root))
     if args.out == "-":
-        _print_secret(payload)
+        print_secret(payload)
         return ExitCode.OK
     replace_durably(args.out, payload, files=SystemFiles())
     body = {"job_id": record.job_id, "attempt": record.attempt, "out": args.out}
@@ -102,6 +107,27 @@ def _certificate(
     args: argparse.Namespace,
 ) -> dict[str, str | int]:
     """Return the settings with a new certificate of the job's own inside."""
+    # A new key for every ticket: the job may have been claimed again since the last one was written.
+    lifetime = int(args.certificate_hours * _HOUR)
+    return certified_broker(
+        home,
+        settings,
+        keep_port="port" in overrides,
+        issue=lambda authority: authority.issue_job(record.job_id, lifetime_seconds=lifetime, force=True),
+    )
+
+
+def certified_broker(
+    home: Path,
+    settings: BrokerSettings,
+    *,
+    keep_port: bool,
+    issue: "Callable[[CertificateAuthority], Issued]",
+) -> dict[str, str | int]:
+    """Return the settings for a ticket with the certificate inside that `issue` makes.
+
+    Raises ConfigError where this home has no authority.
+    """
     try:
         from jobwire.certs.authority import CertificateAuthority  # noqa: PLC0415 - brings cryptography
     except ModuleNotFoundError as error:
@@ -111,12 +137,10 @@ def _certificate(
         raise ConfigError(
             "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
         )
-    # A new key for every ticket: the job may have been claimed again since the last one was written.
-    lifetime = int(args.certificate_hours * _HOUR)
-    issued = authority.issue_job(record.job_id, lifetime_seconds=lifetime, force=True)
+    issued = issue(authority)
     broker = _place(settings)
     port = mtls_port(home)
-    if "port" not in overrides and port is not None:
+    if not keep_port and port is not None:
         broker["port"] = port
     return {
         **broker,
@@ -144,7 +168,7 @@ def _pem(path: str) -> str:
         raise ConfigError(f"cannot read {path}: {error}", path=path) from error
 
 
-def _print_secret(payload: bytes) -> None:
+def print_secret(payload: bytes) -> None:
     """Print the ticket; a file that the shell opened for us is closed to others first."""
     mode = os.fstat(sys.stdout.fileno()).st_mode
     if stat.S_ISREG(mode):

@@ -1,4 +1,4 @@
-"""`jobwire serve`, `list`, `cancel`, `answer` and so on: the registry's commands that people type most."""
+"""`jobwire list`, `cancel`, `answer` and so on: the registry's commands that people type most."""
 
 from jobwire.registry.cli import (
     Subparsers,
@@ -7,11 +7,10 @@ from jobwire.registry.cli import (
     add_dismiss,
     add_feed,
     add_list,
-    add_serve,
 )
 
 
 def add_commands(subparsers: Subparsers) -> None:
     """Add the commands to the umbrella."""
-    for add in (add_serve, add_list, add_cancel, add_dismiss, add_answer, add_feed):
+    for add in (add_list, add_cancel, add_dismiss, add_answer, add_feed):
         add(subparsers, "jobwire")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.core.topics import check_job_id
+from jobwire.core.topics import check_agent, check_job_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +54,10 @@ class HomePaths:
     def queue_path(self, *parts: str) -> str:
         """Return a path below `queue/`, which holds the index and the marks of changes."""
         return os.path.join(self.home, "queue", *parts)
+
+    def agent_key_path(self, agent: str) -> str:
+        """Return `keys/agents/<agent>`: the key of an agent on another host."""
+        return os.path.join(self.home, "keys", "agents", check_agent(agent))
 
     def wake_path(self, *parts: str) -> str:
         """Return a path below `wake/`: files that are touched to wake who waits."""

@@ -1,0 +1,21 @@
+"""`jobwire serve`, also `jobwire registry serve`: the registry process, and what others do in it."""
+
+import argparse
+
+from jobwire.registry import cli as registry
+
+_BODY = "jobwire.cli.serve:serve"
+
+
+def add_commands(subparsers: registry.Subparsers) -> None:
+    """Add `serve`, and `registry` with its commands."""
+    registry.add_commands(subparsers, serve=_BODY)
+    registry.add_serve(subparsers, "jobwire", run=_BODY)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the registry process; beside it agents on other hosts are served, and the dead are noticed."""
+    from jobwire.coordination.companions import companions  # noqa: PLC0415 - help is printed without them
+    from jobwire.registry import process_actions  # noqa: PLC0415 - as above
+
+    return process_actions.serve(args, companions)

@@ -1,0 +1,51 @@
+"""The port of an agent: what it does, wherever it runs; and the store on this disk behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from jobwire.coordination.agent_verbs import call
+from jobwire.core.topics import check_agent
+from jobwire.storage.wake import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.coordination.store import CoordinationStore
+
+
+class AgentPort(Protocol):
+    """What an agent does, wherever it runs: the store on this disk, or a ticket."""
+
+    def call(self, verb: str, args: Mapping[str, object]) -> dict[str, object]:
+        """Do one thing, and return what `--json` prints. Raises JobwireError."""
+        ...
+
+    def wait(self, verb: str, args: Mapping[str, object], seconds: float) -> dict[str, object]:
+        """Return what `wait-reply` or `watch` finds; `woke` is False where nothing came within `seconds`."""
+        ...
+
+
+class LocalAgent:
+    """An agent with the store on its disk."""
+
+    def __init__(self, store: CoordinationStore, agent: str) -> None:
+        self._store = store
+        self.agent = check_agent(agent)
+
+    def call(self, verb: str, args: Mapping[str, object]) -> dict[str, object]:
+        """Do it in the store."""
+        return call(self._store, self.agent, verb, args)
+
+    def wait(self, verb: str, args: Mapping[str, object], seconds: float) -> dict[str, object]:
+        """Look, then sleep until somebody commits."""
+        asked = dict(args)
+        found = self.call(verb, asked)
+
+        def look() -> dict[str, object] | None:
+            nonlocal found
+            found = self.call(verb, asked)
+            asked.setdefault("after", found["next_event_id"])
+            return found if found["woke"] else None
+
+        return wait_until(look, home=self._store.home, names=["events"], seconds=seconds) or found

@@ -1,0 +1,136 @@
+"""What the coordination does in the registry process: it notices the dead and serves agents elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from jobwire.coordination import agents, liveness
+from jobwire.coordination.remote_keys import AgentKeys
+from jobwire.coordination.remote_service import AGENT_VERDICT, Crossing, RemoteService
+from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tables import FILE
+from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.errors import ConfigError, JobwireError
+from jobwire.core.topics import Topics
+from jobwire.journal import Entry
+from jobwire.registry.upkeep import Periodic
+from jobwire.storage.home_paths import HomePaths
+from jobwire.transport import PahoTransport
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from jobwire.core.settings import BrokerSettings
+    from jobwire.journal import JournalWriter
+    from jobwire.registry.duties import Duty
+    from jobwire.registry.serve import Companion
+
+_LOOK_SECONDS = 1.0
+_THERE_SECONDS = 1.0
+_MICROSECONDS = 1_000_000
+
+
+class DeathWatch:
+    """Looks at all agents once a second, and acts on a death that it has watched for as long itself."""
+
+    name = "death-watch"
+
+    def __init__(self, home: str, clock: Clock) -> None:
+        self._home = home
+        self._clock = clock
+        self._vigil = liveness.begin(clock.now(), clock.monotonic())
+        self._store = CoordinationStore(home, clock=clock)
+        self.buried = 0
+
+    def run(self, duty: Duty, stop: threading.Event) -> None:
+        """Look until `stop` is set."""
+        periodic = Periodic(
+            self.name,
+            lambda _: self.look(),
+            doing="looking at agents",
+            seconds=_LOOK_SECONDS,
+            clock=self._clock,
+        )
+        periodic.run(duty, stop)
+        self._store.close()
+
+    def look(self) -> None:
+        """Look once. Raises StorageError."""
+        self._vigil = liveness.look(self._vigil, self._clock.now(), self._clock.monotonic())
+        if not os.path.exists(os.path.join(self._home, FILE)):
+            return
+        now = self._clock.now()
+        for view in agents.present(self._store):
+            if liveness.may_bury(self._vigil, view.age_seconds(now), view.interval_seconds):
+                with self._store.changing() as change:
+                    self.buried += agents.bury(change, view.agent_id)
+
+    def facts(self) -> dict[str, object]:
+        """Return how many agents were found dead."""
+        return {"buried": self.buried}
+
+
+class _Beside:
+    """One thread of the service; it waits until there is an agent with a key."""
+
+    def __init__(
+        self, name: str, home: str, serve: Callable[[Callable[[], bool]], None], facts: object
+    ) -> None:
+        self.name = name
+        self._folder = os.path.dirname(HomePaths(home).agent_key_path("a"))
+        self._serve = serve
+        self._facts = facts
+
+    def run(self, duty: Duty, stop: threading.Event) -> None:
+        """Serve until `stop` is set."""
+        while not stop.is_set() and not os.path.isdir(self._folder):
+            duty.rest()
+            stop.wait(_THERE_SECONDS)
+        while not stop.is_set():
+            try:
+                self._serve(duty.asking(stop.is_set, "serving agents"))
+            except JobwireError as error:
+                if isinstance(error, ConfigError):
+                    raise
+                duty.failed(str(error))
+                stop.wait(_THERE_SECONDS)
+            else:
+                duty.done()
+
+    def facts(self) -> dict[str, object]:
+        """Return the figures of the service."""
+        return self._facts.facts() if isinstance(self._facts, RemoteService) else {}
+
+
+def companions(home: Path, settings: BrokerSettings, writer: JournalWriter) -> list[Companion]:
+    """Return what is done beside the registry's own duties."""
+    clock = SystemClock()
+    place = os.fspath(home)
+    watch = DeathWatch(place, clock)
+    if settings.certfile is not None:
+        # A certificate is one session at a time (docs/adr/0103): a second connection would end the first.
+        return [watch]
+    name = hashlib.sha256(os.path.realpath(place).encode()).hexdigest()[:8]
+
+    def journal(crossings: list[Crossing]) -> object:
+        now = int(clock.now() * _MICROSECONDS)
+        return writer.append([Entry(now, one.topic, one.payload, False, AGENT_VERDICT) for one in crossings])
+
+    service = RemoteService(
+        store=CoordinationStore(place, clock=clock),
+        keys=AgentKeys(place),
+        topics=Topics(settings.topic_root),
+        connect=lambda: PahoTransport(
+            settings, client_id=f"registry-agents-{name}", clean_session=False, clock=clock
+        ),
+        journal=journal,
+    )
+    return [
+        watch,
+        _Beside("agents", place, service.serve, service),
+        _Beside("doorbell", place, service.ring, None),
+    ]

@@ -1,0 +1,113 @@
+"""One port, two implementations: the store on this disk, and a ticket over MQTT. What both promise."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobwire.coordination.agent_port import AgentPort, LocalAgent
+from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError, NoWorkError
+from jobwire.testing.agent_host import AgentHost
+
+Agents = Callable[[str], AgentPort]
+
+
+@pytest.fixture(params=["store", "ticket"])
+def agents(request: pytest.FixtureRequest, host: AgentHost) -> Agents:
+    """Give agents of each kind."""
+    if request.param == "store":
+        return lambda name: LocalAgent(host.store, name)
+    return host.remote
+
+
+def test_a_message_is_sent_taken_and_acknowledged_once(agents: Agents) -> None:
+    """What one agent sends the other takes, in order within a thread, and acknowledges."""
+    lead, builder = agents("lead"), agents("builder")
+    first = lead.call("send", {"to": ["builder"], "kind": "task", "summary": "one", "id": "m1"})
+    again = lead.call("send", {"to": ["builder"], "kind": "task", "summary": "one", "id": "m1"})
+    assert (first["duplicate"], again["duplicate"], again["seq"]) == (False, True, first["seq"])
+    thread = first["thread_id"]
+    lead.call("send", {"to": ["builder"], "kind": "progress", "summary": "two", "thread_id": thread})
+    taken: Any = builder.call("take", {"lease_seconds": 60.0})
+    assert taken["message"]["summary"] == "one"
+    with pytest.raises(NoWorkError):
+        builder.call("take", {})
+    done: Any = builder.call("ack", {"message": "m1", "token": taken["token"]})
+    assert done["delivery"]["state"] == "done"
+    following: Any = builder.call("take", {})
+    assert following["message"]["summary"] == "two"
+    given: Any = builder.call(
+        "nack", {"message": following["message"]["message_id"], "reason": "no compiler"}
+    )
+    assert (given["delivery"]["state"], given["delivery"]["last_error"]) == ("queued", "no compiler")
+
+
+def test_errors_cross_with_their_codes(agents: Agents) -> None:
+    """What the store refuses is refused there as well: the same class, code and hint."""
+    lead, other = agents("lead"), agents("other")
+    lead.call("send", {"to": ["builder"], "summary": "one", "id": "m1"})
+    failures: list[tuple[str, dict[str, object], type[JobwireError], str]] = [
+        ("send", {"to": ["builder"], "summary": "other", "id": "m1"}, ConflictError, "duplicate_id"),
+        ("send", {"to": ["0a1b2c3d"], "summary": "x"}, InvalidInputError, "invalid_input"),
+        ("send", {"to": ["a"], "from_agent": "lead"}, InvalidInputError, "invalid_input"),
+        ("send", {"to": "builder"}, InvalidInputError, "invalid_input"),
+        ("show", {"thread_id": "none"}, NotFoundError, "thread_not_found"),
+        ("ack", {"message": "m1"}, NotFoundError, "message_not_found"),
+        ("take", {}, NoWorkError, "no_match"),
+    ]
+    for verb, args, kind, code in failures:
+        with pytest.raises(kind) as caught:
+            other.call(verb, args)
+        assert caught.value.facts.get("code", "invalid_input") == code
+
+
+def test_nobody_reads_a_thread_that_it_takes_no_part_in(agents: Agents) -> None:
+    """A stranger neither sees nor joins a conversation of others."""
+    lead, builder, stranger = agents("lead"), agents("builder"), agents("stranger")
+    thread = str(
+        lead.call("send", {"to": ["builder"], "kind": "question", "summary": "a secret?"})["thread_id"]
+    )
+    shown: Any = builder.call("show", {"thread_id": thread})
+    assert [one["summary"] for one in shown["messages"]] == ["a secret?"]
+    for verb, args in (
+        ("show", {"thread_id": thread}),
+        ("wait-reply", {"thread_id": thread}),
+        ("send", {"thread_id": thread, "summary": "me too"}),
+    ):
+        with pytest.raises(JobwireError) as caught:
+            stranger.call(verb, args)
+        assert caught.value.facts["code"] == "forbidden"
+
+
+def test_a_wait_is_woken_by_the_answer_of_the_other(agents: Agents) -> None:
+    """Who asked sleeps until the answer comes, and finds one that came before."""
+    worker, lead = agents("worker"), agents("lead")
+    thread = worker.call("send", {"to": ["lead"], "kind": "question", "summary": "which port?"})["thread_id"]
+    found: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(worker.wait("wait-reply", {"thread_id": thread}, 60.0))
+    )
+    waiting.start()
+    taken: Any = lead.wait("watch", {}, 60.0)
+    assert taken["message"]["summary"] == "which port?"
+    lead.call("send", {"to": ["worker"], "kind": "answer", "summary": "8883", "thread_id": thread})
+    waiting.join(60)
+    assert (found[0]["woke"], found[0]["message"]["summary"]) == (True, "8883")
+    nothing = worker.wait("wait-reply", {"thread_id": thread, "after": found[0]["next_event_id"]}, 0.01)
+    assert (nothing["woke"], nothing["next_event_id"]) == (False, found[0]["next_event_id"])
+
+
+def test_joining_makes_nobody_a_lead(agents: Agents) -> None:
+    """Through the port an agent joins as a worker, or as what its home has made it."""
+    builder = agents("builder")
+    joined: Any = builder.call("join", {"interval_seconds": 5.0})
+    assert (joined["agent"]["kind"], joined["agent"]["liveness"]) == ("worker", "fresh")
+    with pytest.raises(InvalidInputError):
+        LocalAgent(CoordinationStore("unused"), "builder").call("join", {"kind": "lead"})
+    listed: Any = builder.call("agents", {})
+    assert [one["agent_id"] for one in listed["agents"]] == ["builder"]
+    builder.call("leave", {})
+    left: Any = builder.call("agents", {})
+    assert left["agents"] == []
