@@ -6,13 +6,11 @@ speaks is not an argument: it is known from the key under which something was sa
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination import agents, reading, taking, waiting
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.liveness import AgentKind
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.stored import delivery_json, thread_json
@@ -196,11 +194,9 @@ def _agents(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
 
 
 def _join(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    # Over the wire nobody becomes a lead or a person: that is for whoever owns the home to say.
+    # Nobody becomes a lead or a person by saying so: that is for whoever owns the home.
     with store.changing() as change:
-        found = change.rows("agent_kind", {"agent_id": agent}) or [(str(AgentKind.WORKER), "[]")]
-        joining = Joining(kind=found[0][0], roles=tuple(json.loads(found[0][1])), **args)
-        view = agents.join(change, agent, joining)
+        view = agents.resume(change, agent, Joining(**args))
     return {"agent": view.to_json(store.clock.now())}
 
 

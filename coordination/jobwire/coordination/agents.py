@@ -135,6 +135,14 @@ def join(change: Transaction, agent: str, joining: Joining) -> AgentView:
     return find(change, agent)
 
 
+def resume(change: Transaction, agent: str, joining: Joining) -> AgentView:
+    """Begin the agent's next life as what it is: its kind, roles and run stay."""
+    for row in change.rows("agent", {"agent_id": check_agent(agent)}):
+        known = _view(row)
+        joining = joining._replace(kind=known.kind, roles=known.roles, run_id=known.run_id)
+    return join(change, agent, joining)
+
+
 def beat(change: Transaction, agent: str, said: Beat) -> None:
     """Take note of a sign of life; wakes nobody. An agent that was taken for dead is here again."""
     check_agent(agent)

@@ -46,9 +46,9 @@ class StorePulse:
         self._store = store
 
     def join(self, agent: str, joining: Joining) -> object:
-        """Begin a life of the agent in the store."""
+        """Begin the agent's next life in the store."""
         with self._store.changing() as change:
-            return agents.join(change, agent, joining)
+            return agents.resume(change, agent, joining)
 
     def beat(self, agent: str, said: Beat) -> None:
         """Write one sign of life; an agent that nobody knows joins."""

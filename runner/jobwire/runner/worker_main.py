@@ -1,10 +1,11 @@
 """The entry point of a worker process: reads its spec, wires the worker, and works."""
 
+import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from jobwire.storage.signals import delivered
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _POLL_SECONDS = 3600.0
+_AGENT = "JOBWIRE_AGENT"
 
 
 def main() -> int:
@@ -118,7 +120,31 @@ def _report_on(command: Command, spec: WorkerSpec, stop: threading.Event, clock:
         folder=Path(store.log_dir(spec.job_id)),
         clock=clock,
     )
-    return worker.work(spec.title, stop).ending.shell_status
+    with _signs_of_life(spec):
+        return worker.work(spec.title, stop).ending.shell_status
+
+
+@contextlib.contextmanager
+def _signs_of_life(spec: WorkerSpec) -> Iterator[None]:
+    """Beat for the agent whose job this is, as long as its command runs."""
+    agent = os.environ.get(_AGENT)
+    if not agent:
+        yield
+        return
+    from jobwire.coordination.heartbeat import Heartbeat  # noqa: PLC0415 - only agents need the store
+
+    try:
+        heartbeat = Heartbeat(agent, spec.home, status="working").start()
+    except JobwireError as error:
+        # The command runs all the same.
+        report(error, prog="jobwire", as_json=False)
+        yield
+        return
+    heartbeat.update("working", task=spec.job_id)
+    try:
+        yield
+    finally:
+        heartbeat.stop("idle")
 
 
 if __name__ == "__main__":
