@@ -84,8 +84,10 @@ examples:
   job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
 
 the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
-lines `::progress TEXT` and `::permission TEXT`, become events. The timeouts are the job's own: the registry
-process, where one runs, enforces them also when this command is gone.
+lines `::progress TEXT`, `::permission TEXT` and `::question TEXT`, become events. The timeouts are the job's
+own: the registry process, where one runs, enforces them also when this command is gone. With --answer-stdin
+the answers (`jobwire answer`, the page) come as lines on the command's standard input, in the order in which
+it asked; without it, whatever it reports next takes the question back.
 
 where input and output are a terminal, the command has it to itself, keys included: Ctrl-C interrupts it, and
 cancels the job if that ends it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
@@ -138,6 +140,11 @@ def add_run(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--detach", action="store_true", help="print the job's id and return; the job goes on by itself"
+    )
+    parser.add_argument(
+        "--answer-stdin",
+        action="store_true",
+        help="the answers to its `::permission` and `::question` lines are the command's standard input",
     )
     parser.add_argument(
         "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"

@@ -47,7 +47,17 @@ def run(args: argparse.Namespace) -> int:
     """Delegate the command and watch it; return the exit code of SPEC section 6."""
     home = Path(args.home)
     timeouts = Timeouts(idle_seconds=args.idle_timeout, wall_seconds=args.wall_timeout)
-    plan = Plan(args.command, title=args.title, agent_session=args.agent_session, timeouts=timeouts)
+    if args.answer_stdin and args.tmux is not None:
+        raise InvalidInputError(
+            "in a tmux pane the command's input is the pane", hint="leave out --answer-stdin, or --tmux"
+        )
+    plan = Plan(
+        args.command,
+        title=args.title,
+        agent_session=args.agent_session,
+        timeouts=timeouts,
+        answer_stdin=args.answer_stdin,
+    )
     settings = usable_settings(home, Role.HERMES)
     if not args.mtls:
         usable_settings(home, Role.WORKER)
@@ -58,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
     def work(begun: Callable[[], None] = lambda: None) -> int:
         leave = threading.Event()
-        terminal = Terminal() if not args.detach and pane is None and attended() else None
+        before_us = not args.detach and pane is None and not args.answer_stdin and attended()
+        terminal = Terminal() if before_us else None
         with (
             terminal or contextlib.nullcontext(),
             _heeding_signals(job, leave if pane else None),

@@ -8,6 +8,7 @@ import threading
 from typing import IO, NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
+from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.process_session import living_groups
 
@@ -54,16 +55,22 @@ class Stdio(Protocol):
 class Pipes:
     """The standard streams of a command without a terminal: pipes for its output, a session of its own.
 
-    Its input is ours.
+    Its input is ours, or what `answers` writes.
     """
 
     stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
+    def __init__(self, answers: AnsweredInput | None = None) -> None:
+        self._answers = answers
+
     def start(self, words: list[str]) -> tuple["subprocess.Popen[bytes]", list[Stream]]:
         """See `Stdio`."""
+        source = self._answers.source if self._answers is not None else None
         process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            words, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
+        if self._answers is not None:
+            self._answers.begun()
         return process, [
             Stream(detached(process.stdout), STDOUT),
             Stream(detached(process.stderr), STDERR),
@@ -79,6 +86,8 @@ class Pipes:
 
     def close(self) -> None:
         """See `Stdio`."""
+        if self._answers is not None:
+            self._answers.close()
 
 
 class Command:

@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     agent_session: str | None = None
     timeouts: Timeouts = Timeouts()
     broker: Mapping[str, str | int] = {}
+    answer_stdin: bool = False
 
 
 class Delegation:
@@ -98,6 +99,7 @@ class Delegation:
             ),
             owner=self._owner,
             title=self.record.title,
+            answer_stdin=self._plan.answer_stdin,
         )
         path = write_spec(self._store, spec)
         try:

@@ -1,10 +1,13 @@
 """What a command's output says about its progress: pure reading of lines, and how often that is told."""
 
 import re
+from collections import deque
 from typing import NamedTuple
 
+from jobwire.jobs.requests import MAX_REQUESTS
+
 # A line that speaks to us on purpose; the same idea as workflow commands of CI systems.
-_SPOKEN = re.compile(r"\s*+::(progress|permission)\s++(\S.*)")
+_SPOKEN = re.compile(r"\s*+::(progress|permission|question)\s++(\S.*)")
 # 12%, 12.5 %, [ 12%]; not 120% of something, not a longer number's tail.
 _PERCENT = re.compile(r"(?<![\w.])(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%")
 # [12/60] as build tools print it, padded or not.
@@ -24,12 +27,13 @@ _LIFE_SECONDS = 30.0
 class Report(NamedTuple):
     """One thing worth an event: `kind` is progress or permission_required; `percent` where one was seen.
 
-    `detail` is as long as the line was, up to MAX_LINE.
+    `detail` is as long as the line was, up to MAX_LINE. `question`: it asks for a text, not for a yes.
     """
 
     kind: str
     detail: str
     percent: float | None = None
+    question: bool = False
 
 
 def read_line(line: str) -> Report | None:
@@ -39,7 +43,7 @@ def read_line(line: str) -> Report | None:
     if spoken:
         kind = "progress" if spoken[1] == "progress" else "permission_required"
         detail = spoken[2].rstrip()
-        return Report(kind, detail, _percent(detail))
+        return Report(kind, detail, _percent(detail), question=spoken[1] == "question")
     percent = _percent(text)
     return None if percent is None else Report("progress", text.strip(), percent)
 
@@ -78,21 +82,25 @@ class ReportReader:
 
 
 class Throttle:
-    """Lets one progress report through each `interval_seconds`, always the latest; permission never waits."""
+    """Lets one progress report through each `interval_seconds`, always the latest; what asks never waits."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
         self._interval = interval_seconds
         self._next_time = float("-inf")
         self._waiting: Report | None = None
+        self._asking: deque[Report] = deque(maxlen=MAX_REQUESTS)
 
     def offer(self, report: Report) -> None:
         """Keep `report` as the next one to go out; it replaces a progress report that still waits."""
-        if self._waiting is None or self._waiting.kind == "progress":
+        if report.kind != "progress":
+            self._waiting = None
+            self._asking.append(report)
+        elif not self._asking:
             self._waiting = report
 
     def take(self, monotonic: float) -> Report | None:
         """Return what may go out now."""
-        waiting = self._waiting
+        waiting = self._asking.popleft() if self._asking else self._waiting
         if waiting is None or (waiting.kind == "progress" and monotonic < self._next_time):
             return None
         self._waiting = None
@@ -101,7 +109,7 @@ class Throttle:
 
     def last_word(self) -> Report | None:
         """Return what was held back and never went out."""
-        return self._waiting
+        return self._asking[0] if self._asking else self._waiting
 
 
 class SignsOfLife:

@@ -21,6 +21,7 @@ from jobwire.core.errors import (
 )
 from jobwire.core.redaction import Redactor
 from jobwire.jobs.event import MAX_DETAIL
+from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.progress import Report, SignsOfLife, Throttle, life_interval
 
 # How long the last events may take after the command's end; then they wait in the outbox.
@@ -115,7 +116,8 @@ class Reporter:
     """Turns reports into events. `offer` and `printed` never block; the others wait for the disk alone.
 
     `waiting` tells whether the job waits for a permission: no sign of life may take that back.
-    `idle_seconds` is the job's limit: output is told often enough that nobody calls it idle.
+    `idle_seconds` is the job's limit: output is told often enough that nobody calls it idle. `answers` gets
+    what the command asks; without it nobody answers from elsewhere, and the next event takes it back.
     """
 
     def __init__(
@@ -126,7 +128,9 @@ class Reporter:
         environ: Mapping[str, str],
         waiting: Callable[[], bool],
         idle_seconds: float | None = None,
+        answers: AnsweredInput | None = None,
     ) -> None:
+        self._answers = answers
         self._publisher = publisher
         self._clock = clock
         self._redactor = Redactor(environ)
@@ -148,6 +152,8 @@ class Reporter:
         self._sender.start()
         self._sender.wake()
         self._thread.start()
+        if self._answers is not None:
+            self._answers.start(self._keep)
 
     def offer(self, report: Report) -> None:
         """Take a report from the output."""
@@ -218,7 +224,11 @@ class Reporter:
         try:
             word = report or (None if sign is None or self._waiting() else sign)
             if word is not None and not self._over:
-                self._keep(word.kind, word.detail, _figures(word))
+                asks = self._answers if word.kind != "progress" else None
+                data = _figures(word) | (asks.request(word) if asks is not None else {})
+                self._keep(word.kind, word.detail, data)
+                if asks is not None:
+                    asks.asked(data)
         except JobwireError as error:
             complain(f"an event was not kept: {error.message}")
         finally:

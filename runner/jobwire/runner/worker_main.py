@@ -15,10 +15,11 @@ from jobwire.core.errors import JobwireError
 from jobwire.core.lease import LeaseGrant
 from jobwire.publisher import Publisher
 from jobwire.registry.store import RecordStore
+from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.command import Command, Pipes
 from jobwire.runner.lease_keeper import LeaseKeeper
 from jobwire.runner.pseudo_terminal import Keyboard, PseudoTerminal
-from jobwire.runner.reporter import Reporter
+from jobwire.runner.reporter import Reporter, complain
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import PANE_VARIABLES
 from jobwire.runner.worker import Worker
@@ -64,11 +65,15 @@ def _work(spec: WorkerSpec, seat: list[str]) -> int:
     if seat:
         terminal = PseudoTerminal(int(seat[0]), stderr_apart=seat[1] == APART, clock=clock)
         Keyboard(terminal, sys.stdin.fileno()).start()
-    command = Command(spec.command, stdio=terminal or Pipes(), clock=clock)
+    store = RecordStore(spec.home)
+    answers = None
+    if spec.answer_stdin and terminal is None:
+        answers = AnsweredInput(store, spec.job_id, spec.attempt, complain=complain, clock=clock)
+    command = Command(spec.command, stdio=terminal or Pipes(answers), clock=clock)
     stop = threading.Event()
     actions = dict.fromkeys(_ENDING, stop.set) | _job_control(command, terminal)
     with delivered(actions):
-        return _report_on(command, spec, stop, clock)
+        return _report_on(command, spec, stop, clock, store=store, answers=answers)
 
 
 def _job_control(
@@ -99,8 +104,15 @@ def _nothing() -> None:
     """Leave it: nothing here has a size."""
 
 
-def _report_on(command: Command, spec: WorkerSpec, stop: threading.Event, clock: Clock) -> int:
-    store = RecordStore(spec.home)
+def _report_on(
+    command: Command,
+    spec: WorkerSpec,
+    stop: threading.Event,
+    clock: Clock,
+    *,
+    store: RecordStore,
+    answers: AnsweredInput | None,
+) -> int:
     lease = LeaseKeeper(
         store, job_id=spec.job_id, attempt=spec.attempt, grant=LeaseGrant(spec.owner), clock=clock
     )
@@ -112,6 +124,7 @@ def _report_on(command: Command, spec: WorkerSpec, stop: threading.Event, clock:
         environ=os.environ,
         waiting=lease.waiting,
         idle_seconds=store.get(spec.job_id).timeouts.idle_seconds,
+        answers=answers,
     )
     worker = Worker(
         command=command,

@@ -36,6 +36,7 @@ class WorkerSpec(NamedTuple):
     environment: dict[str, str]
     owner: str
     title: str
+    answer_stdin: bool = False
 
 
 def spec_path(store: RecordStore, job_id: str) -> Path:

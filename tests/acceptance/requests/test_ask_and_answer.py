@@ -17,8 +17,9 @@ from jobwire.jobs.record import JobRecord
 from jobwire.jobs.requests import Answer, Request, RequestState, find, open_requests
 from jobwire.publisher import Publisher
 from jobwire.publisher.asking import NoAnswerError
-from jobwire.registry.requests import give_answer
+from jobwire.registry.requests import give_answer, open_in
 from jobwire.testing.homes import new_home
+from jobwire.testing.run_command import run_words
 from jobwire.testing.waiting import wait_for
 from jobwire.testing.watching import JobHouse, bare_environment
 
@@ -222,3 +223,22 @@ def test_an_answer_is_heard_at_once(asking: Asking) -> None:
     request = find(asking.record().requests, "r19")
     assert request is not None
     assert request.state is RequestState.APPLIED
+
+
+def test_a_command_reads_the_answers_to_what_it_printed(asking: Asking) -> None:
+    """`jobwire run --answer-stdin`: its lines ask at once, its input has the answers in their order."""
+    script = 'echo "::question Which?"; echo "::permission Push?"; read a; read b; echo "$a and $b"'
+    words = run_words(asking.house.home, "--quiet", "--answer-stdin", "--", "sh", "-c", script)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=bare_environment())
+    queue = asking.house.queue
+    asked = wait_for(lambda: (found := open_in(queue))[1:] and found, deadline_seconds=SECONDS)
+    by_text = {one.request.text: one.request for one in asked}
+    assert by_text["Push?"].choices == ("yes", "no")
+    give_answer(queue, by_text["Push?"].id, Answer("no", "ann", "page"))
+    give_answer(queue, by_text["Which?"].id, Answer("the red one", "ann", "page"))
+    out, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert "the red one and no" in out
+    record = asking.house.record(asked[0].record.job_id)
+    assert record.status == "completed"
+    assert {one.state for one in record.requests} == {RequestState.APPLIED}

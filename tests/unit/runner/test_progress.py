@@ -15,6 +15,7 @@ from jobwire.runner.progress import Report, ReportReader, SignsOfLife, Throttle,
         ("::progress compiling 3 of 9", Report("progress", "compiling 3 of 9")),
         ("  ::progress half 50%  ", Report("progress", "half 50%", 50.0)),
         ("::permission may I push?", Report("permission_required", "may I push?")),
+        ("::question which name?", Report("permission_required", "which name?", question=True)),
         ("[ 12%] Building C object", Report("progress", "[ 12%] Building C object", 12.0)),
         ("\x1b[32m99.5 %\x1b[0m done", Report("progress", "99.5 % done", 99.5)),
         ("100%|####| 3/3", Report("progress", "100%|####| 3/3", 100.0)),
@@ -100,7 +101,10 @@ def test_at_most_one_a_second_and_the_latest_wins() -> None:
     assert throttle.take(11.0) == Report("progress", "3")
     throttle.offer(Report("permission_required", "?"))
     throttle.offer(Report("progress", "4"))
+    throttle.offer(Report("permission_required", "and?"))
     assert throttle.take(11.1) == Report("permission_required", "?")
+    assert throttle.take(11.1) == Report("permission_required", "and?")
+    assert throttle.take(11.1) is None
 
 
 def test_output_is_a_sign_of_life() -> None:
