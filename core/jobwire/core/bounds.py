@@ -65,7 +65,7 @@ def check_text(field: str, value: str, limit: int) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"the {field} is not valid UTF-8") from error
+        raise InvalidInputError(f"the {field} is not valid UTF-8", hint="is it a text?") from error
     if "\0" in value:
         raise InvalidInputError(f"the {field} holds a NUL character", hint="is it a text?")
 

@@ -25,8 +25,6 @@ _TOTAL_SESSIONS = 12
 # batch takes seconds.
 STOPPED_SECONDS = 30.0
 BEHIND_SECONDS = 10.0
-# How a job ends that did not do what it was to do; a cancellation is a person's wish.
-WRONG_OUTCOMES = frozenset({"error", "timed_out", "failed"})
 NO_METRICS = "No metrics yet: `jobwire metrics run` computes them."
 
 

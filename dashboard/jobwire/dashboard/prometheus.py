@@ -8,12 +8,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobwire.core.override import override
-from jobwire.dashboard.figures import WRONG_OUTCOMES
 from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, MetricsReport
 from jobwire.jobs.admission import ACCEPTED, Reason
 from jobwire.jobs.event import EVENT_TYPES
 from jobwire.jobs.lifecycle import Status
+from jobwire.metrics.rates import WRONG_OUTCOMES
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # The metrics below that come from the tables speak of this range.

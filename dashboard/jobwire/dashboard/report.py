@@ -9,6 +9,7 @@ from jobwire.dashboard.figures import Freshness, JournalEnd, MetricTables, Steps
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
 from jobwire.metrics.buckets import DURATION, WAITED
+from jobwire.metrics.rates import WRONG_OUTCOMES
 
 _FOREVER = float("inf")
 
@@ -139,7 +140,7 @@ def _error_rate(ended: Steps, wanted: TimeRange) -> list[float | None]:
     every, bad = [0] * len(wanted.points), [0] * len(wanted.points)
     for (place, outcome), number in figures.counts(ended).items():
         every[place] += number
-        bad[place] += number * (outcome in figures.WRONG_OUTCOMES)
+        bad[place] += number * (outcome in WRONG_OUTCOMES)
     return [round(errors / count, 4) if count else None for errors, count in zip(bad, every, strict=True)]
 
 

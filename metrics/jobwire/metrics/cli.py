@@ -3,21 +3,24 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobwire.core.argument_types import number
+from jobwire.core.argument_types import number, whole
 from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
 from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import table
 from jobwire.metrics.arguments import (
     add_run_arguments,
     add_share_argument,
     add_sink_argument,
     settings_of,
 )
+from jobwire.metrics.query import MAX_ROWS, MAX_SECONDS, answer
 from jobwire.storage.signals import stop_event
 
 if TYPE_CHECKING:
@@ -68,6 +71,15 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     show = add_command(commands, "show", "the tables of the last hour", _EXAMPLE["show"], run=_show)
     add_sink_argument(show)
     show.add_argument("--minutes", type=_MINUTES, default=60.0, help="how far back (60)")
+    query = add_command(
+        commands, "query", "answer one SQL SELECT over the tables, read-only", _EXAMPLE["query"], run=_query
+    )
+    add_sink_argument(query)
+    query.add_argument("sql", metavar="SQL", help="the statement; docs/metrics.md names tables and columns")
+    query.add_argument("--limit", type=whole(1, MAX_ROWS), default=1000, help="rows at most (1000)")
+    query.add_argument(
+        "--seconds", type=number(MAX_SECONDS, zero=False), default=10.0, help="time it may take (10)"
+    )
     plot = add_command(
         commands, "plot", "draw throughput, durations and waiting time", _EXAMPLE["plot"], run=_plot
     )
@@ -87,6 +99,7 @@ _EXAMPLE = {
     "record": "jobwire metrics record --journal /shards/a --share-group fleet",
     "status": "jobwire metrics status --json",
     "show": "jobwire metrics show --minutes 10",
+    "query": "jobwire metrics query 'SELECT outcome, COUNT(*) FROM jobs GROUP BY outcome'",
     "plot": "jobwire metrics plot --out fleet.png",
     "keys": "jobwire metrics keys --out keys.json",
 }
@@ -174,6 +187,23 @@ def _show(args: argparse.Namespace) -> int:
     else:
         print_tables(found, home=settings.home)
     return int(ExitCode.OK)
+
+
+def _query(args: argparse.Namespace) -> int:
+    settings = settings_of(args, dict(os.environ))
+    found = answer(settings.sink, args.sql, limit=args.limit, seconds=args.seconds)
+    if args.json:
+        print(json.dumps(found._asdict()))
+        return int(ExitCode.OK)
+    rows = [tuple(found.columns), *(tuple(map(_cell, row)) for row in found.rows)]
+    print("\n".join(table(rows, shutil.get_terminal_size((120, 24)).columns)))
+    if found.truncated:
+        sys.stderr.write(f"jobwire: these are the first {len(found.rows)} rows; --limit shows more\n")
+    return int(ExitCode.OK)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _plot(args: argparse.Namespace) -> int:

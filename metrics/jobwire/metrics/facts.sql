@@ -34,6 +34,33 @@ CREATE TABLE job_facts (
     purged_us BIGINT
 );
 
+-- What events say their jobs used (the agreed keys of `data`, jobs/usage.py), by the hour of receipt.
+-- Tokens, and millionths of a dollar. Read the view `usage`.
+CREATE TABLE usage_counts (
+    window_start BIGINT NOT NULL,
+    session TEXT NOT NULL,
+    model TEXT NOT NULL,
+    shard INTEGER NOT NULL,
+    events BIGINT NOT NULL,
+    tokens_in BIGINT NOT NULL,
+    tokens_out BIGINT NOT NULL,
+    cost_micro_usd BIGINT NOT NULL,
+    PRIMARY KEY (window_start, session, model, shard)
+);
+
+-- By session, model and day (UTC; the epoch second at which it begins).
+CREATE VIEW usage AS
+SELECT
+    window_start / 86400 * 86400 AS day_start,
+    session,
+    model,
+    CAST(SUM(events) AS BIGINT) AS events,
+    CAST(SUM(tokens_in) AS BIGINT) AS tokens_in,
+    CAST(SUM(tokens_out) AS BIGINT) AS tokens_out,
+    CAST(SUM(cost_micro_usd) AS DOUBLE PRECISION) / 1000000 AS cost_usd
+FROM usage_counts
+GROUP BY window_start / 86400 * 86400, session, model;
+
 CREATE VIEW facts AS
 SELECT window_start, width_seconds, kind, timeout, session, CAST(SUM(facts) AS BIGINT) AS facts
 FROM fact_counts

@@ -9,11 +9,13 @@ segment that continues what the tables know is the common case, and stays in col
 database; every other job goes through `JobTotals`.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jobwire.core.terminal_text import safe
 from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.metrics.buckets import (
     AHEAD,
@@ -30,6 +32,7 @@ from jobwire.metrics.job_totals import OPEN, STARTED, WAITING, JobTotals, Run, S
 from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows, counts_of
 
 SECOND_US = 1_000_000
+_HOUR_SECONDS = 3600
 WIDTHS_SECONDS = (10, 60, 3600)
 # How much later than a newer row an older one may come: the recorder stamps in order of arrival, so
 # this only covers clocks being set.
@@ -213,6 +216,21 @@ def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
     for width, start, note, times in _counted(rows.received_us[told], rows.note[told]):
         for reason, count in counts_of(rows.notes[note]).items():
             yield width, start, reason, count * times
+
+
+def usage_counts(
+    rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[str]
+) -> dict[tuple[int, str, str], list[int]]:
+    """Return events, tokens in and out, and millionths of a dollar by (hour, session, model)."""
+    sums: dict[tuple[int, str, str], list[int]] = {}
+    places = np.flatnonzero(fresh & (rows.note > 0))
+    hours = rows.received_us[places] // (_HOUR_SECONDS * SECOND_US) * _HOUR_SECONDS
+    for place, hour in zip(places.tolist(), hours.tolist(), strict=True):
+        *amounts, model = json.loads(rows.notes[rows.note[place]])
+        key = hour, sessions[session[rows.job[place]]], safe(model)
+        known = sums.setdefault(key, [0, 0, 0, 0])
+        sums[key] = [total + amount for total, amount in zip(known, (1, *amounts), strict=True)]
+    return sums
 
 
 def delay_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:

@@ -78,7 +78,7 @@ ON CONFLICT (job_id) DO UPDATE SET
 -- name: job_facts_of
 SELECT * FROM job_facts WHERE job_id IN (...)
 
--- The next two end the statement that adds rows to the table (`Database.add`).
+-- The next three end the statement that adds rows to the table (`Database.add`).
 -- name: put_job_facts
 ON CONFLICT (job_id) DO UPDATE SET
     created_at = excluded.created_at, place = excluded.place, session = excluded.session,
@@ -90,6 +90,12 @@ ON CONFLICT (job_id) DO UPDATE SET
 -- name: add_fact_counts
 ON CONFLICT (width_seconds, window_start, kind, timeout, session, shard)
 DO UPDATE SET facts = fact_counts.facts + excluded.facts
+
+-- name: add_usage_counts
+ON CONFLICT (window_start, session, model, shard) DO UPDATE SET
+    events = usage_counts.events + excluded.events, tokens_in = usage_counts.tokens_in + excluded.tokens_in,
+    tokens_out = usage_counts.tokens_out + excluded.tokens_out,
+    cost_micro_usd = usage_counts.cost_micro_usd + excluded.cost_micro_usd
 
 -- How each job ended by a worker's word, if it did. The list of ids is filled in by the caller.
 -- name: ends_of
@@ -152,12 +158,35 @@ GROUP BY window_start, measure, bucket
 SELECT outcome, COUNT(*), AVG(duration_s), AVG(waiting_s), MAX(attempts) FROM jobs
 WHERE last_event_at > ? GROUP BY outcome ORDER BY outcome
 
+-- name: show_facts
+SELECT kind, timeout, CAST(SUM(facts) AS BIGINT) FROM fact_counts
+WHERE width_seconds = 60 AND window_start + 60 > ? GROUP BY kind, timeout
+
+-- name: show_ends
+SELECT outcome, CAST(SUM(events) AS BIGINT) FROM histograms
+WHERE width_seconds = 60 AND measure = 'duration' AND dimension = '' AND window_start + 60 > ?
+GROUP BY outcome HAVING SUM(events) > 0
+
+-- name: show_spreads
+SELECT measure, dimension, value, bucket, CAST(SUM(events) AS BIGINT) FROM histograms
+WHERE
+    measure IN ('duration', 'waiting', 'queued', 'pickup')
+    AND (
+        (width_seconds = 60 AND dimension IN ('', 'session') AND window_start + 60 > ?)
+        OR (width_seconds = 3600 AND dimension IN ('worker', 'label', 'attempt') AND window_start + 3600 > ?)
+    )
+GROUP BY measure, dimension, value, bucket HAVING SUM(events) > 0
+
+-- name: show_usage
+SELECT day_start, session, model, events, tokens_in, tokens_out, cost_usd FROM usage
+WHERE day_start + 86400 > ? ORDER BY day_start DESC, cost_usd DESC, session, model LIMIT 20
+
 -- name: show_slowest
 SELECT job_id, session, duration_s, waiting_s, events, attempts, outcome FROM jobs
 WHERE finished_at > ? ORDER BY duration_s DESC, job_id LIMIT 20
 
 -- name: show_open_jobs
-SELECT job_id, session, last_event, last_event_at, waiting_since_at, events, attempts FROM open_jobs
+SELECT job_id, session, worker, last_event, last_event_at, waiting_since_at, events, attempts FROM open_jobs
 ORDER BY last_event_at, job_id LIMIT 20
 
 -- name: total_events

@@ -13,7 +13,7 @@ from jobwire.jobs.fact import FACT_KINDS
 
 # `seq` is null for whatever is not an accepted event; `label` is the event's type, the reason, or the kind
 # of a fact. `note` is what of the payload is read by itself, as JSON: counts of messages that the recorder
-# did not store, or a fact (then `received_us` is when it happened).
+# did not store, a fact (then `received_us` is when it happened), or what an event says was used.
 SCHEMA = pa.schema(
     [
         ("offset", pa.int64()),

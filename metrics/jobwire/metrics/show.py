@@ -8,6 +8,7 @@ from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import RecordFormatError, decode_record
 from jobwire.metrics.buckets import AHEAD, DELAY, percentiles
 from jobwire.metrics.database import Database, Row, open_tables
+from jobwire.metrics.rates import rates, spreads, usage
 from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
 from jobwire.storage.home_paths import HomePaths
@@ -31,6 +32,9 @@ def tables(sink: str, *, now: float, minutes: float, home: Path) -> dict[str, An
             "delays": _delays(database.rows(queries()["show_delays"], (since,))),
             "outcomes": _select(database, "outcomes", since),
             "slowest": _select(database, "slowest", since),
+            "rates": rates(database, since, minutes * 60),
+            **spreads(database, since),
+            "usage": usage(database, since),
             "open_jobs": [
                 row | {"silent_s": _length(now - row["last_event_at"])}
                 for row in _select(database, "open_jobs")
@@ -76,7 +80,7 @@ _COLUMNS = {
     "rejections": "reason events",
     "outcomes": "outcome jobs duration_s waiting_s attempts",
     "slowest": "job_id session duration_s waiting_s events attempts outcome",
-    "open_jobs": "job_id session last_event last_event_at waiting_since_at events attempts",
+    "open_jobs": "job_id session worker last_event last_event_at waiting_since_at events attempts",
 }
 
 
@@ -90,6 +94,11 @@ def print_tables(found: dict[str, Any], *, home: Path) -> None:
         console.print(missing_sentence(found["unjournaled_jobs"]), highlight=False)
     for row in found["open_jobs"]:
         row["registry"] = _registry_says(home, row["job_id"])
+    _table(console, "Jobs (shares are of those that ended; of requeued, of those claimed)", found["rates"])
+    _table(console, "How long, in seconds", found["lengths"])
+    _table(console, "Run time, in seconds (by worker, label and attempt: whole hours)", found["run_by"])
+    _table(console, "Waiting for permission, in seconds", found["wait_by"])
+    _table(console, "Used, by day (UTC)", found["usage"])
     _table(console, "Events", found["windows"], "event_type events")
     _table(console, "Sessions", found["sessions"], "session events errors")
     _table(console, "Refused messages", found["rejections"], "reason events")
@@ -112,26 +121,35 @@ def print_tables(found: dict[str, Any], *, home: Path) -> None:
         console,
         "Open jobs, the most silent first",
         found["open_jobs"],
-        "job_id session last_event silent_s registry",
+        "job_id session worker last_event silent_s registry",
     )
 
 
-def _table(console: Any, title: str, rows: list[dict[str, Any]], columns: str) -> None:
+def _table(console: Any, title: str, rows: list[dict[str, Any]], columns: str = "") -> None:
+    from rich import box  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
 
     if not rows:
         return
-    table = Table(title=title, title_justify="left")
-    for name in columns.split():
-        table.add_column(name, justify="right" if isinstance(rows[0][name], int | float) else "left")
+    names = columns.split() or list(rows[0])
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for name in names:
+        is_number = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if is_number else "left")
     for row in rows:
-        table.add_row(*(_text(name, row[name]) for name in columns.split()))
+        table.add_row(*(_text(name, row[name]) for name in names))
     console.print(table)
 
 
 def _text(name: str, value: object) -> str:
     if name == "window_start" and isinstance(value, int):
         return utc_timestamp(value)[11:16]
+    if name == "day_start" and isinstance(value, int):
+        return utc_timestamp(value)[:10]
+    if name == "share" and isinstance(value, float):
+        return f"{value:.1%}"
+    if name == "cost_usd" and isinstance(value, float):
+        return f"{value:,.2f}"
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, int):

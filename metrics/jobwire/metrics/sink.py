@@ -27,6 +27,7 @@ from jobwire.metrics.fold import (
     job_columns,
     rejection_counts,
     segments_of,
+    usage_counts,
     watermark_us,
     window_counts,
 )
@@ -43,9 +44,10 @@ COMPARED = {
     "job_totals": "job_totals",
     "facts": "facts",
     "job_facts": "job_facts",
+    "usage": "usage",
 }
 _TABLES = (
-    *("window_counts", "rejection_counts", "histograms", "fact_counts"),
+    *("window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts"),
     *("job_totals", "job_facts", "progress"),
 )
 
@@ -184,6 +186,9 @@ class MetricsSink:
                 where = (*key, shard)
                 told[where] = told.get(where, 0) + count
             self._database.add(table, [(*key, told[key]) for key in sorted(told)], self._sql[f"add_{table}"])
+        used = usage_counts(rows, fresh, jobs.session, jobs.sessions)
+        added = [(*key, shard, *sums) for key, sums in sorted(used.items())]
+        self._database.add("usage_counts", added, self._sql["add_usage_counts"])
 
     def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
         """Store the segments that continue what is known of their job; return which ones do not."""

@@ -78,6 +78,7 @@ def facts(record: JobRecord, now: float) -> str:
         ("attempt", attempts),
         ("detail", record.detail),
         ("session", record.agent_session or ""),
+        ("labels", ", ".join(f"{name}={value}" for name, value in record.labels.items())),
         ("priority", str(record.priority)),
         ("lease", _lease(record)),
         ("not before", f"{record.not_before} (in {rest})" if rest else ""),

@@ -19,7 +19,7 @@ from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.rows import SCHEMA, UNREADABLE, rows_of
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.source.fold_form import fact_of
+from jobwire.metrics.source.fold_form import fact_of, usage_text
 from jobwire.metrics.source.parsing import microsecond_of
 
 _BATCH_ROWS = 20_000
@@ -88,4 +88,4 @@ def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
         return (*place, None, UNREADABLE, None, None)
     if type(seq) is not int or type(label) is not str:
         return (*place, None, UNREADABLE, sent_us, None)
-    return (*place, seq, label, sent_us, None)
+    return (*place, seq, label, sent_us, usage_text(row.payload))

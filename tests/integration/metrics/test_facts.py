@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobwire.core.canonical import canonical_json
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import Redactor
@@ -137,6 +138,11 @@ def test_a_timeout_two_cancels_and_a_success(fleet: Fleet) -> None:
         ("", "ana", "pane-7"),
     }
     found = tables(fleet.url, now=fleet.clock.now(), minutes=60, home=Path(fleet.store.home))
+    shares = {row["jobs"]: (row["number"], row["share"]) for row in found["rates"]}
+    assert shares["ended"] == (4, None)
+    assert shares["wrong"] == (1, 0.25)
+    assert shares["timed_out: wall"] == (1, 0.25)
+    assert shares["cancelled"] == (2, 0.5)
     assert {row["outcome"]: row["jobs"] for row in found["outcomes"]} == {
         "cancelled": 2,
         "completed": 1,
@@ -244,3 +250,51 @@ def test_an_id_that_comes_back_is_another_job(fleet: Fleet) -> None:
         fleet.journal(TOPICS.facts(fact.job_id), encode_fact(fact), FACT)
     fleet.fold()
     assert fleet.ask("SELECT outcome, attempts FROM jobs") == [("pending", 1)]
+
+
+def test_usage_adds_up_by_session_model_and_day(fleet: Fleet) -> None:
+    """Tokens and cost of accepted events, each once; what comes again or is no number adds nothing."""
+    job = fleet.register(agent_session="docs")
+    fleet.queue.claim(job.job_id, GRANT)
+    fleet.say(job, 1, "started")
+    fleet.say(job, 2, "progress", tokens_in=100, tokens_out=5, cost_usd=0.25, model="opus")
+    fleet.say(job, 3, "progress", tokens_in="many", cost_usd=-1)
+    fleet.say(job, 4, "completed", tokens_in=20, cost_usd=0.5, model="opus")
+    lines = fleet.store.audit(job.job_id).lines()
+    again = next(canonical_json(line["event"]) for line in lines if line.get("seq") == 2)
+    fleet.journal(TOPICS.events(job.job_id), again, "accepted")
+    fleet.fold(2)
+    day = int(fleet.clock.now()) // 86400 * 86400
+    assert fleet.ask("SELECT * FROM usage") == [(day, "", "opus", 2, 120, 5, 0.75)]
+
+
+def test_lengths_are_told_by_worker_label_and_attempt(fleet: Fleet) -> None:
+    """Queue wait, pickup, run time and waiting, each where it belongs; a process number is no worker."""
+    job = fleet.register(agent_session="docs", labels={"team": "web"})
+    fleet.clock.advance(10)
+    fleet.queue.claim(job.job_id, LeaseGrant("host-1:4711", 600.0))
+    fleet.clock.advance(2)
+    fleet.say(job, 1, "started")
+    fleet.say(job, 2, "permission_required")
+    fleet.clock.advance(30)
+    fleet.say(job, 3, "progress")
+    fleet.clock.advance(8)
+    fleet.say(job, 4, "completed")
+    fleet.fold()
+    fleet.tell()  # later than all that the worker said
+    fleet.fold()
+    found = tables(fleet.url, now=fleet.clock.now(), minutes=60, home=Path(fleet.store.home))
+    lengths = {row["measure"].split()[0].strip(":"): row["p50_s"] for row in found["lengths"]}
+    assert {name: round(value) for name, value in lengths.items()} == {
+        "queued": 10,
+        "pickup": 2,
+        "run": 38,
+        "waiting": 30,
+    }
+    for table, length in (("run_by", 38), ("wait_by", 30)):
+        assert [(row["by"], row["value"], row["jobs"], round(row["p95_s"])) for row in found[table]] == [
+            ("attempt", "1", 1, length),
+            ("label", "team=web", 1, length),
+            ("session", "docs", 1, length),
+            ("worker", "host-1", 1, length),
+        ]

@@ -4,6 +4,7 @@ The same values as `testing.plain_consumer` computes row by row; a test holds bo
 spares Spark the payloads, a projection with code of its own, and the parsing of JSON row by row.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,14 @@ import pyarrow.compute as pc
 
 from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT, decode_fact
+from jobwire.jobs.usage import KEYS, usage_of
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.metrics.rows import UNREADABLE
 from jobwire.metrics.source.parsing import microsecond_of, microseconds, parse_accepted
 
 NO_FACT = (None, None, None)
+# Most events say nothing of it, and are not parsed for it.
+_USAGE = f'"({"|".join(KEYS)})"'
 NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
 
 
@@ -33,6 +37,9 @@ def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
     )
     received_us = arrays["received_at"].cast(pa.int64())
     notes = _notes(arrays["topic"], verdicts, payloads)
+    used = _usage(payloads, read)
+    if used is not None:
+        notes = pc.coalesce(used, notes)
     if facts is not None:
         label = pc.coalesce(facts["kind"], label)
         received_us = pc.min_element_wise(received_us, facts["at_us"])
@@ -44,6 +51,30 @@ def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
         "sent_us": microseconds(said["timestamp"]),
         "note": notes,
     }
+
+
+def _usage(payloads: Any, events: Any) -> Any:
+    """Return what events say was used, null in other rows; None where none does."""
+    named = pc.and_(pc.match_substring_regex(payloads, _USAGE), events)
+    if not pc.any(named, min_count=0).as_py():
+        return None
+    return pa.array(
+        [
+            usage_text(payload) if wanted else None
+            for wanted, payload in zip(named.to_pylist(), payloads.to_pylist(), strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def usage_text(payload: bytes) -> str | None:
+    """Return what an event says was used as a JSON list of `Usage`; None for nothing."""
+    try:
+        data = json.loads(payload)["data"]
+        usage = usage_of(data) if isinstance(data, dict) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return None if usage is None else json.dumps(usage)
 
 
 def _facts(arrays: Mapping[str, Any]) -> dict[str, Any] | None:
