@@ -23,7 +23,7 @@ _ALLOWED = frozenset(
 _HINT = "one SELECT over jobs, open_jobs, windows, facts, error_rates, measured, usage; see docs/metrics.md"
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """Rows as they came; `truncated` says that there are more."""
 
     columns: list[str]
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     truncated: bool
 
 
-def answer(sink: str, sql: str, *, limit: int, seconds: float) -> Answer:
+def answer(sink: str, sql: str, *, limit: int, seconds: float) -> QueryResult:
     """Return up to `limit` rows of a reading statement.
 
     Raises NotFoundError without tables, SinkError where they cannot be opened, InvalidInputError for a
@@ -44,7 +44,7 @@ def answer(sink: str, sql: str, *, limit: int, seconds: float) -> Answer:
     return _of_sqlite(Path(sink.removeprefix("sqlite://")), sql, limit, seconds)
 
 
-def _of_sqlite(path: Path, sql: str, limit: int, seconds: float) -> Answer:
+def _of_sqlite(path: Path, sql: str, limit: int, seconds: float) -> QueryResult:
     until = time.monotonic() + seconds
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     with contextlib.closing(connection), _wrong_statements(sqlite3.Error, lambda: time.monotonic() >= until):
@@ -58,7 +58,7 @@ def _of_sqlite(path: Path, sql: str, limit: int, seconds: float) -> Answer:
         return _fetched(connection.execute(sql), limit)
 
 
-def _of_postgres(url: str, sql: str, limit: int, seconds: float) -> Answer:
+def _of_postgres(url: str, sql: str, limit: int, seconds: float) -> QueryResult:
     import psycopg  # noqa: PLC0415 - an extra that only this database needs
 
     options = f"-c default_transaction_read_only=on -c statement_timeout={int(seconds * 1000)}"
@@ -73,12 +73,12 @@ def _of_postgres(url: str, sql: str, limit: int, seconds: float) -> Answer:
         return _fetched(connection.execute(wrapped.encode(), prepare=True), limit)
 
 
-def _fetched(cursor: Any, limit: int) -> Answer:
+def _fetched(cursor: Any, limit: int) -> QueryResult:
     if cursor.description is None:
         raise InvalidInputError("the statement gives no rows", hint=_HINT)
     rows = cursor.fetchmany(limit + 1)
     columns = [str(column[0]) for column in cursor.description]
-    return Answer(columns, [[_plain(value) for value in row] for row in rows[:limit]], len(rows) > limit)
+    return QueryResult(columns, [[_plain(value) for value in row] for row in rows[:limit]], len(rows) > limit)
 
 
 def _plain(value: object) -> object:
