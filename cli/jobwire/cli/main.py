@@ -40,7 +40,7 @@ COMMANDS: dict[str, Subcommand] = {
     "attach": Subcommand(f"{_OWN}:add_attach", "join a job: its tmux pane, or its output and events"),
     "feed": Subcommand("jobwire.registry.top_level", "all that waits for you"),
     "answer": Subcommand("jobwire.registry.top_level", "answer what a job asks"),
-    "ask": Subcommand("jobwire.publisher.ask_command", "ask a person, and wait for the answer"),
+    "ask": Subcommand("jobwire.publisher.ask_options", "ask a person, and wait for the answer"),
     "list": Subcommand("jobwire.registry.top_level", "the jobs, newest first"),
     "cancel": Subcommand("jobwire.registry.top_level", "cancel a job"),
     "dismiss": Subcommand(

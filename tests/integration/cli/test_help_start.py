@@ -7,7 +7,7 @@ from pathlib import Path
 from jobwire.cli.main import COMMANDS
 
 # These load more: their arguments stand beside what they do.
-LIGHT = sorted(COMMANDS.keys() - {"ask", "journal", "metrics"})
+LIGHT = sorted(COMMANDS.keys() - {"journal", "metrics"})
 
 
 def test_help_loads_little() -> None:

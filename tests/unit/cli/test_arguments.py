@@ -10,6 +10,8 @@ from jobwire.cli.schema import json_schema
 from jobwire.cli.unit import SERVICES as UNITS
 from jobwire.core.commands import body_of
 from jobwire.jobs.record import Priority
+from jobwire.jobs.requests import RequestKind
+from jobwire.publisher.ask_options import KINDS
 from jobwire.registry.cli import PRIORITIES
 from jobwire.subscriber.notifications import UNTIL
 from jobwire.testing.command_line import commands_of
@@ -29,6 +31,7 @@ def test_choices_are_the_bodies_own() -> None:
     """What help offers, the command knows."""
     assert tuple(UNITS) == SERVICES
     assert tuple(map(str, Priority)) == PRIORITIES
+    assert tuple(map(str, RequestKind)) == KINDS
     assert all(json_schema(name) for name in DOCUMENTS if name != "asyncapi")
     watch = next(parser for words, parser in commands_of(PARSER("watch")) if words == ("watch",))
     (until,) = (action for action in watch._actions if action.dest == "until")
