@@ -23,6 +23,7 @@ from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.named_files import exposure
+from jobwire.storage.running_parts import READY, running_parts
 from jobwire.storage.settings_file import mtls_port
 from jobwire.transport import load_settings
 
@@ -44,6 +45,7 @@ class Doctor:
         for folder in (self._home, *(self._home / name for name in ("jobs", "passwords", "certs"))):
             if folder.is_dir():
                 yield _folder(folder)
+        yield from _host(self._home)
         yield from self._load()
         if not self._settings:
             return
@@ -128,6 +130,15 @@ class Doctor:
 def verdict(findings: list[Finding]) -> ExitCode:
     """Return OK if nothing fails, else the code of the first thing that does."""
     return next((item.exit_code for item in findings if item.level is Level.ERROR), ExitCode.OK)
+
+
+def _host(home: Path) -> Iterator[Finding]:
+    """Say what `jobwire up` runs here, and where."""
+    for part in running_parts(home):
+        if part.state == READY:
+            yield well(part.name, f"runs at {part.address}" if part.address else "runs")
+        else:
+            yield Finding(Level.WARNING, part.name, f"is {part.state}", f"see {part.log}")
 
 
 def _folder(folder: Path) -> Finding:

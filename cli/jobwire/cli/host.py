@@ -17,10 +17,9 @@ from jobwire.registry.layout import HomeLayout
 from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.running_parts import FOLDER, LOCK, STATE_FILE
 from jobwire.storage.signals import delivered
 
-FOLDER = "up"
-_STATE = "up.json"
 _LOOK_SECONDS = 0.2
 _ROOM_LOOKS = 150
 # Of what a killed supervisor left: the registry process may drain for so long.
@@ -42,7 +41,7 @@ class HostLocks:
         layout = HomeLayout(home)
         self._home = home
         self._clock = clock
-        self._supervisor = layout.lock_path("up")
+        self._supervisor = layout.lock_path(LOCK)
         self._parts = layout.lock_path("up-parts")
 
     @contextmanager
@@ -203,7 +202,7 @@ class Host:
     def _end(self) -> None:
         for live in reversed(self._live):
             live.end()
-        (self._home / FOLDER / _STATE).unlink(missing_ok=True)
+        (self._home / STATE_FILE).unlink(missing_ok=True)
 
     def _write_state(self) -> None:
         body = {
@@ -211,7 +210,7 @@ class Host:
             "since": self._since,
             "parts": {live.part.name: live.state | {"log": str(live.log)} for live in self._live},
         }
-        path = self._home / FOLDER / _STATE
+        path = self._home / STATE_FILE
         try:
             replace_atomically([(path, json.dumps(body).encode())], files=SystemFiles())
         except StorageError as error:

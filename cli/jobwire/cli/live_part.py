@@ -13,6 +13,7 @@ from jobwire.core.backoff import retry_delay
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.storage.process import ManagedProcess
+from jobwire.storage.running_parts import READY, address_in
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -61,6 +62,7 @@ class LivePart:
         self._well_since: float | None = None
         self._again_at: float | None = None
         self._hurried = False
+        self._address = ""
         self._process = self._new()
 
     def _new(self) -> ManagedProcess:
@@ -75,15 +77,17 @@ class LivePart:
 
     @property
     def state(self) -> dict[str, object]:
-        """Return its state for `up.json`: ready, starting or waiting, with its process id."""
+        """Return its state for `up.json`: ready, starting or waiting, with its process id and address."""
         if not self._process.alive():
             return {"state": "waiting", "failures": self._revival.failures}
-        return {"state": "starting" if self._well_since is None else "ready", "pid": self._process.pid}
+        state = "starting" if self._well_since is None else READY
+        return {"state": state, "pid": self._process.pid, "address": self._address}
 
     def begin(self) -> dict[str, object]:
         """Start it for the first time; return its ready line. Raises the JobwireError that it ends with."""
         line = self._process.start().ready_line(self.part.start_seconds)
         self._well_since = self._clock.monotonic()
+        self._address = address_in(line)
         return line
 
     def look(self) -> bool:
@@ -115,6 +119,7 @@ class LivePart:
             return False  # it is about to end, and is quoted then
         if line:
             self._well_since = self._clock.monotonic()
+            self._address = address_in(line)
             self._say(self.part.name, f"runs again (pid {self._process.pid})")
         return bool(line)
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobwire.broker.home import BrokerPaths
-from jobwire.cli.host import FOLDER, Host, HostLocks
+from jobwire.cli.host import Host, HostLocks
 from jobwire.cli.live_part import make_room
 from jobwire.cli.parts import BROKER, PAGE, SERVE, Part, Wanted, has_page, parts_of
 from jobwire.core.argument_types import whole
@@ -24,6 +24,7 @@ from jobwire.dashboard.open_pages import only_ours
 from jobwire.registry.layout import HomeLayout
 from jobwire.storage.home import is_home
 from jobwire.storage.process import Lifeline, ManagedProcess
+from jobwire.storage.running_parts import FOLDER
 
 _PORT = whole(1, MAX_PORT)
 # All parts, one after the other.

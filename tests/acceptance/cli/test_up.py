@@ -129,6 +129,10 @@ def test_the_whole_life(up: Up, tmp_path: Path) -> None:
     assert up.facts["home"] == str(up.home)
     assert (up.home / "up" / "up.json").stat().st_mode & 0o777 == 0o600
     assert page_answers(up.facts["page"]["url"])
+    doctor = jobwire("doctor", folder=tmp_path).stdout
+    for name in ("broker", "page"):
+        assert f"{name}: runs at {up.state()[name]['address']}\n" in doctor
+    assert "token=" not in doctor
     assert jobwire("run", "--", "true", folder=tmp_path).returncode == 0
     assert jobwire("registry", "health", folder=tmp_path).returncode == 0
     (tmp_path / "elsewhere").mkdir()
