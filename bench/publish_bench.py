@@ -186,6 +186,7 @@ def main() -> int:
     body = {
         "what": "cold publish of one event; Mosquitto, TLS 1.3, MQTT 5, QoS 1; processes in turns",
         "rounds": rounds,
+        "load_average_after": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "figures": figures,

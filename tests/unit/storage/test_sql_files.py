@@ -6,12 +6,13 @@ import pytest
 
 from jobwire.coordination.tables import TABLES as COORDINATION
 from jobwire.registry.pending_tables import TABLES as PENDING
+from jobwire.registry.told import TABLES as TOLD
 from jobwire.storage.sqlite.schema import Schema
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 from jobwire.testing.sql_packages import plans
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMAS = [COORDINATION, PENDING]
+SCHEMAS = [COORDINATION, PENDING, TOLD]
 
 
 def _folder(schema: Schema) -> Path:
