@@ -56,6 +56,9 @@ COMMANDS: dict[str, Subcommand] = {
         "jobwire.coordination.cli",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",
     ),
+    "lock": Subcommand(
+        "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
+    ),
     "broker": Subcommand("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
     "certs": Subcommand("jobwire.certs.cli", "a private certificate authority", "broker"),
     "journal": Subcommand("jobwire.journal.cli", "read and check what crossed the wire"),

@@ -16,6 +16,7 @@ from jobwire.coordination.liveness import (
     Liveness,
     liveness,
 )
+from jobwire.coordination.locks.file_locks import revoke
 from jobwire.coordination.message import NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT, requeue_of
@@ -203,6 +204,7 @@ def _beat(change: Transaction, agent: str, said: Beat) -> None:
 
 def _free(change: Transaction, agent: str, reason: str) -> None:
     requeue_of(change, agent, reason)
+    revoke(change, agent, reason)
     for (name,) in change.rows("names_of", {"agent_id": agent}):
         change.execute("free_name", {"task_id": name, "agent_id": agent})
         change.resources.add(name)

@@ -16,7 +16,7 @@ from jobwire.core.override import override
 
 # argparse looks for a translation of its own words, which nobody ships, and loads `locale` for that: a tenth
 # of a worker's start.
-vars(argparse)["_"] = str
+vars(argparse)["_"] = lambda text: text
 
 
 def _columns() -> int:

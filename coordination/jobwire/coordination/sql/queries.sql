@@ -420,23 +420,103 @@ WHERE e.event_id > :after ORDER BY e.event_id LIMIT :limit;
 -- Another number once another connection has committed (sqlite.org/pragma.html#pragma_data_version).
 SELECT data_version FROM pragma_data_version;
 
--- name: remote_request
--- What was answered to a request of an agent on another host.
-SELECT digest, answer FROM remote_requests WHERE agent_id = :agent_id AND request_id = :request_id;
+-- Locks.
 
--- name: put_remote_request
--- It was applied, and this is the answer.
-INSERT INTO remote_requests (agent_id, request_id, digest, answer, applied_at_ms)
-VALUES (:agent_id, :request_id, :digest, :answer, :now_ms);
+-- name: run_root
+-- The folder that a run works on.
+SELECT root FROM runs WHERE run_id = :run_id;
 
--- name: forget_remote_requests
--- Those too old to be asked for again.
-DELETE FROM remote_requests WHERE applied_at_ms < :before;
+-- name: put_run_root
+-- Set it; once locks stand there it stays.
+INSERT INTO runs (run_id, root) VALUES (:run_id, :root)
+ON CONFLICT (run_id) DO UPDATE SET root = excluded.root
+WHERE NOT EXISTS (SELECT 1 FROM file_locks WHERE file_locks.run_id = excluded.run_id);
 
--- name: concerned_between
--- Whom changes concern: recipients and writers in their threads, but for who made them.
-SELECT DISTINCT d.agent_id FROM events AS e CROSS JOIN deliveries AS d ON d.thread_id = e.thread_id
-WHERE e.event_id > :after AND e.event_id <= :through AND e.thread_id <> '' AND d.agent_id <> e.source
-UNION
-SELECT DISTINCT m.from_agent FROM events AS e CROSS JOIN messages AS m ON m.thread_id = e.thread_id
-WHERE e.event_id > :after AND e.event_id <= :through AND e.thread_id <> '' AND m.from_agent <> e.source;
+-- name: file_locks
+-- All locks of a run, or of all runs, in the order of their targets.
+SELECT
+    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+    break_reason
+FROM file_locks WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY run_id, target, agent_id;
+
+-- name: put_file_lock
+-- Grant, extend or strengthen one.
+INSERT OR REPLACE INTO file_locks (
+    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+    break_reason
+) VALUES (
+    :run_id, :target, :agent_id, :mode, :incarnation, :job_id, :token, :lease_seconds, :acquired_ms, :lease_until_ms,
+    :break_by, :break_reason
+);
+
+-- name: remove_file_lock
+-- It ended.
+DELETE FROM file_locks WHERE run_id = :run_id AND target = :target AND agent_id = :agent_id;
+
+-- name: lock_waits
+-- Who waits in a run, or in all of them, first come first.
+SELECT wait_id, run_id, agent_id, incarnation, mode, targets, job_id, since_ms, seen_ms
+FROM lock_waits WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY wait_id;
+
+-- name: insert_lock_wait
+-- Somebody begins to wait.
+INSERT INTO lock_waits (wait_id, run_id, agent_id, incarnation, mode, targets, job_id, since_ms, seen_ms)
+VALUES (:wait_id, :run_id, :agent_id, :incarnation, :mode, :targets, :job_id, :since_ms, :since_ms);
+
+-- name: see_lock_wait
+-- The waiter is still there.
+UPDATE lock_waits SET seen_ms = :now_ms WHERE wait_id = :wait_id;
+
+-- name: remove_lock_wait
+-- It got what it waited for, gave up, or is gone.
+DELETE FROM lock_waits WHERE wait_id = :wait_id;
+
+-- name: open_questions
+-- Who waits for whose answer: the last question of each blocked thread that nobody has answered.
+SELECT m.from_agent, m.to_agent FROM threads AS t
+CROSS JOIN messages AS m ON m.seq = (
+    SELECT max(q.seq) FROM messages AS q WHERE q.thread_id = t.thread_id AND q.kind IN ('question', 'answer')
+)
+WHERE t.status = 'blocked' AND m.kind = 'question' AND m.to_agent IS NOT NULL;
+
+-- Boards.
+
+-- name: insert_board
+-- A board is opened.
+INSERT INTO boards (
+    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms
+) VALUES (
+    :board_id, :run_id, :thread_id, :checkpoint, :proposal, :opened_by, :members, :quick, :rounds, :quorum,
+    :deadline_seconds, :opened_ms
+);
+
+-- name: board
+-- One board.
+SELECT
+    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms,
+    asked, resolution
+FROM boards WHERE board_id = :board_id;
+
+-- name: boards
+-- The boards, newest first; open ones only where asked.
+SELECT
+    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms,
+    asked, resolution
+FROM boards WHERE :open = 0 OR resolution IS NULL ORDER BY opened_ms DESC, board_id LIMIT :limit;
+
+-- name: set_asked
+-- The members of this phase and round were asked.
+UPDATE boards SET asked = :asked WHERE board_id = :board_id;
+
+-- name: set_resolution
+-- It is decided; that stays.
+UPDATE boards SET resolution = :resolution WHERE board_id = :board_id AND resolution IS NULL;
+
+-- name: insert_statement
+-- A member had its turn.
+INSERT INTO board_statements (number, board_id, member, turn, at_ms, content)
+VALUES (:number, :board_id, :member, :turn, :at_ms, :content);
+
+-- name: statements_of
+-- What was said, in its order.
+SELECT number, member, turn, at_ms, content FROM board_statements WHERE board_id = :board_id ORDER BY number;

@@ -1,0 +1,1 @@
+"""File locks: leases on paths and names, with waiters, and deadlocks that are found."""

@@ -1,0 +1,36 @@
+"""The one name of what a file lock is on: a path inside a run's root as it really is, or `name:X`."""
+
+import os
+
+from jobwire.coordination.locks.queue import is_name
+from jobwire.core.bounds import check_line
+from jobwire.core.errors import InvalidInputError
+
+# PATH_MAX of Linux (path_resolution(7)).
+MAX_TARGET = 4096
+
+
+def canonical(wanted: str, *, root: str, folder: str) -> str:
+    """Return the target that `wanted` means, seen from `folder`: relative to `root`, links followed.
+
+    A file that is not there yet is fine. `.` is the root itself, with all below it. Raises
+    InvalidInputError for what lies outside of the root, or is no path that can be shown in a line.
+    """
+    check_line("name of the lock" if is_name(wanted) else "path", wanted, MAX_TARGET)
+    if is_name(wanted):
+        if wanted == "name:":
+            raise InvalidInputError("the lock has no name", hint="for example name:deploy")
+        return wanted
+    try:
+        home = os.path.realpath(root)
+        path = os.path.realpath(f"{folder}/{wanted}" if wanted[:1] != "/" else wanted)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{wanted}: {error}", hint="name a file below the run's root") from error
+    inside = os.path.relpath(path, home)
+    if inside == os.pardir or inside.startswith(f"{os.pardir}/"):
+        raise InvalidInputError(
+            f"{wanted} lies outside of {home}", hint="locks are for what a run works on: its root and below"
+        )
+    # A link may lead to a name that the path itself did not show.
+    check_line("path", inside, MAX_TARGET)
+    return f"./{inside}" if is_name(inside) else inside
