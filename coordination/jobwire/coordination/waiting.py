@@ -11,7 +11,7 @@ import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobwire.coordination.marks import catch_up
+from jobwire.coordination.marks import catch_up, marked
 from jobwire.coordination.message import KINDS
 from jobwire.coordination.thread import ThreadStatus
 from jobwire.core.bounds import check_line
@@ -192,12 +192,12 @@ def _unless_unchanged(
 
     def cheap() -> Found | None:
         nonlocal seen
-        # A job may have ended without the inbox; what this connection commits changes no data_version.
-        caught_up = catch_up(store)
         # Before the look: what is committed during it is found by the next.
         version = store.rows("data_version")[0][0]
-        if version == seen and not caught_up:
+        if version == seen and not marked(store):
             return None
+        # A job may have ended without the inbox.
+        catch_up(store)
         seen = version
         return look()
 
