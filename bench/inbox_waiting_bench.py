@@ -10,6 +10,7 @@ read the message; on this host, and elsewhere through a Mosquitto and `jobwire s
 import json
 import os
 import platform
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,20 @@ while True:
     waited = wait_reply(store, agent="worker", thread_id=thread, seconds=600, after=after)
     after = waited.next_event_id
     print(after, time.monotonic_ns(), flush=True)
+"""
+# What the system itself takes: one row in a transaction of `sqlite3`, a touched file, and who watches that.
+BARE = """
+import os, sqlite3, sys, time
+from inotify_simple import INotify
+connection, events, seen = sqlite3.connect(sys.argv[1] + "/bare.db"), INotify(), 0
+events.add_watch(sys.argv[1] + "/bare.touched", 4)
+print("ready", flush=True)
+while True:
+    events.read()
+    last = connection.execute("SELECT max(number) FROM said").fetchone()[0] or 0
+    if last > seen:
+        seen = last
+        print(seen, time.monotonic_ns(), flush=True)
 """
 REMOTE = """
 import sys, time
@@ -111,6 +126,26 @@ def answering(store: CoordinationStore, thread_id: str) -> Callable[[], int]:
     return lambda: send(store, new).event_id
 
 
+def bare(home: str, rounds: int) -> dict[str, float]:
+    """Return the latencies of the least that a flushed row and a file event take."""
+    connection = sqlite3.connect(f"{home}/bare.db", isolation_level=None)
+    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
+        connection.execute(statement)
+    connection.execute("CREATE TABLE said (number INTEGER PRIMARY KEY, body TEXT)")
+    touched = Path(home, "bare.touched")
+    touched.touch()
+
+    def answer() -> int:
+        number = connection.execute("INSERT INTO said (body) VALUES ('8883')").lastrowid
+        os.utime(touched)
+        return number or 0
+
+    with waiter(BARE, home) as process:
+        found = latencies(rounds, answer, process)
+    connection.close()
+    return found
+
+
 def processor_seconds(pids: list[int]) -> float:
     """Return what the processes have used so far (proc(5): utime and stime)."""
     ticks = 0
@@ -126,7 +161,7 @@ def idle(home: str, thread_id: str, after: int, seconds: float) -> float:
     waiters = [waiter(IDLE, *words) for _ in range(PROCESSES)]
     processes = [one.__enter__() for one in waiters]
     try:
-        time.sleep(3)
+        time.sleep(10)
         pids = [process.pid for process in processes]
         before, begun = processor_seconds(pids), time.monotonic()
         time.sleep(seconds)
@@ -167,6 +202,7 @@ def main() -> int:
         thread_id, after = question(store)
         with waiter(LOCAL, home, thread_id, str(after)) as process:
             here = latencies(rounds, answering(store, thread_id), process)
+        floor = bare(home, rounds)
         busy = idle(home, thread_id, store.latest_event(), seconds)
     elsewhere = remote(max(20, rounds // 2))
     missed = [
@@ -185,7 +221,11 @@ def main() -> int:
         "rounds": rounds,
         "idle_percent": busy,
         "missed": ", ".join(missed) or "none",
-        "woken_ms": {"on this host": here, "on another, over MQTT": elsewhere},
+        "woken_ms": {
+            "bare sqlite3 and inotify": floor,
+            "on this host": here,
+            "on another, over MQTT": elsewhere,
+        },
         "targets": TARGETS,
     }
     print(json.dumps(result, indent=1))

@@ -210,6 +210,22 @@ def test_another_programs_database_is_left_as_it_is(tmp_path: Path, schema: Sche
     assert path.read_bytes() == before
 
 
+def test_a_database_that_is_being_made_is_no_other_programs(tmp_path: Path, schema: Schema) -> None:
+    """Who looks while another process makes the tables sees none of them, or all with their mark."""
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+
+        def made_meanwhile(statement: str) -> None:
+            if "user_version" in statement:
+                connection.set_trace_callback(None)
+                SqliteFile(path, schema).close()
+
+        connection.set_trace_callback(made_meanwhile)
+        assert schema.check(connection, path) == 0
+        assert schema.check(connection, path) == schema.version
+
+
 @pytest.mark.parametrize("damage", ["garbage", "truncated"])
 def test_a_damaged_file_is_named(tmp_path: Path, schema: Schema, damage: str) -> None:
     """What is no database, or half of one, is an error of its own with a remedy, and code 50."""

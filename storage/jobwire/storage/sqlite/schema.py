@@ -62,11 +62,9 @@ class Schema(NamedTuple):
 
         Raises DamagedDatabaseError for another program's, DatabaseVersionError for a newer one.
         """
-        owner, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
+        owner, found, tables = _kept(connection)
         place = os.fspath(path)
-        if owner != self.application_id and (
-            owner or found or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
-        ):
+        if owner != self.application_id and (owner or found or tables):
             raise DamagedDatabaseError(
                 f"{place} is a database of another kind (application_id {owner})",
                 hint="name another file; this one is left as it is",
@@ -128,6 +126,20 @@ def _queries(package: str, folder: str) -> dict[str, str]:
         raise SqlFormatError(f"{package} is not a package with files")
     text: str = get_data(os.path.join(home, folder, "queries.sql")).decode("utf-8")
     return named_queries(text)
+
+
+def _kept(connection: sqlite3.Connection) -> tuple[int, int, bool]:
+    """Return whose it is, its version, and whether it has tables: of one state, others may be making it."""
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")
+    try:
+        owner, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
+        tables = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
+    finally:
+        if alone:
+            connection.execute("COMMIT")
+    return owner, found, tables
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
