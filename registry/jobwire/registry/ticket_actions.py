@@ -135,7 +135,8 @@ def certified_broker(
     authority = CertificateAuthority(HomePaths(home).certs)
     if not authority.exists():
         raise ConfigError(
-            "there is no certificate authority here", hint="jobwire certs init, or leave out --certificate"
+            "there is no certificate authority here",
+            hint="`jobwire certs init` makes one; a job's ticket can do without --certificate",
         )
     issued = issue(authority)
     broker = _place(settings)
