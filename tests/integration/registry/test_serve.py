@@ -63,6 +63,11 @@ def _journal(site: "Site", job: JobRecord) -> list[tuple[str, bytes]]:
     return [(row.verdict, row.payload) for row in rows if row.topic == topic]
 
 
+def _accepted(site: "Site", job: JobRecord) -> list[bytes]:
+    """Return the accepted payloads: what the flusher sent once more on a slow day is a duplicate."""
+    return [payload for verdict, payload in _journal(site, job) if verdict == "accepted"]
+
+
 def test_remote_worker(site: "Site") -> None:
     """Events from elsewhere are journaled, folded and confirmed by the signed, retained state."""
     job = site.register()
@@ -175,7 +180,7 @@ def test_what_was_said_before_there_was_a_process(site: "Site") -> None:
         site.store.apply(job.job_id, *second, source="publisher")
         publish(second)
         site.confirmed(job, 2)
-    assert sorted(_journal(site, job)) == sorted([("accepted", first[1]), ("accepted", second[1])])
+    assert sorted(_accepted(site, job)) == sorted([first[1], second[1]])
 
 
 def test_gap_in_what_the_disk_holds(site: "Site") -> None:
@@ -188,7 +193,7 @@ def test_gap_in_what_the_disk_holds(site: "Site") -> None:
                 site.store.apply(job.job_id, *one, source="publisher")
             publish(said[number])
         site.confirmed(job, 3)
-    assert sorted(_journal(site, job)) == sorted(("accepted", payload) for _, payload in said)
+    assert sorted(_accepted(site, job)) == sorted(payload for _, payload in said)
 
 
 def test_restart(site: "Site") -> None:
@@ -415,7 +420,7 @@ def test_record_that_cannot_be_read(site: "Site") -> None:
             _await_state(site, job, Status.COMPLETED)
             wait_for(lambda: not named(), what="the end of that word")
     assert site.history(job) == [("accepted", seq) for seq in (1, 2, 3, 4)]
-    accepted = [payload for verdict, payload in _journal(site, job) if verdict == "accepted"]
+    accepted = _accepted(site, job)
     assert accepted == [site.say(job, seq, kind)[1] for seq, kind in _SAID]
 
 
