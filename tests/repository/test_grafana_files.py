@@ -95,3 +95,23 @@ def test_grafana_finds_prometheus_and_the_dashboard() -> None:
     (provider,) = yaml.safe_load((FOLDER / "provisioning/dashboards/jobwire.yaml").read_text())["providers"]
     mounted = {volume.split(":")[1] for volume in COMPOSE["services"]["grafana"]["volumes"]}
     assert f"{provider['options']['path']}/jobwire.json" in mounted
+
+
+def test_every_recorded_ratio_is_alerted_on_and_every_alert_is_explained() -> None:
+    """Alerts of the error budget ask what the rules record, name how bad it is, and where to look."""
+    groups = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    alerts = [rule for rule in rules if "alert" in rule]
+    asked = {name for rule in alerts for name in re.findall(r"jobwire:\w+:\w+", rule["expr"])}
+    assert asked == recorded
+    for alert in alerts:
+        assert alert["labels"]["severity"] in {"page", "ticket"}
+        assert alert["annotations"]["summary"]
+        assert "`jobwire " in alert["annotations"]["description"]
+
+
+def test_prometheus_finds_the_rules() -> None:
+    """The file that prometheus.yml names is mounted there."""
+    (name,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["rule_files"]
+    assert f"./dashboard/grafana/rules.yml:{name}:ro" in COMPOSE["services"]["prometheus"]["volumes"]

@@ -125,6 +125,7 @@ class Backend:
                 counts=self._status_counts(),
                 verdicts=dict(self._journal.verdicts),
                 events=dict(self._journal.events),
+                facts=dict(self._journal.facts),
                 report=report,
                 pages=pages,
                 now=self._clock.now(),

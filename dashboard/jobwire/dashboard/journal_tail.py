@@ -12,6 +12,7 @@ from jobwire.core.topics import Topics
 from jobwire.dashboard.figures import JournalEnd
 from jobwire.jobs.admission import ACCEPTED, Rejected, parse
 from jobwire.jobs.event import Event
+from jobwire.jobs.fact import FACT, decode_fact
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import JournalNotFound
 from jobwire.journal.evidence import SUPPRESSED
@@ -31,7 +32,7 @@ class Arrival(NamedTuple):
 class JournalTail:
     """Follows the journal in `directory`; where there is none it waits for one to appear.
 
-    `verdicts` and `events` count messages since this process began to look, `offset` is where it
+    `verdicts`, `events` and `facts` count since this process began to look, `offset` is where it
     stands (-1 without a journal).
     """
 
@@ -44,6 +45,7 @@ class JournalTail:
         self.offset = -1
         self.verdicts: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self.facts: Counter[str] = Counter()
 
     def open(self) -> None:
         """Stand at the journal's end: what lies before it is in the records. Never raises."""
@@ -75,6 +77,9 @@ class JournalTail:
             return []
         arrivals = []
         for entry in stored:
+            if entry.verdict == FACT:
+                self.facts[_kind(entry)] += 1
+                continue
             self._count(entry)
             if entry.verdict == ACCEPTED and (event := _event(entry)) is not None:
                 self.events[event.event] += 1
@@ -104,6 +109,12 @@ class JournalTail:
             self._said = error.message
             self._warn(str(error))
         self.close()
+
+
+def _kind(entry: Stored) -> str:
+    """Return the kind of a fact, "" where it is none."""
+    fact = decode_fact(entry.payload, job_id=(entry.topic.split("/")[-2:] or [""])[0])
+    return str(fact.kind) if fact is not None else ""
 
 
 def _event(entry: Stored) -> Event | None:

@@ -12,6 +12,7 @@ from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, MetricsReport
 from jobwire.jobs.admission import ACCEPTED, Reason
 from jobwire.jobs.event import EVENT_TYPES
+from jobwire.jobs.fact import FactKind
 from jobwire.jobs.lifecycle import Status
 from jobwire.metrics.rates import WRONG_OUTCOMES
 
@@ -20,6 +21,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RANGE_SECONDS = 900
 _STATES = ("none", "live", "behind", "idle", "stopped")
 _VERDICTS = (ACCEPTED, *(str(reason) for reason in Reason))
+_OUTCOMES = ("completed", "cancelled", *sorted(WRONG_OUTCOMES))
 # Not the label "quantile": that belongs to summaries, whose counts never fall; these are of a range.
 _PERCENTILES = {"p50": "50", "p95": "95", "p99": "99"}
 
@@ -31,6 +33,7 @@ class Figures(NamedTuple):
     counts: Mapping[str, int]
     verdicts: Mapping[str, int]
     events: Mapping[str, int]
+    facts: Mapping[str, int]
     report: MetricsReport
     pages: int
     now: float
@@ -95,6 +98,12 @@ def _messages(figures: Figures) -> Iterator[Metric]:
     for event in sorted(EVENT_TYPES):
         events.add_metric([event], figures.events.get(event, 0))
     yield events
+    facts = CounterMetricFamily(
+        "jobwire_facts", "Decisions of the registry by kind since this process began.", labels=["kind"]
+    )
+    for kind in FactKind:
+        facts.add_metric([str(kind)], figures.facts.get(str(kind), 0))
+    yield facts
     yield GaugeMetricFamily(
         "jobwire_journal_offset", "The journal's end; -1 without a journal.", figures.live.journal.offset
     )
@@ -116,6 +125,11 @@ def _from_tables(report: MetricsReport, now: float) -> Iterator[Metric]:
         "jobwire_job_duration_seconds", "Duration of jobs that ended in 15 min.", report.durations_total
     )
     yield _percentiles(
+        "jobwire_queue_wait_seconds",
+        "From registration to the first claim, of jobs claimed in 15 min.",
+        report.queued_total,
+    )
+    yield _percentiles(
         "jobwire_permission_wait_seconds",
         "Waiting time of jobs that waited and ended in 15 min.",
         report.waiting_total,
@@ -123,6 +137,12 @@ def _from_tables(report: MetricsReport, now: float) -> Iterator[Metric]:
     newest = {name: _last(values) for name, values in report.delay.items()}
     yield _percentiles("jobwire_delivery_delay_seconds", "From worker to journal, newest window.", newest)
     ended = sum(report.finished.values())
+    yield _gauge(
+        "jobwire_jobs_ended",
+        "Jobs that ended in 15 min by how they ended.",
+        "outcome",
+        {outcome: report.finished.get(outcome, 0) for outcome in _OUTCOMES},
+    )
     yield GaugeMetricFamily(
         "jobwire_job_error_ratio",
         "Share of the jobs ended in 15 min that ended in error, by a timeout or by the registry.",

@@ -8,7 +8,7 @@ from jobwire.dashboard import figures
 from jobwire.dashboard.figures import Freshness, JournalEnd, MetricTables, Steps, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
-from jobwire.metrics.buckets import DURATION, WAITED
+from jobwire.metrics.buckets import DURATION, QUEUED, WAITED
 from jobwire.metrics.rates import WRONG_OUTCOMES
 
 _FOREVER = float("inf")
@@ -26,8 +26,8 @@ class Live(NamedTuple):
 class MetricsReport(NamedTuple):
     """The figures of one range. Series have one value a step; None where there is nothing to say.
 
-    `durations`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`. `missing` names
-    the jobs that are in no figure.
+    `durations`, `queued`, `waiting` and `error_rate` speak of jobs and have one value a `job_points`.
+    `missing` names the jobs that are in no figure.
     """
 
     freshness: Freshness
@@ -41,6 +41,8 @@ class MetricsReport(NamedTuple):
     jobs: dict[str, list[int]]
     durations: dict[str, list[float | None]]
     durations_total: dict[str, float | None]
+    queued: dict[str, list[float | None]]
+    queued_total: dict[str, float | None]
     waiting: dict[str, list[float | None]]
     waiting_total: dict[str, float | None]
     delay: dict[str, list[float | None]]
@@ -55,7 +57,9 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
     wanted = figures.span(seconds, now)
     by_job = wanted._replace(step=wanted.step * figures.JOB_STEPS)
     events = figures.event_rates(database, wanted)
-    durations, waiting = (figures.lengths(database, by_job, measure) for measure in (DURATION, WAITED))
+    durations, queued, waiting = (
+        figures.lengths(database, by_job, measure) for measure in (DURATION, QUEUED, WAITED)
+    )
     still = _open_intervals(figures.open_since(database), live.rows)
     return MetricsReport(
         freshness=figures.freshness(database, now, live.journal, running=live.query_runs),
@@ -72,6 +76,8 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
         },
         durations=figures.quantiles_over_time(durations, by_job),
         durations_total=figures.quantiles(figures.every(durations)),
+        queued=figures.quantiles_over_time(queued, by_job),
+        queued_total=figures.quantiles(figures.every(queued)),
         waiting=figures.quantiles_over_time(waiting, by_job),
         waiting_total=figures.quantiles(figures.every(waiting)),
         delay=figures.delays(database, wanted),
@@ -97,6 +103,8 @@ def no_report(why: str, live: Live, *, seconds: int, now: float) -> MetricsRepor
         jobs={},
         durations={},
         durations_total=nothing,
+        queued={},
+        queued_total=nothing,
         waiting={},
         waiting_total=nothing,
         delay={},

@@ -38,6 +38,7 @@ def write_tables(home: Path, start: int) -> None:
             values = (f"0000000{number}", begun, ended, 3, outcome, waited, begun, begun)
             database.execute(_JOB, values)
             _count(database, "duration", outcome, ended, 60 * _SECOND_US)
+            _count(database, "queued", "", begun, 2 * _SECOND_US)
             _count(database, "begun", outcome, begun, 0)
             if waiting:
                 _count(database, "waiting", outcome, ended, waited)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobwire.testing.dashboard_process import DashboardProcess
@@ -37,15 +38,26 @@ def queries() -> Iterator[Query]:
     """Yield every query of the dashboard."""
     for panel in json.loads(BOARD.read_text())["panels"]:
         for target in panel["targets"]:
-            selectors = _SELECTOR.findall(target["expr"])
-            yield Query(
-                metrics={name for name, _ in selectors},
-                matchers=[(name, *found) for name, inside in selectors for found in _MATCHER.findall(inside)],
-                grouped={
-                    label.strip() for inside in _BY.findall(target["expr"]) for label in inside.split(",")
-                },
-                legend=set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])),
-            )
+            yield query_of(target["expr"], target["legendFormat"])
+
+
+def rules() -> Iterator[Query]:
+    """Yield every expression of the rules, but for those that ask only what the rules themselves record."""
+    for group in yaml.safe_load((BOARD.parent / "rules.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            if "jobwire:" not in rule["expr"]:
+                yield query_of(rule["expr"], "")
+
+
+def query_of(expression: str, legend: str) -> Query:
+    """Take an expression apart."""
+    selectors = _SELECTOR.findall(expression)
+    return Query(
+        metrics={name for name, _ in selectors},
+        matchers=[(name, *found) for name, inside in selectors for found in _MATCHER.findall(inside)],
+        grouped={label.strip() for inside in _BY.findall(expression) for label in inside.split(",")},
+        legend=set(re.findall(r"\{\{(\w+)\}\}", legend)),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +85,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, se
 
 
 def test_every_metric_and_label_exists(exported: dict[str, dict[str, set[str]]]) -> None:
-    """Each metric, label and label value that a query names is in the exporter's output."""
-    for query in queries():
+    """Each metric, label and label value that a panel or a rule names is in the exporter's output."""
+    for query in (*queries(), *rules()):
         assert query.metrics
         for name in query.metrics:
             assert name in exported
-            assert query.grouped <= exported[name].keys(), name
+            assert query.grouped - _ADDED_LABELS <= exported[name].keys(), name
         for name, label, operator, value in query.matchers:
             if label in _ADDED_LABELS:
                 continue

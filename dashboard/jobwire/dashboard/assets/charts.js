@@ -10,11 +10,16 @@ const CARDS = [
   { key: "events", title: "Events per second, by type", unit: short, stacked: true, pick: (data) => data.events, none: "No events in this range." },
   { key: "jobs", title: "Jobs that run, and that wait for you", unit: short, pick: (data) => (data.jobs.running ? { running: data.jobs.running, "wait for you": data.jobs.waiting } : {}), none: "No jobs in this range." },
   { key: "durations", title: "Duration of finished jobs", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.durations, none: "No job finished in this range." },
+  { key: "queued", title: "Wait in the queue", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.queued, none: "No job was claimed in this range." },
   { key: "error_rate", title: "Share of finished jobs that failed", unit: percent, top: () => 1, jobs: true, pick: (data) => (data.error_rate.length ? { "error rate": data.error_rate } : {}), none: "No job finished in this range." },
   { key: "waiting", title: "How long a job waited for you", unit: brief, top: timeCeiling, jobs: true, pick: (data) => data.waiting, none: "No job waited for you." },
   { key: "rejections", title: "Refused messages per second, by reason", unit: short, stacked: true, pick: (data) => data.rejections, none: "Nothing was refused." },
   { key: "delay", title: "Worker to journal (worst window of a step)", unit: brief, top: timeCeiling, pick: (data) => data.delay, none: "No events in this range." },
 ];
+
+// How jobs ended that did not complete: wrong ones first, then what somebody cancelled.
+const endings = ({ error = 0, timed_out = 0, failed = 0, cancelled = 0 }) =>
+  [[error + failed, "failed"], [timed_out, "timed out"], [cancelled, "cancelled"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(" · ");
 
 export class ChartsView {
   constructor(root, shell) {
@@ -109,7 +114,7 @@ export class ChartsView {
     this.tiles.replaceChildren(
       tile("Running now", String(data.present.running), "with those that wait for you or are stuck"),
       tile("Wait for you now", String(data.present.waiting)),
-      tile("Finished", String(ended), data.finished.error ? `${data.finished.error} failed` : ""),
+      tile("Finished", String(ended), endings(data.finished)),
       tile("Typical duration", lengths.p50 === null ? "–" : brief(lengths.p50), lengths.p99 === null ? "" : `p95 ${brief(lengths.p95)} · p99 ${brief(lengths.p99)}`),
       tile("Typical wait for you", data.waiting_total.p50 === null ? "–" : brief(data.waiting_total.p50), data.waiting_total.p95 === null ? "" : `p95 ${brief(data.waiting_total.p95)}`));
     for (const card of this.cards) card.draw(data);
