@@ -24,7 +24,7 @@ class Subcommand(NamedTuple):
     extra: str = ""
 
 
-_OWN = "jobwire.cli.arguments"
+_OWN, _REGISTRY = "jobwire.cli.arguments", "jobwire.registry.cli"
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
 COMMANDS: dict[str, Subcommand] = {
     "init": Subcommand(f"{_OWN}:add_init", "make a home: the directory that keeps jobs, events and settings"),
@@ -38,13 +38,13 @@ COMMANDS: dict[str, Subcommand] = {
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
     "logs": Subcommand(f"{_OWN}:add_logs", "print the output of a job's command"),
     "attach": Subcommand(f"{_OWN}:add_attach", "join a job: its tmux pane, or its output and events"),
-    "feed": Subcommand("jobwire.registry.top_level", "all that waits for you"),
-    "answer": Subcommand("jobwire.registry.top_level", "answer what a job asks"),
+    "feed": Subcommand(f"{_REGISTRY}:add_feed", "all that waits for you"),
+    "answer": Subcommand(f"{_REGISTRY}:add_answer", "answer what a job asks"),
     "ask": Subcommand("jobwire.publisher.ask_options", "ask a person, and wait for the answer"),
-    "list": Subcommand("jobwire.registry.top_level", "the jobs, newest first"),
-    "cancel": Subcommand("jobwire.registry.top_level", "cancel a job"),
+    "list": Subcommand(f"{_REGISTRY}:add_list", "the jobs, newest first"),
+    "cancel": Subcommand(f"{_REGISTRY}:add_cancel", "cancel a job"),
     "dismiss": Subcommand(
-        "jobwire.registry.top_level", "take failed jobs out of the failures that are counted"
+        f"{_REGISTRY}:add_dismiss", "take failed jobs out of the failures that are counted"
     ),
     "serve": Subcommand("jobwire.cli.serve", "the registry process: journal, records, states"),
     "registry": Subcommand(

@@ -10,7 +10,7 @@ _BODY = "jobwire.cli.serve:serve"
 def add_commands(subparsers: registry.Subparsers) -> None:
     """Add `serve`, and `registry` with its commands."""
     registry.add_commands(subparsers, serve=_BODY)
-    registry.add_serve(subparsers, "jobwire", run=_BODY)
+    registry.add_serve(subparsers, run=_BODY)
 
 
 def serve(args: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from jobwire.jobs.lifecycle import Status
 
 # argparse offers no public name for what add_subparsers returns.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
-_PREFIX = "jobwire registry"
 _ACTIONS, _PROCESS = "jobwire.registry.actions", "jobwire.registry.process_actions"
 _REQUESTS = "jobwire.registry.request_commands"
 add_command = partial(command_parser.add_command, bodies=_ACTIONS)
@@ -153,13 +152,13 @@ def _add_reading(commands: Subparsers) -> None:
     add_list(commands)
 
 
-def add_list(commands: Subparsers, prefix: str = _PREFIX) -> None:
-    """Add `list`; `prefix` is what stands before it on the command line."""
+def add_list(commands: Subparsers) -> None:
+    """Add `list` to `jobwire` or `jobwire registry`."""
     parser = add_command(
         commands,
         "list",
         "list jobs, newest first (--json: one line a job)",
-        f"{prefix} list --status running --status pending --limit 20",
+        "%(prog)s --status running --status pending --limit 20",
         run=f"{_ACTIONS}:list_jobs",
     )
     parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
@@ -167,25 +166,25 @@ def add_list(commands: Subparsers, prefix: str = _PREFIX) -> None:
     parser.add_argument("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
 
 
-def add_cancel(commands: Subparsers, prefix: str = _PREFIX) -> None:
+def add_cancel(commands: Subparsers) -> None:
     """Add `cancel`."""
     parser = add_command(
         commands,
         "cancel",
         "cancel a job; its worker learns of it when it speaks",
-        f"{prefix} cancel 1a2b3c4d --reason 'no longer needed'",
+        "%(prog)s 1a2b3c4d --reason 'no longer needed'",
     )
     add_job(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
 
 
-def add_dismiss(commands: Subparsers, prefix: str = _PREFIX) -> None:
+def add_dismiss(commands: Subparsers) -> None:
     """Add `dismiss`."""
     parser = add_command(
         commands,
         "dismiss",
         "take failed jobs out of the failures that status bar, top and page count",
-        f"{prefix} dismiss 1a2b3c4d",
+        "%(prog)s 1a2b3c4d",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("jobs", metavar="JOB", nargs="*", default=[], help="8 lower-case hex characters")
@@ -241,13 +240,13 @@ def _add_upkeep(commands: Subparsers) -> None:
     )
 
 
-def add_serve(commands: Subparsers, prefix: str = _PREFIX, run: command_parser.Body | None = None) -> None:
+def add_serve(commands: Subparsers, run: command_parser.Body | None = None) -> None:
     """Add `serve`."""
     parser = add_command(
         commands,
         "serve",
         "run the registry process: journal the wire, keep the records, publish states",
-        f"{prefix} serve --home /var/lib/jobwire",
+        "%(prog)s --home /var/lib/jobwire",
         run=run,
         bodies=_PROCESS,
     )
@@ -338,13 +337,13 @@ def _add_ticket(commands: Subparsers) -> None:
     )
 
 
-def add_answer(commands: Subparsers, prefix: str) -> None:
+def add_answer(commands: Subparsers) -> None:
     """Add `answer`."""
     parser = add_command(
         commands,
         "answer",
         "answer what a job asks; the first answer is the answer",
-        f"{prefix} answer 0a1b2c3d yes\n  {prefix} answer 0a1b2c3d.5f20 --choice yes --always",
+        "%(prog)s 0a1b2c3d yes\n  %(prog)s 0a1b2c3d.5f20 --choice yes --always",
         bodies=_REQUESTS,
     )
     add = parser.add_argument
@@ -356,13 +355,13 @@ def add_answer(commands: Subparsers, prefix: str) -> None:
     add("--agent", "--from", metavar="NAME", help="who answers (default: $JOBWIRE_AGENT, or the user)")
 
 
-def add_feed(commands: Subparsers, prefix: str) -> None:
+def add_feed(commands: Subparsers) -> None:
     """Add `feed`."""
     parser = add_command(
         commands,
         "feed",
         "all that waits for you, the oldest and costliest first",
-        f"{prefix} feed --watch",
+        "%(prog)s --watch",
         bodies=_REQUESTS,
     )
     parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
