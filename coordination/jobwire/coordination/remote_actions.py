@@ -27,9 +27,9 @@ _PERCENT = 100
 
 def by_ticket(args: Namespace) -> int:
     """Do what the verb says for the agent of the ticket."""
-    asks = {"send": _send, "wait-reply": _wait_reply, "watch": _watch, "beat": _beat}
+    asks = {"send": _send, "reply": _reply, "wait-reply": _wait_reply, "watch": _watch, "beat": _beat}
     plain: dict[str, Callable[[Namespace], dict[str, object]]]
-    plain = {"fetch": _fetch, "show": _show, "take": _take, "ack": _ack, "nack": _nack, "renew": _ack}
+    plain = {"fetch": _fetch, "show": _show, "take": _take, "ack": _ack, "nack": _nack}
     plain |= {"join": _join, "leave": _nothing, "list": _list}
     path = Path(args.ticket or os.environ["JOBWIRE_TICKET"])
     with RemoteAgent(path, present=args.verb == "beat") as agent:
@@ -74,6 +74,29 @@ def _send(agent: RemoteAgent, args: Namespace) -> int:
     }
     asked |= {name: value for name, value in more.items() if value is not None}
     _print(args, agent.call("send", asked))
+    return 0
+
+
+def _reply(agent: RemoteAgent, args: Namespace) -> int:
+    new = said(args, NewMessage(agent.agent))
+    if not args.to:
+        raise InvalidInputError("to whom?", hint="by a ticket: --to NAME")
+    asked: dict[str, object] = {
+        "to": list(split_words(args.to)),
+        "kind": args.kind,
+        "type": args.type,
+        "summary": new.summary,
+        "body": new.body,
+    }
+    more = {
+        "thread_id": args.thread,
+        "in_reply_to": args.in_reply_to,
+        "payload": new.payload,
+        "id": new.id or None,
+    }
+    _print(
+        args, agent.call("send", asked | {name: value for name, value in more.items() if value is not None})
+    )
     return 0
 
 
@@ -131,12 +154,17 @@ def _take(args: Namespace) -> dict[str, object]:
 
 
 def _ack(args: Namespace) -> dict[str, object]:
-    token = getattr(args, "token", None)
-    return {"message": args.message} | ({} if token is None else {"token": int(token)})
+    if not args.message:
+        raise InvalidInputError("which message?", hint="by a ticket: --message ID")
+    if args.token is not None and not args.token.isdecimal():
+        raise InvalidInputError(
+            "the lease is not one of a delivery", hint="the token that `inbox take` printed"
+        )
+    return {"message": args.message} | ({} if args.token is None else {"token": int(args.token)})
 
 
 def _nack(args: Namespace) -> dict[str, object]:
-    return {**_ack(args), "reason": getattr(args, "reason", "") or ""}
+    return {**_ack(args), "reason": args.reason, "permanent": args.permanent}
 
 
 def _join(args: Namespace) -> dict[str, object]:
