@@ -416,6 +416,27 @@ SELECT
 FROM events AS e LEFT JOIN messages AS m ON m.id = e.message_id
 WHERE e.event_id > :after ORDER BY e.event_id LIMIT :limit;
 
+-- name: remote_request
+-- What was answered to a request of an agent on another host.
+SELECT digest, answer FROM remote_requests WHERE agent_id = :agent_id AND request_id = :request_id;
+
+-- name: put_remote_request
+-- It was applied, and this is the answer.
+INSERT INTO remote_requests (agent_id, request_id, digest, answer, applied_at_ms)
+VALUES (:agent_id, :request_id, :digest, :answer, :now_ms);
+
+-- name: forget_remote_requests
+-- Those too old to be asked for again.
+DELETE FROM remote_requests WHERE applied_at_ms < :before;
+
+-- name: concerned_between
+-- Whom changes concern: recipients and writers in their threads, but for who made them.
+SELECT DISTINCT d.agent_id FROM events AS e CROSS JOIN deliveries AS d ON d.thread_id = e.thread_id
+WHERE e.event_id > :after AND e.event_id <= :through AND e.thread_id <> '' AND d.agent_id <> e.source
+UNION
+SELECT DISTINCT m.from_agent FROM events AS e CROSS JOIN messages AS m ON m.thread_id = e.thread_id
+WHERE e.event_id > :after AND e.event_id <= :through AND e.thread_id <> '' AND m.from_agent <> e.source;
+
 -- name: data_version
 -- Another number once another connection has committed (sqlite.org/pragma.html#pragma_data_version).
 SELECT data_version FROM pragma_data_version;
