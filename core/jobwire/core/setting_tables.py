@@ -105,6 +105,7 @@ _TEXTS = Values(
     f"a list of 1 to {_MAX_ITEMS} texts",
     lambda value: isinstance(value, list) and 0 < len(value) <= _MAX_ITEMS and all(map(_is_text, value)),
 )
+_NOWHERE = Values("nothing in a home, because it runs a command", lambda _: False)
 _SWITCH = Values('"on" or "off"', is_switch)
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))
 _PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
@@ -195,6 +196,13 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             _number(0, _MAX_MIB, "MiB; 0 sets no limit"),
             8192,
             "size beyond which the journal keeps less",
+        ),
+        Setting(
+            "on_attention",
+            _NOWHERE,
+            "(none)",
+            "command, a list of words, that `jobwire serve` runs once for each new request",
+            own=_TEXTS,
         ),
     ),
     "metrics": _METRICS,

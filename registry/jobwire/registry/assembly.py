@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.retention import Retention
+from jobwire.registry.attention import AttentionHook
 from jobwire.registry.duties import Duties
 from jobwire.registry.event_log import HomeOutboxes
 from jobwire.registry.folding import Folder
@@ -76,6 +77,7 @@ class Assembly:
         rules: RetentionRules,
         writer: JournalWriter,
         warn: Callable[[str], None],
+        on_attention: Sequence[str] = (),
     ) -> None:
         self._clock = clock
         self.duties = Duties(clock)
@@ -88,6 +90,7 @@ class Assembly:
         self.views = Views(store)
         self.reader = JournalReader(writer.directory, clock=clock)
         redactor = Redactor(os.environ)
+        self.attention = AttentionHook(store, on_attention, environ=os.environ)
         self.states = StateQueue(
             store=store,
             topics=topics,
@@ -95,6 +98,7 @@ class Assembly:
             clock=clock,
             expiry_seconds=RETAINED_SECONDS,
             redactor=redactor,
+            on_record=self.attention.look,
         )
         self.told = Told(store.queue_path(FILE))
         self.teller = Teller(
@@ -233,6 +237,7 @@ class Assembly:
 
     def close(self) -> None:
         """Disconnect and close."""
+        self.attention.close()
         self.folder.close()
         self.handover.close()
         self.sender.close()

@@ -30,6 +30,7 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
 from jobwire.registry.serve import Companion, RegistryProcess
 from jobwire.registry.store import RecordStore
+from jobwire.storage.settings_file import read_own_settings
 from jobwire.storage.signals import delivered
 from jobwire.transport import PahoTransport, load_settings
 
@@ -53,12 +54,19 @@ def serve(args: argparse.Namespace, companions: Companions = lambda *_: ()) -> i
         clock=SystemClock(),
         rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
         on_ready=lambda: _say_ready(args, settings),
+        on_attention=_on_attention(),
         companions=lambda writer: companions(home, settings, writer),
     )
     sys.setswitchinterval(_SWITCH_SECONDS)
     with delivered(dict.fromkeys((signal.SIGTERM, signal.SIGINT), process.stop)):
         process.run()
     return ExitCode.OK
+
+
+def _on_attention() -> list[str]:
+    """Return the command of the user's own settings; raises ConfigError."""
+    words = read_own_settings(os.environ).get("registry", "on_attention")
+    return [str(word) for word in words] if isinstance(words, list) else []
 
 
 def show_health(args: argparse.Namespace) -> int:

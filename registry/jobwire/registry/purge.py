@@ -102,7 +102,10 @@ class Purge:
         record = self._read(job_id)
         if record is None or not record.terminal:
             return False
-        for topic in (self._topics.events(job_id), self._topics.state(job_id), self._topics.answer(job_id)):
+        topics = [self._topics.events(job_id), self._topics.state(job_id)]
+        if record.answers_n:
+            topics.append(self._topics.answer(job_id))
+        for topic in topics:
             self._clear(topic)
         with (
             contextlib.suppress(NotFoundError),

@@ -68,6 +68,7 @@ class RegistryProcess:
         clock: Clock,
         rules: RetentionRules,
         on_ready: Callable[[], None] = lambda: None,
+        on_attention: Sequence[str] = (),
         companions: Callable[[JournalWriter], Sequence[Companion]] = lambda _: (),
     ) -> None:
         self._store = store
@@ -75,6 +76,7 @@ class RegistryProcess:
         self._clock = clock
         self._rules = rules
         self._on_ready = on_ready
+        self._on_attention = on_attention
         self._new_companions = companions
         self._companions: Sequence[Companion] = ()
         self._stop = threading.Event()
@@ -106,6 +108,7 @@ class RegistryProcess:
                 rules=self._rules,
                 writer=writer,
                 warn=_log.warning,
+                on_attention=self._on_attention,
             )
             closing.callback(assembly.close)
             self._companions = self._new_companions(writer)

@@ -8,6 +8,7 @@ broker that may have lost it, comes last and slowly.
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
@@ -58,6 +59,7 @@ class StateQueue:
         clock: Clock,
         expiry_seconds: int,
         redactor: Redactor,
+        on_record: Callable[[JobRecord], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -65,6 +67,8 @@ class StateQueue:
         self._clock = clock
         self._expiry_seconds = expiry_seconds
         self._redactor = redactor
+        # Hears of each record as it is told, whether a broker is there or not.
+        self._on_record = on_record
         self._queues: dict[Urgency, OrderedDict[str, JobRecord | None]] = {
             urgency: OrderedDict() for urgency in Urgency
         }
@@ -118,6 +122,7 @@ class StateQueue:
         again = False
         try:
             record = record if record is not None else self._store.get(job_id)
+            self._on_record(record)
             again = not self._send(record)
             self._later.pop(job_id, None)
         except NotFoundError:

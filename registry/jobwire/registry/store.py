@@ -32,7 +32,7 @@ from jobwire.jobs.record import (
     encode_record,
     thread_of,
 )
-from jobwire.jobs.requests import Answer, RequestState, find, next_expiry
+from jobwire.jobs.requests import Answer, RequestState, find, next_expiry, open_requests
 from jobwire.registry import quarantine
 from jobwire.registry.audit import (
     PUBLISHER,
@@ -458,6 +458,7 @@ def _indexed(record: JobRecord) -> tuple[object, ...]:
         record.priority,
         record.timeouts,
         record.attention,
+        [one.id for one in open_requests(record.requests)],
         record.not_before,
         dismissed_at(record),
         next_expiry(record.requests),
