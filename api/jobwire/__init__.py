@@ -11,7 +11,9 @@ import sys
 TYPE_CHECKING = False  # for type checkers it is True; `typing` itself need not be loaded
 if TYPE_CHECKING:
     from jobwire.api.aio import AsyncClaimedJob, AsyncHome, AsyncPublisher, AsyncSubscriber
+    from jobwire.api.aio_inbox import AsyncInbox, AsyncTakenMessage
     from jobwire.api.home import Home
+    from jobwire.api.inbox import Inbox, TakenMessage
     from jobwire.api.work import ClaimedJob
     from jobwire.core.errors import (
         ConfigError,
@@ -40,13 +42,16 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClaimedJob",
     "AsyncHome",
+    "AsyncInbox",
     "AsyncPublisher",
     "AsyncSubscriber",
+    "AsyncTakenMessage",
     "ClaimedJob",
     "ConfigError",
     "ConflictError",
     "Event",
     "Home",
+    "Inbox",
     "InvalidInputError",
     "JobRecord",
     "JobwireError",
@@ -63,6 +68,7 @@ __all__ = [
     "StoppedError",
     "StorageError",
     "Subscriber",
+    "TakenMessage",
     "Timeouts",
     "TransitionError",
     "TransportError",
@@ -73,7 +79,9 @@ __all__ = [
 
 _MODULES = {
     "jobwire.api.aio": ("AsyncClaimedJob", "AsyncHome", "AsyncPublisher", "AsyncSubscriber"),
+    "jobwire.api.aio_inbox": ("AsyncInbox", "AsyncTakenMessage"),
     "jobwire.api.home": ("Home",),
+    "jobwire.api.inbox": ("Inbox", "TakenMessage"),
     "jobwire.api.work": ("ClaimedJob",),
     "jobwire.delivery.publishing": ("Published",),
     "jobwire.jobs.event": ("Event",),

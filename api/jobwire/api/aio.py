@@ -4,15 +4,15 @@ What blocks runs in a thread of its own. A task that is cancelled leaves when th
 within half a second, a claim within a second, an event that is being sent after its tries at most.
 """
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from jobwire.api.aio_inbox import AsyncInbox
+from jobwire.api.call_thread import CallThread
 from jobwire.api.home import Home, Named
 from jobwire.api.work import ClaimedJob
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
@@ -30,44 +30,6 @@ from jobwire.subscriber.watch_loop import TimeoutOverrides
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-class CallThread:
-    """One thread for what blocks, one call after the other."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="jobwire")
-
-    async def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return what the function returns; one that runs is awaited also when the task is cancelled."""
-        return await self.interruptible(lambda: None, function, *args, **kwargs)
-
-    async def interruptible(
-        self,
-        interrupt: Callable[[], object],
-        function: Callable[_P, _T],
-        /,
-        *args: _P.args,
-        **kwargs: _P.kwargs,
-    ) -> _T:
-        """As `call`; `interrupt` makes the function return soon when the task is cancelled."""
-        future = asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            interrupt()
-            while not future.done():
-                try:
-                    await asyncio.wait([future])
-                except asyncio.CancelledError:
-                    continue
-            if not future.cancelled():
-                future.exception()  # looked at: the cancellation is the news
-            raise
-
-    def close(self) -> None:
-        """End the thread, which is idle."""
-        self._pool.shutdown()
 
 
 _Call = Callable[Concatenate["AsyncHome", _P], Coroutine[Any, Any, _T]]
@@ -258,6 +220,10 @@ class AsyncHome:
     jobs = _called(Home.jobs)
     cancel = _called(Home.cancel)
     close = _called(Home.close)
+
+    def inbox(self, agent: str) -> AsyncInbox:
+        """Return what the agent sends and receives; see `Inbox`."""
+        return AsyncInbox(self.home.inbox(agent))
 
     def publisher(self, job: str | Named | None = None, *, strict: bool = False) -> AsyncPublisher:
         """Return what speaks for a job, for `async with`; see `Home.publisher`."""

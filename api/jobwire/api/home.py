@@ -8,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from jobwire.api.inbox import Inbox
 from jobwire.api.work import ClaimedJob, claimed_jobs
+from jobwire.coordination.store import CoordinationStore
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.lease import LeaseGrant
@@ -244,6 +246,10 @@ class Home:
             stop=stop,
             on_line=on_line,
         )
+
+    def inbox(self, agent: str) -> Inbox:
+        """Return what the agent sends and receives; see `Inbox`."""
+        return Inbox(CoordinationStore(self._home, clock=self._clock), agent)
 
     def close(self) -> None:
         """Close the queue's index; the next call opens it again."""

@@ -46,8 +46,7 @@ def _others(change: Transaction, thread: InboxThread, agent: str) -> tuple[str, 
 
 def _last_read(change: Transaction, thread_id: str, agent: str) -> int:
     """Return up to which message the agent has seen the thread: an unread one is not done by a reply."""
-    rows = change.rows(
-        "open_deliveries", {"agent_id": agent, "thread_id": thread_id, "through": 2**62, "limit": -1}
-    )
+    values = {"agent_id": agent, "thread_id": thread_id, "through": 2**62}
+    rows = change.rows("open_in_thread", values)
     seen = [int(row[1]) for row in rows if row[12] is not None]
     return max(seen, default=0)

@@ -73,6 +73,12 @@ def take(
     )
 
 
+def may_take(store: CoordinationStore, agent: str) -> bool:
+    """Tell whether there may be something to take; changes nothing."""
+    values = {"agent_id": agent, "now_ms": int(store.clock.now() * 1000), "limit": 1}
+    return bool(store.rows("next_deliveries", values) or store.rows("lapsed_deliveries", values))
+
+
 def renew(
     store: CoordinationStore, agent: str, message: str | int, *, token: int | None = None
 ) -> InboxDelivery:
@@ -124,7 +130,7 @@ def ack(
 def ack_through(store: CoordinationStore, agent: str, seq: int) -> int:
     """Say that all up to `seq` that the agent was given is done; return how many deliveries that were."""
     with store.changing() as change:
-        values = {"agent_id": agent, "thread_id": None, "through": seq, "limit": -1}
+        values = {"agent_id": agent, "through": seq, "limit": -1}
         held = [InboxDelivery(*row) for row in change.rows("open_deliveries", values)]
         # What it has never seen stays: a cursor beyond the end hides nothing.
         seen = [one for one in held if one.delivered_ms is not None]
@@ -166,8 +172,8 @@ def requeue_of(change: Transaction, agent: str, reason: str) -> int:
 
 def settle_in_thread(change: Transaction, agent: str, thread_id: str, through: int) -> None:
     """Settle what an agent was sent in a thread on which it acted: it claimed it, or answered."""
-    values = {"agent_id": agent, "thread_id": thread_id, "through": through, "limit": -1}
-    for row in change.rows("open_deliveries", values):
+    values = {"agent_id": agent, "thread_id": thread_id, "through": through}
+    for row in change.rows("open_in_thread", values):
         put(change, delivery.settled(InboxDelivery(*row), change.now_ms))
     advance(change, agent)
 
@@ -338,7 +344,7 @@ def _give_up(change: Transaction, after: InboxDelivery) -> InboxDelivery:
 
 
 def _open(change: Transaction, agent: str) -> list[InboxDelivery]:
-    values = {"agent_id": agent, "thread_id": None, "through": 2**62, "limit": _EVERY}
+    values = {"agent_id": agent, "through": 2**62, "limit": _EVERY}
     return [InboxDelivery(*row) for row in change.rows("open_deliveries", values)]
 
 

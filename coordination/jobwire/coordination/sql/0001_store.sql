@@ -113,6 +113,7 @@ CREATE TABLE deliveries (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX deliveries_of_message ON deliveries (seq);
 CREATE INDEX deliveries_queued ON deliveries (agent_id, rank, seq) WHERE state = 'queued';
+CREATE INDEX deliveries_first ON deliveries (agent_id, seq) WHERE state IN ('queued', 'leased');
 CREATE INDEX deliveries_open ON deliveries (agent_id, thread_id, seq) WHERE state IN ('queued', 'leased');
 CREATE INDEX deliveries_leased ON deliveries (agent_id, lease_until_ms) WHERE state = 'leased';
 CREATE INDEX deliveries_unread ON deliveries (agent_id, thread_id) WHERE delivered_ms IS NULL AND state IN ('queued', 'leased');

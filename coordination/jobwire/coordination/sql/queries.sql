@@ -223,14 +223,20 @@ SELECT
 FROM deliveries WHERE seq = :seq ORDER BY agent_id;
 
 -- name: open_deliveries
--- What is not final for an agent up to a number, in a thread or (NULL) in any.
+-- What is not final for an agent up to a number.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries INDEXED BY deliveries_first
+WHERE agent_id = :agent_id AND state IN ('queued', 'leased') AND seq <= :through ORDER BY seq LIMIT :limit;
+
+-- name: open_in_thread
+-- What is not final for an agent in a thread, up to a number.
 SELECT
     agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
     lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
 FROM deliveries INDEXED BY deliveries_open
-WHERE agent_id = :agent_id AND state IN ('queued', 'leased') AND (:thread_id IS NULL OR thread_id = :thread_id)
-    AND seq <= :through
-ORDER BY seq LIMIT :limit;
+WHERE agent_id = :agent_id AND thread_id = :thread_id AND state IN ('queued', 'leased') AND seq <= :through ORDER BY seq;
 
 -- name: dead_deliveries
 -- What was given up, newest first; NULL matches anybody.
@@ -256,7 +262,10 @@ WHERE agent_id = :agent_id AND thread_id = :thread_id AND delivered_ms IS NULL A
 -- name: first_open
 -- The first message for an agent that is not final, else one more than the last event.
 SELECT coalesce(
-    (SELECT min(seq) FROM deliveries WHERE agent_id = :agent_id AND state IN ('queued', 'leased')),
+    (
+        SELECT seq FROM deliveries INDEXED BY deliveries_first
+        WHERE agent_id = :agent_id AND state IN ('queued', 'leased') ORDER BY seq LIMIT 1
+    ),
     (SELECT coalesce(max(event_id), 0) + 1 FROM events)
 );
 
