@@ -7,7 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from jobwire.coordination import present
 from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.message import MAX_BULK, Artifact, NewMessage, split_words
 from jobwire.coordination.places import open_store, open_to_read, place_to_make
@@ -16,6 +15,7 @@ from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from types import ModuleType
 
     from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import CoordinationStore
@@ -82,7 +82,7 @@ def fetch(args: Namespace) -> int:
     body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
     if not found:
         raise NoWorkError(f"nothing for {agent}", hint="`inbox watch` waits for something", response=body)
-    say(args, body, present.threads(found))
+    say(args, body, lambda: _present().threads(found))
     return 0
 
 
@@ -101,7 +101,7 @@ def show(args: Namespace) -> int:
     if (args.agent or os.environ.get("JOBWIRE_AGENT")) and messages:
         _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)
     body = {"thread": thread_json(thread), "messages": bodies, "event_id": last}
-    say(args, body, present.conversation(thread, bodies))
+    say(args, body, lambda: _present().conversation(thread, bodies))
     return 0
 
 
@@ -139,7 +139,7 @@ def list_threads(args: Namespace) -> int:
         limit=args.limit,
     )
     body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
-    say(args, body, present.threads(found) if found else "no threads")
+    say(args, body, lambda: _present().threads(found) if found else "no threads")
     return 0
 
 
@@ -153,7 +153,7 @@ def search(args: Namespace) -> int:
     body = {"messages": bodies, "event_id": store.latest_event()}
     if not found:
         raise NoWorkError("no message holds these words", hint="word* finds any ending", response=body)
-    say(args, body, "\n\n".join(map(present.message, bodies)))
+    say(args, body, lambda: "\n\n".join(map(_present().message, bodies)))
     return 0
 
 
@@ -218,6 +218,13 @@ def _statuses(text: str) -> tuple[str, ...]:
         if word not in known:
             raise InvalidInputError(f"there is no status {word!r}", hint=f"one of {', '.join(known)}")
     return words
+
+
+def _present() -> ModuleType:
+    """Return what writes for people: a program needs none of it."""
+    from jobwire.coordination import present  # noqa: PLC0415 - see above
+
+    return present
 
 
 def _say_posted(args: Namespace, store: CoordinationStore, sent: Posted, text: str) -> None:

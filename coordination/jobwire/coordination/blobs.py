@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import NotFoundError, StorageError
-from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
-from jobwire.storage.files import SystemFiles
 
 if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
@@ -28,11 +25,16 @@ class BlobFolder:
 
     def __init__(self, home: str, *, files: FileSystem | None = None) -> None:
         self.folder = f"{home}/{FOLDER}"
-        self._files = files or SystemFiles()
+        self._given = files
 
     def put(self, content: bytes) -> str:
         """Write the content durably, unless it is there, and return its reference. Raises StorageError."""
-        ref = _PREFIX + hashlib.sha256(content).hexdigest()
+        from jobwire.storage.durable import (  # noqa: PLC0415 - most messages are short
+            make_directories,
+            replace_durably,
+        )
+
+        ref = _reference(content)
         path = self.path(ref)
         try:
             # Young again: whoever collects leaves it alone.
@@ -61,7 +63,7 @@ class BlobFolder:
             ) from error
         except OSError as error:
             raise storage_failure("read", path, error) from error
-        if _PREFIX + hashlib.sha256(content).hexdigest() != ref:
+        if _reference(content) != ref:
             raise StorageError(
                 f"the blob {path} was changed: it no longer holds what its name says",
                 hint="put the original back; nothing of it is shown",
@@ -92,3 +94,17 @@ class BlobFolder:
                     self._files.unlink(path)
                     removed += 1
         return removed
+
+    @property
+    def _files(self) -> FileSystem:
+        if self._given is None:
+            from jobwire.storage.files import SystemFiles  # noqa: PLC0415 - as above
+
+            self._given = SystemFiles()
+        return self._given
+
+
+def _reference(content: bytes) -> str:
+    import hashlib  # noqa: PLC0415 - loads OpenSSL
+
+    return _PREFIX + hashlib.sha256(content).hexdigest()

@@ -77,10 +77,11 @@ def say_failure(command: str, error: JobwireError) -> None:
     sys.stdout.flush()
 
 
-def say(args: argparse.Namespace, value: Mapping[str, object], text: str) -> None:
+def say(args: argparse.Namespace, value: Mapping[str, object], text: str | Callable[[], str]) -> None:
     """Print a success: one object for programs, words for people."""
-    line = text
-    if args.json:
+    if not args.json:
+        line = text if isinstance(text, str) else text()
+    else:
         line = json.dumps({"ok": True, "command": args.verb, **value}, ensure_ascii=False)
     if line:
         sys.stdout.write(line + "\n")

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import JobwireError
-from jobwire.storage.files import read_whole
 
 if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
@@ -68,6 +67,7 @@ def looked_in(store: CoordinationStore) -> str:
 def boot() -> str:
     """Return what is another after each start of the machine."""
     try:
-        return read_whole(_BOOT_ID).decode().strip()
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,6 +157,8 @@ def first_line(text: str) -> str:
 
 def digest_of(new: NewMessage) -> str:
     """Return what two messages share that say the same: their id does not count, nor does their time."""
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, and most messages get their id here
+
     said = new._replace(id="", artifacts=tuple(map(tuple, new.artifacts)))  # type: ignore[arg-type]  # for JSON
     return hashlib.sha256(json.dumps(said, ensure_ascii=False).encode()).hexdigest()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -91,12 +90,14 @@ def fetch(
     """
     if unread:
         return list(islice(_unread(store, agent, statuses), limit))
+    from heapq import merge  # noqa: PLC0415 - who sends needs none
+
     found = [
         _candidates(store, assignee, status, limit)
         for status in statuses
         for assignee in ((agent, "") if status == ThreadStatus.PENDING else (agent,))
     ]
-    return list(islice(heapq.merge(*found, key=lambda one: (_RANKS[one.priority], one.position)), limit))
+    return list(islice(merge(*found, key=lambda one: (_RANKS[one.priority], one.position)), limit))
 
 
 def _candidates(store: CoordinationStore, assignee: str, status: str, limit: int) -> list[InboxThread]:

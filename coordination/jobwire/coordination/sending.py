@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
@@ -51,7 +50,7 @@ def send(store: CoordinationStore, new: NewMessage) -> Posted:
 
 def new_id() -> str:
     """Return an id for a message that its sender gave none."""
-    return f"m-{secrets.token_hex(10)}"
+    return f"m-{os.urandom(10).hex()}"
 
 
 class Bulk(NamedTuple):
@@ -99,14 +98,15 @@ class Bulk(NamedTuple):
 
 def write(change: Transaction, new: NewMessage, large: Bulk, digest: str = "") -> Posted:
     """Put a checked message into the transaction; see `send`. `digest` is given where `new` is not whole."""
-    digest = digest or digest_of(new)
+    # Nobody can repeat an id that we make.
+    digest = digest or (digest_of(new) if new.id else "")
     if new.id:
         before = change.row("message", {"id": new.id})
         if before is not None:
             return already(InboxMessage(*before), digest)
     large.keep(new)
     thread = _thread(change, new)
-    thread_id = thread.thread_id if thread is not None else new.thread_id or f"t-{secrets.token_hex(8)}"
+    thread_id = thread.thread_id if thread is not None else new.thread_id or f"t-{os.urandom(8).hex()}"
     recipients = _recipients(change, new)
     message_id = new.id or new_id()
     run_id, task_id = new.run_id, new.task_id
@@ -140,7 +140,7 @@ def write(change: Transaction, new: NewMessage, large: Bulk, digest: str = "") -
             "expires_at_ms": new.expires_at_ms,
             "hop": new.hop,
             "recipients": json.dumps(recipients),
-            "digest": digest,
+            "digest": digest or None,
         },
     )
     seq = change.latest_event()

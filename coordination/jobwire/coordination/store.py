@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
+from _thread import _local as ThreadLocal  # noqa: N812 - the name that threading gives it
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination.tables import FILE, TABLES
@@ -124,7 +124,7 @@ class CoordinationStore:
         self.listeners = list(listeners)
         self._deadline_seconds = deadline_seconds
         self._read_only = read_only
-        self._of_thread = threading.local()
+        self._of_thread = ThreadLocal()
 
     @property
     def file(self) -> SqliteFile:

@@ -13,7 +13,6 @@ import zlib
 from typing import TYPE_CHECKING, TypeVar
 
 from jobwire.core.clock import Clock, SystemClock
-from jobwire.storage.files import DIRECTORY_MODE, FILE_MODE
 from jobwire.storage.home_paths import HomePaths
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ def _notifier() -> Iterator[INotify | None]:
 
 def _watch(events: INotify, paths: Iterable[str]) -> bool:
     """Watch each of the files, made where missing; tell whether that could be done."""
+    from jobwire.storage.files import DIRECTORY_MODE, FILE_MODE  # noqa: PLC0415 - brings threads
+
     try:
         for path in paths:
             with contextlib.suppress(FileExistsError):
