@@ -11,9 +11,9 @@ import sys
 TYPE_CHECKING = False  # for type checkers it is True; `typing` itself need not be loaded
 if TYPE_CHECKING:
     from jobwire.api.aio import AsyncClaimedJob, AsyncHome, AsyncPublisher, AsyncSubscriber
-    from jobwire.api.aio_inbox import AsyncInbox, AsyncTakenMessage
+    from jobwire.api.aio_inbox import AsyncAgentInbox, AsyncTakenMessage
     from jobwire.api.home import Home
-    from jobwire.api.inbox import Inbox, TakenMessage
+    from jobwire.api.inbox import AgentInbox, TakenMessage
     from jobwire.api.work import ClaimedJob
     from jobwire.core.errors import (
         ConfigError,
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from jobwire.subscriber.subscriber import Subscriber
 
 __all__ = [
+    "AgentInbox",
+    "AsyncAgentInbox",
     "AsyncClaimedJob",
     "AsyncHome",
-    "AsyncInbox",
     "AsyncPublisher",
     "AsyncSubscriber",
     "AsyncTakenMessage",
@@ -51,7 +52,6 @@ __all__ = [
     "ConflictError",
     "Event",
     "Home",
-    "Inbox",
     "InvalidInputError",
     "JobRecord",
     "JobwireError",
@@ -79,9 +79,9 @@ __all__ = [
 
 _MODULES = {
     "jobwire.api.aio": ("AsyncClaimedJob", "AsyncHome", "AsyncPublisher", "AsyncSubscriber"),
-    "jobwire.api.aio_inbox": ("AsyncInbox", "AsyncTakenMessage"),
+    "jobwire.api.aio_inbox": ("AsyncAgentInbox", "AsyncTakenMessage"),
     "jobwire.api.home": ("Home",),
-    "jobwire.api.inbox": ("Inbox", "TakenMessage"),
+    "jobwire.api.inbox": ("AgentInbox", "TakenMessage"),
     "jobwire.api.work": ("ClaimedJob",),
     "jobwire.delivery.publishing": ("Published",),
     "jobwire.jobs.event": ("Event",),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from jobwire.api.aio_inbox import AsyncInbox
+from jobwire.api.aio_inbox import AsyncAgentInbox
 from jobwire.api.call_thread import CallThread
 from jobwire.api.home import Home, Named
 from jobwire.api.work import ClaimedJob
@@ -221,9 +221,9 @@ class AsyncHome:
     cancel = _called(Home.cancel)
     close = _called(Home.close)
 
-    def inbox(self, agent: str) -> AsyncInbox:
-        """Return what the agent sends and receives; see `Inbox`."""
-        return AsyncInbox(self.home.inbox(agent))
+    def inbox(self, agent: str) -> AsyncAgentInbox:
+        """Return what the agent sends and receives; see `AgentInbox`."""
+        return AsyncAgentInbox(self.home.inbox(agent))
 
     def publisher(self, job: str | Named | None = None, *, strict: bool = False) -> AsyncPublisher:
         """Return what speaks for a job, for `async with`; see `Home.publisher`."""

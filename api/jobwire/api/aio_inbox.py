@@ -7,21 +7,21 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from jobwire.api.call_thread import CallThread
-from jobwire.api.inbox import NEVER, Inbox, TakenMessage
+from jobwire.api.inbox import NEVER, AgentInbox, TakenMessage
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.stored import InboxMessage
 
 _SLICE_SECONDS = 1.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_Call = Callable[Concatenate["AsyncInbox", _P], Coroutine[Any, Any, _T]]
+_Call = Callable[Concatenate["AsyncAgentInbox", _P], Coroutine[Any, Any, _T]]
 
 
-def _called(method: Callable[Concatenate[Inbox, _P], _T]) -> _Call[_P, _T]:
-    """Return the method that calls Inbox's in a thread."""
+def _called(method: Callable[Concatenate[AgentInbox, _P], _T]) -> _Call[_P, _T]:
+    """Return the method that calls AgentInbox's in a thread."""
 
     @wraps(method)
-    async def call(self: "AsyncInbox", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    async def call(self: "AsyncAgentInbox", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         thread = CallThread()
         try:
             return await thread.call(_closing(method), self.inbox, *args, **kwargs)
@@ -31,10 +31,10 @@ def _called(method: Callable[Concatenate[Inbox, _P], _T]) -> _Call[_P, _T]:
     return call
 
 
-def _closing(method: Callable[Concatenate[Inbox, _P], _T]) -> Callable[Concatenate[Inbox, _P], _T]:
+def _closing(method: Callable[Concatenate[AgentInbox, _P], _T]) -> Callable[Concatenate[AgentInbox, _P], _T]:
     """Return the method without the connection that its thread would leave open."""
 
-    def body(inbox: Inbox, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def body(inbox: AgentInbox, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return method(inbox, *args, **kwargs)
         finally:
@@ -67,29 +67,29 @@ class AsyncTakenMessage:
         await self._thread.call(self.taken.__exit__, kind, error, trace)
 
 
-class AsyncInbox:
-    """`Inbox` for asyncio; `inbox` is the one behind it."""
+class AsyncAgentInbox:
+    """`AgentInbox` for asyncio; `inbox` is the one behind it."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: AgentInbox) -> None:
         self.inbox = inbox
 
-    send = _called(Inbox.send)
-    reply = _called(Inbox.reply)
-    fetch = _called(Inbox.fetch)
-    messages = _called(Inbox.messages)
-    search = _called(Inbox.search)
-    claim = _called(Inbox.claim)
-    renew = _called(Inbox.renew)
-    update = _called(Inbox.update)
-    done = _called(Inbox.done)
-    fail = _called(Inbox.fail)
-    cancel = _called(Inbox.cancel)
-    _waited = _called(Inbox.wait_reply)
+    send = _called(AgentInbox.send)
+    reply = _called(AgentInbox.reply)
+    fetch = _called(AgentInbox.fetch)
+    messages = _called(AgentInbox.messages)
+    search = _called(AgentInbox.search)
+    claim = _called(AgentInbox.claim)
+    renew = _called(AgentInbox.renew)
+    update = _called(AgentInbox.update)
+    done = _called(AgentInbox.done)
+    fail = _called(AgentInbox.fail)
+    cancel = _called(AgentInbox.cancel)
+    _waited = _called(AgentInbox.wait_reply)
 
     async def wait_reply(
         self, thread: str, *, seconds: float = NEVER, kinds: Sequence[str] = (), after: int | None = None
     ) -> InboxMessage | None:
-        """Wait as `Inbox.wait_reply`; a task that is cancelled leaves within a second."""
+        """Wait as `AgentInbox.wait_reply`; a task that is cancelled leaves within a second."""
         clock = self.inbox.store.clock
         give_up = clock.monotonic() + seconds
         while True:
@@ -112,7 +112,7 @@ class AsyncInbox:
         lease_seconds: float = LEASE_SECONDS,
         max_tries: int = MAX_TRIES,
     ) -> AsyncGenerator[AsyncTakenMessage, None]:
-        """Yield our messages for `async for`, each for `async with`; see `Inbox.take`."""
+        """Yield our messages for `async for`, each for `async with`; see `AgentInbox.take`."""
         stop, thread = threading.Event(), CallThread()
         messages = self.inbox.take(
             wait_seconds=wait_seconds, lease_seconds=lease_seconds, max_tries=max_tries, stop=stop

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from jobwire.api.inbox import Inbox
+from jobwire.api.inbox import AgentInbox
 from jobwire.api.work import ClaimedJob, claimed_jobs
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
@@ -247,9 +247,9 @@ class Home:
             on_line=on_line,
         )
 
-    def inbox(self, agent: str) -> Inbox:
-        """Return what the agent sends and receives; see `Inbox`."""
-        return Inbox(CoordinationStore(self._home, clock=self._clock), agent)
+    def inbox(self, agent: str) -> AgentInbox:
+        """Return what the agent sends and receives; see `AgentInbox`."""
+        return AgentInbox(CoordinationStore(self._home, clock=self._clock), agent)
 
     def close(self) -> None:
         """Close the queue's index; the next call opens it again."""

@@ -128,7 +128,7 @@ class TakenMessage:
         self._store.close()
 
 
-class Inbox:
+class AgentInbox:
     """What one agent sends and receives in a home's store; any number of threads may use it at a time.
 
         inbox = Home().inbox("builder")

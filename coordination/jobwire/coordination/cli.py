@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES
 from jobwire.coordination.verbs import Verb, VerbTable
 from jobwire.core.argument_types import number, whole
@@ -161,14 +160,14 @@ def _tries(parser: CommandParser) -> None:
     parser.add_argument(
         "--max-tries",
         type=whole(1, 1000),
-        default=MAX_TRIES,
+        default=3,
         metavar="N",
         help="dead after so many (default: 3)",
     )
 
 
 def _take(parser: CommandParser) -> None:
-    _lease(parser, LEASE_SECONDS, "ours for so long (default: 300)")
+    _lease(parser, DEFAULT_LEASE_SECONDS, "ours for so long (default: 300)")
     _tries(parser)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,13 +11,13 @@ from jobwire.coordination.tables import FILE
 from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import InvalidInputError, NotFoundError, StorageError
 from jobwire.storage.home import NAME, VARIABLE, find_home, is_home, place_for_home
+from jobwire.storage.sqlite.failures import DamagedDatabaseError, DatabaseVersionError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
 DATABASE = "JOBWIRE_DB"
-_NO_CHANGES = frozenset({errno.EROFS, errno.EACCES, errno.ENOSPC})
 
 
 class Place(NamedTuple):
@@ -68,10 +67,16 @@ def open_to_read(args: Namespace) -> CoordinationStore:
     store = open_store(args)
     try:
         catch_up(store)
+    except (DamagedDatabaseError, DatabaseVersionError):
+        raise
     except StorageError as error:
-        if error.facts.get("errno") not in _NO_CHANGES:
+        if "pid" in error.facts:
+            raise  # somebody writes for long: that is no fault of the disk
+        # Read-only or full: the file can be read where it holds all, and no log waits beside it.
+        wal = f"{store.path}-wal"
+        if not os.path.exists(store.path) or (os.path.exists(wal) and os.path.getsize(wal)):
             raise
-        store = CoordinationStore(store.home, path=store.path, read_only=True)
+        store = CoordinationStore(store.home, path=store.path, frozen=True)
     return store
 
 

@@ -49,9 +49,11 @@ class Durability(Enum):
 class SqliteFile:
     """A database of `schema` at `path`: made where missing, brought up to date, for one thread at a time.
 
-    `read_only` neither makes nor changes it. `guarded` says that a lock of the caller's lets one thread in
-    at a time; without it only the thread that opened it may use it. Methods raise the errors of
-    `failures`; LockTimeoutError after `deadline_seconds`. ConfigError where SQLite is too old.
+    `read_only` neither makes nor changes it. `frozen` says as well that nobody else does meanwhile: so it can
+    be read where nothing can be written, not even the memory that readers share; no log may be there.
+    `guarded` says that a lock of the caller's lets one thread in at a time; without it only the thread that
+    opened it may use it. Methods raise the errors of `failures`; LockTimeoutError after
+    `deadline_seconds`. ConfigError where SQLite is too old.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class SqliteFile:
         durability: Durability = Durability.FULL,
         deadline_seconds: float = BUSY_SECONDS,
         read_only: bool = False,
+        frozen: bool = False,
         guarded: bool = False,
     ) -> None:
         check_library(sqlite3.sqlite_version_info)
@@ -70,12 +73,13 @@ class SqliteFile:
         self._deadline_seconds = deadline_seconds
         self._pid = os.getpid()
         self._connection: sqlite3.Connection | None = None
+        read_only = read_only or frozen
         if not read_only:
             _make_private(self.path)
         try:
             with self._errors("open"):
                 self._connection = sqlite3.connect(
-                    f"file:{_quoted(self.path)}?mode={'ro' if read_only else 'rw'}",
+                    f"file:{_quoted(self.path)}?mode={'ro' if read_only else 'rw'}{'&immutable=1' * frozen}",
                     uri=True,
                     timeout=deadline_seconds,
                     isolation_level=None,
