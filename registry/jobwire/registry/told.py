@@ -6,12 +6,14 @@ A fold of the journal: the folder notes every fact that it reads here, and its o
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.jobs.fact import Fact, FactKind
+from jobwire.storage.sqlite.failures import DamagedDatabaseError
 from jobwire.storage.sqlite.schema import Schema
-from jobwire.storage.sqlite.sqlite_file import SqliteFile
+from jobwire.storage.sqlite.sqlite_file import SqliteFile, remove_database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 # Below `queue/`.
 FILE = "told.sqlite"
+_log = logging.getLogger("jobwire.registry")
 TABLES = Schema("jobwire.registry", "told_sql", application_id=0x4A57_544C, version=1)
 
 
@@ -38,7 +41,13 @@ class Told:
 
     def __init__(self, path: StrPath) -> None:
         self._guard = threading.Lock()
-        self._file = SqliteFile(path, TABLES, guarded=True)
+        try:
+            self._file = SqliteFile(path, TABLES, guarded=True)
+        except DamagedDatabaseError as error:
+            # Told again, every fact has the place that it had: whoever counts them knows it.
+            _log.error("%s; it is made anew, and all histories are told again", error.message)
+            remove_database(path)
+            self._file = SqliteFile(path, TABLES, guarded=True)
         self._changed: dict[str, ToldUpTo] = {}
         self._any_purged = True
 

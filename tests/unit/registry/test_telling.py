@@ -328,3 +328,17 @@ def test_lines_of_hand_and_of_earlier_versions_are_read(
     telling.teller.run()
     assert (telling.facts()[0].kind, telling.facts()[0].by) == ("registered", "registry")
     assert kinds(telling)[-1] == "cancelled"
+
+
+def test_a_damaged_file_is_made_anew(queue: JobQueue, telling: TellingProcess) -> None:
+    """Damage costs the memory of what was told, not the process: facts are told again as they were."""
+    queue.cancel(queue.register(JobSpec()).job_id)
+    telling.teller.run()
+    telling.kill()
+    path = Path(telling.store.queue_path(FILE))
+    path.write_bytes(b"no database at all" * 1000)
+    fresh = TellingProcess(telling.store, telling.writer.directory)
+    fresh.teller.run()
+    first = [fact.place for fact in fresh.facts()[:2]]
+    assert [fact.place for fact in fresh.facts()] == first * 2
+    fresh.kill()
