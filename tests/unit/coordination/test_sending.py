@@ -1,6 +1,7 @@
 """A message is in the store once, numbered, addressed, and found again."""
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.message import MAX_BULK, MAX_INLINE, NewMessage
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
+from jobwire.storage.file_lock import LockTimeoutError
 
 TASK = NewMessage(
     "lead", ("builder",), kind="task", subject="fix the parser", body="it breaks on empty files"
@@ -163,6 +165,33 @@ def test_no_operator_acts_in_a_search(store: CoordinationStore, words: str) -> N
     if any(map(str.isalnum, words.replace('" OR "', " "))):
         assert reading.search(store, words) == []
     assert len(reading.search(store, "parser")) == 1
+
+
+def test_a_store_that_another_program_locks_is_read_and_not_written(
+    store: CoordinationStore, foreign: sqlite3.Connection
+) -> None:
+    """Who writes waits for its deadline and is told who holds it; reading goes on."""
+    posted = sending.send(store, TASK)
+    patient = CoordinationStore(store.home, deadline_seconds=0.05)
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LockTimeoutError):
+        sending.send(patient, TASK)
+    assert reading.message_of(patient, posted.message_id).seq == posted.event_id
+    foreign.execute("ROLLBACK")
+    assert sending.send(patient, TASK).event_id == posted.event_id + 1
+    patient.close()
+
+
+def test_a_frozen_store_is_read_and_not_changed(store: CoordinationStore) -> None:
+    """Where nothing can be written, what is there can be read, and nothing is made beside it."""
+    posted = sending.send(store, TASK)
+    store.close()
+    frozen = CoordinationStore(store.home, frozen=True)
+    assert reading.fetch(frozen, "builder")[0].thread_id == posted.thread_id
+    assert not Path(f"{store.path}-shm").exists()
+    with pytest.raises(StorageError):
+        sending.send(frozen, TASK)
+    frozen.close()
 
 
 def test_order_within_a_thread_is_kept(store: CoordinationStore) -> None:
