@@ -56,6 +56,9 @@ COMMANDS: dict[str, Subcommand] = {
         "jobwire.coordination.cli",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",
     ),
+    "board": Subcommand(
+        "jobwire.coordination.boards.cli", "a decision that several agents take: open, assess, vote ..."
+    ),
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),

@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from jobwire.coordination import agents, liveness
+from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.remote_keys import AgentKeys
 from jobwire.coordination.remote_service import AGENT_VERDICT, Crossing, RemoteService
 from jobwire.coordination.store import CoordinationStore
@@ -35,7 +37,7 @@ _MICROSECONDS = 1_000_000
 
 
 class DeathWatch:
-    """Looks at all agents once a second, and acts on a death that it has watched for as long itself."""
+    """Looks once a second at all agents and locks; acts on a death that it has watched for as long itself."""
 
     name = "death-watch"
 
@@ -44,6 +46,7 @@ class DeathWatch:
         self._clock = clock
         self._vigil = liveness.begin(clock.now(), clock.monotonic())
         self._store = CoordinationStore(home, clock=clock)
+        self._locks = Locks(self._store, job_ended=JobEnded(home))
         self.buried = 0
 
     def run(self, duty: Duty, stop: threading.Event) -> None:
@@ -68,6 +71,7 @@ class DeathWatch:
             if liveness.may_bury(self._vigil, view.age_seconds(now), view.interval_seconds):
                 with self._store.changing() as change:
                     self.buried += agents.bury(change, view.agent_id)
+        self._locks.clear()
 
     def facts(self) -> dict[str, object]:
         """Return how many agents were found dead."""

@@ -59,6 +59,11 @@ class HomePaths:
         """Return `keys/agents/<agent>`: the key of an agent on another host."""
         return os.path.join(self.home, "keys", "agents", check_agent(agent))
 
+    @property
+    def home_key_path(self) -> str:
+        """Return `keys/home.key`: what the home itself signs with."""
+        return os.path.join(self.home, "keys", "home.key")
+
     def wake_path(self, *parts: str) -> str:
         """Return a path below `wake/`: files that are touched to wake who waits."""
         return os.path.join(self.home, "wake", *parts)

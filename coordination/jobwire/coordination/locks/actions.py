@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import incarnation, say, who_am_i
 from jobwire.coordination.locks.file_locks import LockRequest, Locks, root_of
+from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
 from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.places import open_store
-from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, NoWorkError, StorageError
+from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import table
 
 if TYPE_CHECKING:
@@ -201,24 +202,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _locks(store: CoordinationStore) -> Locks:
-    return Locks(store, job_ended=_JobEnds(store.home))
-
-
-class _JobEnds:
-    """Tells whether a job is over; one that cannot be read is not said to be."""
-
-    def __init__(self, home: str) -> None:
-        self._home = home
-
-    def __call__(self, job_id: str) -> bool:
-        from jobwire.registry.store import RecordStore  # noqa: PLC0415 - few locks name a job
-
-        try:
-            return RecordStore(self._home).get(job_id).terminal
-        except NotFoundError:
-            return True
-        except StorageError:
-            return False
+    return Locks(store, job_ended=JobEnded(store.home))
 
 
 def _refuse(found: Sequence[FileLock]) -> None:

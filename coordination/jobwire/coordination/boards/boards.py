@@ -1,0 +1,212 @@
+"""Boards in the store: opened, spoken on in turn, resolved by whoever looks after the last turn.
+
+Members are asked where they look, in their inboxes, at the beginning of each phase; what they say goes to
+the others the same way. A board needs no process: its phases are a fold over what was said and the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING
+
+from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, is_over, phase_of
+from jobwire.coordination.boards.resolution import resolve
+from jobwire.coordination.boards.statements import EVERYBODY_ON_IT, NewBoard, check_board, checked, words
+from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look
+from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
+from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.taking import STORE_AGENT
+from jobwire.core.envelope import open_sealed, seal
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
+from jobwire.storage import wake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.coordination.store import CoordinationStore, Transaction
+
+_ORDER = list(BoardPhase)
+_ASK = {
+    BoardPhase.ASSESSING: ("BOARD_ASSESS", "assess the proposal: jobwire board assess {} --verdict ..."),
+    BoardPhase.DISCUSSING: ("BOARD_DISCUSS", "discuss or pass: jobwire board discuss {} ..., or board pass"),
+    BoardPhase.VOTING: ("BOARD_VOTE", "vote: jobwire board vote {} --verdict ... --confidence 0.8"),
+}
+
+
+class Boards:
+    """The boards of a store; `key` seals resolutions. Raises as the store does."""
+
+    def __init__(self, store: CoordinationStore, *, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def open(self, new: NewBoard) -> BoardView:
+        """Open a board and ask its members for their assessments. Raises InvalidInputError."""
+        check_board(new)
+        board_id = f"board-{secrets.token_hex(6)}"
+        summary = f"board {board_id}: {new.checkpoint}"
+        opening = _message(new.opened_by, new.members, "BOARD_OPEN", summary, {"board_id": board_id})
+        with self._store.changing() as change:
+            thread_id = self._write(change, opening._replace(body=new.proposal, run_id=new.run_id))
+            values = new._asdict() | {
+                "board_id": board_id,
+                "thread_id": thread_id,
+                "members": json.dumps(new.members),
+                "quick": int(new.quick),
+                "opened_ms": change.now_ms,
+            }
+            change.execute("insert_board", values)
+            return self._brought_forward(change, board_id)
+
+    def say(self, board_id: str, member: str, turn: BoardTurn, content: Mapping[str, object]) -> BoardView:
+        """Let a member have its turn; said again in the same phase, the last one counts.
+
+        Raises InvalidInputError (not_a_member, or for the content), ConflictError (board_phase).
+        """
+        content = checked(turn, content)
+        with self._store.changing() as change:
+            view = self._brought_forward(change, board_id)
+            others = _listeners(view, member, turn, content)
+            said = _message(
+                member,
+                others,
+                "BOARD_DISCUSS" if turn is BoardTurn.PASS else f"BOARD_{turn.name}",
+                f"{member}: {words(turn, content)}",
+                {"board_id": board_id, "from": member, **content},
+            )
+            self._tell(change, view.board, said._replace(body=str(content.get("message", ""))))
+            change.execute(
+                "insert_statement",
+                {
+                    # The event of the message.
+                    "number": change.latest_event(),
+                    "board_id": board_id,
+                    "member": member,
+                    "turn": turn.value,
+                    "at_ms": change.now_ms,
+                    "content": json.dumps(content, ensure_ascii=False),
+                },
+            )
+            return self._brought_forward(change, board_id)
+
+    def view(self, board_id: str) -> BoardView:
+        """Return a board as it is now, resolved where its time is over. Raises NotFoundError."""
+        with self._store.reading():
+            board, said, state = look(self._store, board_id, self._store.clock.now())
+        if board.resolution is None and _mark(state) != board.asked:
+            with self._store.changing() as change:
+                return self._brought_forward(change, board_id)
+        return BoardView(board, state, said, self._opened(board))
+
+    def views(self, *, only_open: bool = False, limit: int = 100) -> list[BoardView]:
+        """Return the boards, newest first."""
+        rows = self._store.rows("boards", {"open": int(only_open), "limit": limit})
+        return [self.view(Board(*row).board_id) for row in rows]
+
+    def wait(self, board_id: str, phase: BoardPhase, *, seconds: float) -> BoardView:
+        """Wait until the board is in that phase or beyond it; return it as it is then, or after `seconds`."""
+
+        def arrived() -> BoardView | None:
+            view = self.view(board_id)
+            return view if _ORDER.index(view.phase) >= _ORDER.index(phase) else None
+
+        names = [f"thread:{self.view(board_id).board.thread_id}"]
+        found = wake.wait_until(
+            arrived, home=self._store.home, names=names, seconds=seconds, clock=self._store.clock
+        )
+        return found if found is not None else self.view(board_id)
+
+    def verify(self, sealed: bytes) -> list[str]:
+        """Return what speaks against a resolution: not ours, or what was changed since. Empty: nothing."""
+        envelope = open_sealed(sealed, self._key, about={})
+        if envelope is None:
+            return ["it is not signed with this home's key, or was changed"]
+        try:
+            board, said, _ = look(self._store, str(envelope.body.get("board_id")), self._store.clock.now())
+        except NotFoundError as error:
+            return [error.message]
+        inputs = envelope.body.get("inputs")
+        found = resolve(board.subject, board.terms, said, at_the_end(board, said), "")["inputs"]
+        if not isinstance(inputs, dict) or not isinstance(found, dict):
+            return ["it names no inputs"]
+        names = sorted({*inputs, *found})
+        return [f"{name} was changed" for name in names if inputs.get(name) != found.get(name)]
+
+    def _brought_forward(self, change: Transaction, board_id: str) -> BoardView:
+        """Return the board as it is in this transaction, its new phase's members asked, or resolved."""
+        board, said, state = look(change, board_id, change.now)
+        if board.resolution is None and is_over(state):
+            resolution = resolve(board.subject, board.terms, said, state, change.at)
+            board = board._replace(resolution=seal(resolution, self._key).decode())
+            change.execute("set_resolution", {"board_id": board_id, "resolution": board.resolution})
+            summary = f"board {board_id} decided: {resolution['verdict']}"
+            everybody = tuple(dict.fromkeys([board.opened_by, *board.names]))
+            self._tell(change, board, _message(STORE_AGENT, everybody, "BOARD_RESOLVE", summary, resolution))
+        elif board.resolution is None and _mark(state) != board.asked:
+            message_type, what = _ASK[state.phase]
+            summary = f"board {board_id} asks you to {what.format(board_id)}"
+            about = {"board_id": board_id, "phase": state.phase.value, "round": state.round}
+            missing = tuple(sorted(state.missing))
+            self._tell(change, board, _message(STORE_AGENT, missing, message_type, summary, about))
+            change.execute("set_asked", {"board_id": board_id, "asked": _mark(state)})
+        return BoardView(board, state, said, self._opened(board))
+
+    def _opened(self, board: Board) -> Mapping[str, object] | None:
+        if board.resolution is None:
+            return None
+        envelope = open_sealed(board.resolution.encode(), self._key, about={"board_id": board.board_id})
+        if envelope is None:
+            raise ConflictError(
+                f"the resolution of board {board.board_id} was changed, or this home's key is another one",
+                hint="`jobwire board verify FILE` tells of a copy whether it is genuine",
+                code="not_expected",
+            )
+        return envelope.body
+
+    def _tell(self, change: Transaction, board: Board, said: NewMessage) -> None:
+        self._write(change, said._replace(thread_id=board.thread_id, run_id=board.run_id))
+
+    def _write(self, change: Transaction, said: NewMessage) -> str:
+        message = check_message(said)
+        return write(change, message, Bulk.of(message, BlobFolder(self._store.home))).thread_id
+
+
+def _listeners(
+    view: BoardView, member: str, turn: BoardTurn, content: Mapping[str, object]
+) -> tuple[str, ...]:
+    """Return who hears it; raises for a stranger and for a turn of another phase."""
+    board, members = view.board, view.board.names
+    for name in (member, content.get("to", EVERYBODY_ON_IT)):
+        if name not in {*members, EVERYBODY_ON_IT} or member not in members:
+            raise InvalidInputError(
+                f"{name} is not on board {board.board_id}",
+                hint=f"its members are {', '.join(members)}",
+                code="not_a_member",
+            )
+    if view.phase is not phase_of(turn):
+        raise ConflictError(
+            f"board {board.board_id} is {view.phase.value}: nobody can {turn.value} now",
+            hint=f"`jobwire board show {board.board_id}` shows where it is",
+            code="board_phase",
+        )
+    to = content.get("to", EVERYBODY_ON_IT)
+    return tuple(name for name in members if name != member and to in {EVERYBODY_ON_IT, name})
+
+
+def _message(
+    sender: str, to: tuple[str, ...], message_type: str, summary: str, payload: Mapping[str, object]
+) -> NewMessage:
+    return NewMessage(
+        sender,
+        to,
+        kind="control" if sender == STORE_AGENT else "event",
+        type=message_type,
+        summary=" ".join(summary.split())[:MAX_SUMMARY],
+        payload=json.dumps(payload, ensure_ascii=False),
+    )
+
+
+def _mark(state: Progress) -> str:
+    return f"{state.phase.value} {state.round}"
