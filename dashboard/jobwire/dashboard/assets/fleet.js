@@ -309,7 +309,7 @@ export class FleetView {
     say(parts.title, row.title || "untitled job");
     say(parts.session, row.session);
     say(parts.why, row.why);
-    const word = row.asks[0]?.text ?? row.detail;
+    const word = row.asks[0]?.named ? row.asks[0].text : row.detail;
     say(parts.detail, word);
     parts.detail.title = plain(word);
     this.#fillAsks(parts, row);
