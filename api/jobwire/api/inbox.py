@@ -193,9 +193,14 @@ class AgentInbox:
         body: str = "",
         payload: object = None,
         kind: str = "answer",
+        request: str | None = None,
         id: str = "",  # noqa: A002 - as above
     ) -> Posted:
-        """Say something in a thread, or in answer to a message."""
+        """Say something in a thread, or in answer to a message.
+
+        An answer settles the `request` that the thread's job asks, or the only open one; permissions are a
+        person's to give. Raises ConflictError where it was settled before.
+        """
         thread, answered = (to, None) if isinstance(to, str) else (to.thread_id, to.id)
         new = NewMessage(
             self.agent,
@@ -208,7 +213,7 @@ class AgentInbox:
             thread_id=thread,
             in_reply_to=answered,
         )
-        return replying.reply(self.store, new)
+        return replying.reply(self.store, new, request=request).posted
 
     def take(
         self,

@@ -119,8 +119,10 @@ def reply(args: Namespace) -> int:
         in_reply_to=args.in_reply_to,
     )
     store = open_store(args)
-    sent = reply_in_thread(store, said(args, new))
-    _say_posted(args, store, sent, f"{sent.message_id} is in thread {sent.thread_id}")
+    sent, request = reply_in_thread(store, said(args, new), request=args.request)
+    answered = f", and answers {request}" if request is not None else ""
+    text = f"{sent.message_id} is in thread {sent.thread_id}{answered}"
+    _say_posted(args, store, sent, text, request=request)
     return 0
 
 
@@ -227,11 +229,11 @@ def _present() -> ModuleType:
     return present
 
 
-def _say_posted(args: Namespace, store: CoordinationStore, sent: Posted, text: str) -> None:
+def _say_posted(args: Namespace, store: CoordinationStore, sent: Posted, text: str, **more: object) -> None:
     from jobwire.coordination.reading import thread_of  # noqa: PLC0415 - as above
 
     thread = thread_json(thread_of(store, sent.thread_id))
-    say(args, {**sent._asdict(), "seq": sent.event_id, "thread": thread}, text)
+    say(args, {**sent._asdict(), "seq": sent.event_id, "thread": thread, **more}, text)
 
 
 def _mark_read(args: Namespace, agent: str, thread_id: str, through: int) -> None:

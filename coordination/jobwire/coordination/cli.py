@@ -143,6 +143,7 @@ def _reply(parser: CommandParser) -> None:
     add("--in-reply-to", metavar="MESSAGE", help="the message that it answers")
     add("--to", default="", metavar="NAME,...", help="the recipients (default: who wrote to me last)")
     add("--kind", choices=KINDS, default="answer", help="what it is (default: answer)")
+    add("--request", metavar="ID", help="what the job asks, where several questions are open")
     add("--type", default="", help="a word of your own for it")
     _said(parser)
 

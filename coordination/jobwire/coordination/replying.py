@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import NewMessage, check_message
 from jobwire.coordination.reading import message_of, part_in, thread_of
 from jobwire.coordination.sending import Bulk, Posted, write
 from jobwire.coordination.taking import settle_in_thread
-from jobwire.coordination.thread import check_may_reply
+from jobwire.coordination.thread import ThreadStatus, check_may_reply
+from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.thread import InboxThread
 
+ANSWER = "answer"
 
-def reply(store: CoordinationStore, new: NewMessage) -> Posted:
+
+class Replied(NamedTuple):
+    """What was said in a thread, and the request of its job that this answers."""
+
+    posted: Posted
+    request: str | None = None
+
+
+def reply(store: CoordinationStore, new: NewMessage, *, request: str | None = None) -> Replied:
     """Say something in a thread; to the others in it where nobody is named.
 
-    What was read of the thread is done with that. Raises NotFoundError, InvalidInputError (forbidden) for
-    somebody who has no part in the thread.
+    An answer is the answer to what the thread's job asks, if it asks something: see `answering`. What was
+    read of the thread is done with that. Raises NotFoundError, InvalidInputError (forbidden) for somebody
+    who has no part in the thread, ConflictError where the request was settled before.
     """
+    if request is not None and new.kind != ANSWER:
+        raise InvalidInputError("only an answer settles a request", hint=f"--kind {ANSWER}")
     if new.thread_id is None:
         new = new._replace(thread_id=message_of(store, str(new.in_reply_to)).thread_id)
     new = check_message(new)
+    if new.kind == ANSWER:
+        catch_up(store)
+        thread = thread_of(store, str(new.thread_id))
+        if request is not None or thread.status == ThreadStatus.BLOCKED:
+            from jobwire.coordination.answering import answer  # noqa: PLC0415 - brings the registry
+
+            answered = answer(store, _addressed(store, thread, new), thread, request)
+            if answered is not None:
+                return answered
     large = Bulk.of(new, BlobFolder(store.home))
     with store.changing() as change:
-        thread = thread_of(change, str(new.thread_id))
-        standing = part_in(change, thread.thread_id, new.from_agent)
-        check_may_reply(thread, new.from_agent, leads=standing.leads, takes_part=standing.takes_part)
-        to = new.to or _others(change, thread, new.from_agent)
-        read = _last_read(change, thread.thread_id, new.from_agent)
-        posted = write(change, new._replace(to=to), large)
-        settle_in_thread(change, new.from_agent, thread.thread_id, read)
-        return posted
+        new = _addressed(change, thread_of(change, str(new.thread_id)), new)
+        return Replied(say_in_thread(change, new, lambda: write(change, new, large)))
 
 
-def _others(change: Transaction, thread: InboxThread, agent: str) -> tuple[str, ...]:
+def say_in_thread(change: Transaction, new: NewMessage, say: Callable[[], Posted]) -> Posted:
+    """Say it, and be done with what the speaker had read."""
+    thread_id = str(new.thread_id)
+    read = _last_read(change, thread_id, new.from_agent)
+    posted = say()
+    settle_in_thread(change, new.from_agent, thread_id, read)
+    return posted
+
+
+def _addressed(reader: CoordinationStore | Transaction, thread: InboxThread, new: NewMessage) -> NewMessage:
+    """Return the message with its recipients; refuses somebody who has no part in the thread."""
+    standing = part_in(reader, thread.thread_id, new.from_agent)
+    check_may_reply(thread, new.from_agent, leads=standing.leads, takes_part=standing.takes_part)
+    return new._replace(to=new.to or _others(reader, thread, new.from_agent))
+
+
+def _others(reader: CoordinationStore | Transaction, thread: InboxThread, agent: str) -> tuple[str, ...]:
     """Return who wrote to the agent last, else who asked for the work and who does it."""
-    last = change.row("last_from_others", {"thread_id": thread.thread_id, "agent_id": agent})
-    names = (last[0],) if last is not None else (thread.created_by, thread.assigned_to)
+    last = reader.rows("last_from_others", {"thread_id": thread.thread_id, "agent_id": agent})
+    names = (last[0][0],) if last else (thread.created_by, thread.assigned_to)
     return tuple(name for name in dict.fromkeys(names) if name not in {"", agent})
 
 

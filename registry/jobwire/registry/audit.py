@@ -13,8 +13,8 @@ Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote
                    why (refusals), before and after (where the status changed)
     kind "status": attempt, before (null at registration), after, cause, by (who), timeout (the limit),
                    op (the message that goes with it)
-    kind "request": attempt, request (its id), before, after, cause, and of an answer: answer, always, by,
-                   through, seconds (how long it was waited for)
+    kind "request": attempt, request (its id), before, after, cause, op, and of an answer: answer, always,
+                   by, through, seconds (how long it was waited for)
 
 meta.json never changes; status.json is a copy of the record's state for scripts. Neither holds a
 token, both can be written again from the record.
@@ -175,7 +175,7 @@ def event_line(
 
 
 def request_line(
-    *, at: str, source: str, attempt: int, before: str, after: Request, cause: str
+    *, at: str, source: str, attempt: int, before: str, after: Request, cause: str, op: str = ""
 ) -> tuple[bytes, Line]:
     """Return the encoded line of what became of a request without an event, and its identity."""
     line: Line = {
@@ -187,6 +187,7 @@ def request_line(
         "before": before,
         "after": str(after.state),
         "cause": cause,
+        **({"op": op} if op else {}),
     }
     if after.answered_by is not None:
         line |= {

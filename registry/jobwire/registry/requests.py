@@ -29,7 +29,7 @@ from jobwire.jobs.requests import (
     seconds_to_answer,
 )
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.store import RecordStore
+from jobwire.registry.store import LockedRecord, RecordStore
 from jobwire.storage.job_ancestry import enclosing_job
 
 ENV_AGENT = "JOBWIRE_AGENT"
@@ -90,13 +90,22 @@ def give_answer(queue: JobQueue, name: str, given: Answer, *, request_id: str | 
     InvalidInputError where the name is not one request's, and as `RecordStore.locked`.
     """
     job_id, asked_id = _located(queue, name, request_id)
-    store = queue.store
-    with store.locked(job_id) as locked:
-        after = fold.answer(locked.record, asked_id, given, store.clock.now())
-        request = find(after.requests, asked_id)
-        if request is None:
-            raise NotFoundError(f"no request {asked_id}", code="request_not_found")
-        record = locked.replace(after, cause=_cause(request), source=given.through)
+    with queue.store.locked(job_id) as locked:
+        return answer_locked(locked, asked_id, given, queue.store.clock.now())
+
+
+def answer_locked(
+    locked: LockedRecord, request_id: str, given: Answer, now: float, *, op: str = ""
+) -> AskedJob:
+    """Answer a request of a record whose lock is held; `op` names the message that goes with it.
+
+    Raises as `give_answer`.
+    """
+    after = fold.answer(locked.record, request_id, given, now)
+    request = find(after.requests, request_id)
+    if request is None:
+        raise NotFoundError(f"no request {request_id}", code="request_not_found")
+    record = locked.replace(after, cause=_cause(request), source=given.through, op=op)
     return AskedJob(record, request)
 
 

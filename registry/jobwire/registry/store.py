@@ -345,7 +345,7 @@ class LockedRecord:
             line = status_line(attempt=new.attempt, before=before, after=after, **said, **common)[0]
         else:
             moved = [
-                request_line(attempt=new.attempt, before=str(before), after=one, **common)[0]
+                request_line(attempt=new.attempt, before=str(before), after=one, op=op, **common)[0]
                 for one, before in _moved(self.record, new)
             ]
             line = b"".join(moved)
