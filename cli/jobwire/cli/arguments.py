@@ -17,9 +17,10 @@ _PORT = whole(1, MAX_PORT)
 _SECONDS = number(MAX_SECONDS, zero=False)
 # Of output, that `attach` shows from before.
 _LINES = 10
-# What `unit` and `schema` know (tests hold them to it).
+# What `unit`, `schema` and `skill` know (tests hold them to it).
 SERVICES = ("up", "broker", "registry", "metrics", "dashboard")
 DOCUMENTS = ("event", "record", "state", "asyncapi")
+ROLES = ("worker", "lead", "director")
 
 
 def add_init(subparsers: Subparsers) -> None:
@@ -285,3 +286,17 @@ def add_schema(subparsers: Subparsers) -> None:
     parser.add_argument("document", choices=DOCUMENTS)
     parser.add_argument("--json", action="store_true", help="the output is JSON in any case")
     parser.set_defaults(run="jobwire.cli.schema:run", home_need=Need.NOTHING)
+
+
+def add_skill(subparsers: Subparsers) -> None:
+    """Add `jobwire skill`."""
+    parser = subparsers.add_parser(
+        "skill",
+        help="print the text that tells an agent how to take part",
+        description="Print what to give to an agent: when to take part, the rules, the commands of its day."
+        " A worker does work, a lead gives it, a director decides on a board. The text is a SKILL.md.",
+        epilog="examples:\n  jobwire skill worker\n  jobwire skill lead > SKILL.md",
+    )
+    parser.add_argument("role", nargs="?", choices=ROLES, default=ROLES[0], help="default: %(default)s")
+    parser.add_argument("--json", action="store_true", help='print {"role", "text", "commands"}')
+    parser.set_defaults(run="jobwire.cli.skill:run", home_need=Need.NOTHING)

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Subcommand] = {
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),
+    "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
     "broker": Subcommand("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
     "certs": Subcommand("jobwire.certs.cli", "a private certificate authority", "broker"),
     "journal": Subcommand("jobwire.journal.cli", "read and check what crossed the wire"),
