@@ -254,3 +254,30 @@ print(json.dumps(told))
     assert [(name, code, "writable by this user" in hint) for name, code, hint in answer] == [
         ("StorageError", 50, True)
     ] * 2
+
+
+OPENING = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, resource.RLIM_INFINITY))
+if FULL:
+    empty = os.statvfs_result((4096, 4096, 100, 0, 0, 9, 9, 9, 0, 255))
+    os.statvfs = lambda path: empty
+try:
+    SqliteFile(path, schema)
+except JobwireError as error:
+    print(json.dumps([type(error).__name__, error.exit_code, bool(error.facts.get("disk_full"))]))
+"""
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_database_that_cannot_share_its_memory_is_not_called_damaged(
+    tmp_path: Path, schema: Schema, full: bool
+) -> None:
+    """Opened to be brought up to date where -shm cannot grow: it is a full disk if that is so."""
+    path = tmp_path / "a.db"
+    with closing(SqliteFile(path, schema)) as file:
+        file.execute("add", {"name": "before", "body": ""})
+    newer = make_schema(tmp_path, [FIRST, "CREATE TABLE more (name TEXT) STRICT;"], QUERIES)
+    script = OPENING.replace("FULL", str(full))
+    assert _answer(_command(script, tmp_path, newer, path)) == ["StorageError", 50, full]
+    assert _count(path, newer) == 1

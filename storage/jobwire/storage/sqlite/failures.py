@@ -40,6 +40,8 @@ _HINTS = {
 # The byte of <database>-shm whose lock is the right to write (sqlite.org/walformat.html, 2.3).
 _WRITE_LOCK = "120"
 _LOCKS = "/proc/locks"
+# A <database>-shm begins with so much and grows by it (sqlite.org/walformat.html, 2).
+_SHARED_BYTES = 32 << 10
 
 
 class DamagedDatabaseError(StorageError):
@@ -63,6 +65,8 @@ def sqlite_failure(
     """Return the error for a failed call that could not `action` the database; it waited so long."""
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     kind, place = code & _KIND, os.fspath(path)
+    if kind == sqlite3.SQLITE_IOERR and _is_full(place):
+        kind = sqlite3.SQLITE_FULL
     if kind in _ERRNOS:
         number = _ERRNOS[kind]
         return storage_failure(action, path, OSError(number, os.strerror(number)))
@@ -87,6 +91,15 @@ def sqlite_failure(
         )
     hint = _HINTS.get(kind, "try again; if it stays so, check the disk")
     return StorageError(f"cannot {action} {place}: {cause}", hint=hint, path=place)
+
+
+def _is_full(path: str) -> bool:
+    """Tell whether the disk has no room for what readers share: that is an I/O error to SQLite."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _SHARED_BYTES
 
 
 def writer_pid(path: StrPath) -> int | None:

@@ -137,7 +137,8 @@ def _kept(connection: sqlite3.Connection) -> tuple[int, int, bool]:
         owner, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
         tables = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
     finally:
-        if alone:
+        # SQLite may have ended it by itself: the disk's error is told, and not that nothing is to be ended.
+        if alone and connection.in_transaction:
             connection.execute("COMMIT")
     return owner, found, tables
 
