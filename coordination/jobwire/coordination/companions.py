@@ -10,13 +10,14 @@ from jobwire.coordination import agents, liveness
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.remote_keys import AgentKeys
-from jobwire.coordination.remote_service import AGENT_VERDICT, Crossing, RemoteService
+from jobwire.coordination.remote_service import Crossing, RemoteService
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tables import FILE
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry
+from jobwire.journal.entry import AGENT_VERDICT
 from jobwire.registry.upkeep import Periodic
 from jobwire.storage.home_paths import HomePaths
 from jobwire.transport import PahoTransport

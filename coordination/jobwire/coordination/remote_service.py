@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from jobwire.core.ports import Transport
     from jobwire.core.topics import Topics
 
-# Beside `accepted` and the reasons of refusals: genuine, and about no job.
-AGENT_VERDICT = "agent"
 # A request older than this is refused, and its id is forgotten a day later.
 REPLAY_SECONDS = 30 * 86400.0
 _FORGET_SECONDS = REPLAY_SECONDS + 86400.0

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# Beside `accepted` and the reasons of refusals: genuine, between an agent and the store, and about no job.
+AGENT_VERDICT = "agent"
+
 
 class Entry(NamedTuple):
     """One message as it arrived, with what admission said about it.

@@ -17,6 +17,7 @@ import numpy as np
 
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.event import TERMINAL_EVENTS
+from jobwire.journal.entry import AGENT_VERDICT
 from jobwire.metrics.buckets import (
     AHEAD,
     AHEAD_US,
@@ -205,9 +206,10 @@ def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[st
 
 
 def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
-    """Yield (width, start, reason, messages)."""
+    """Yield (width, start, reason, messages); what agents and the store say to each other is no refusal."""
     told = (rows.note > 0) & ~rows.fact & ~rows.accepted
-    refused, repeated = ~rows.accepted & ~told & ~rows.fact, rows.accepted & ~fresh
+    agents = np.isin(rows.label, [code for code, text in enumerate(rows.labels) if text == AGENT_VERDICT])
+    refused, repeated = ~(rows.accepted | told | rows.fact | agents), rows.accepted & ~fresh
     reasons = [*rows.labels, DUPLICATE]
     code = np.where(repeated, len(rows.labels), rows.label)
     wanted = refused | repeated

@@ -16,6 +16,7 @@ from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.fact import FACT, Fact, FactKind, encode_fact
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import AGENT_VERDICT
 from jobwire.metrics.database import open_database
 from jobwire.metrics.show import tables
 from jobwire.metrics.sink import MetricsSink
@@ -164,6 +165,16 @@ def test_facts_are_no_refused_messages(fleet: Fleet) -> None:
     fleet.fold()
     assert fleet.ask("SELECT reason, events FROM rejections WHERE width_seconds = 60") == [("duplicate", 1)]
     assert fleet.ask("SELECT facts FROM fact_counts WHERE width_seconds = 60") == [(1,)]
+
+
+def test_what_agents_and_the_store_say_is_no_refused_message(fleet: Fleet) -> None:
+    """Requests, answers, presences have a verdict of their own in the journal, and are not counted."""
+    for kind in ("outbox", "inbox", "presence"):
+        fleet.journal(TOPICS.agent("builder", kind), b"{}", AGENT_VERDICT)
+    fleet.journal(TOPICS.events("0000000a"), b"{}", "malformed")
+    fleet.fold()
+    found = fleet.ask("SELECT reason, events FROM rejections WHERE width_seconds = 60")
+    assert found == [("malformed", 1)]
 
 
 @pytest.mark.parametrize(
