@@ -57,8 +57,14 @@ def place_to_make(args: Namespace, environ: Mapping[str, str]) -> Place:
 
 
 def open_store(args: Namespace) -> CoordinationStore:
-    """Return the store that the command works on, made where nobody has made it yet."""
+    """Return the store that the command works on: that of a home is made where it is not there yet."""
     place = place_of(args, os.environ)
+    if _named(args, os.environ) is not None and not os.path.exists(place.path):
+        raise NotFoundError(
+            f"there is no store {place.path}",
+            hint=f"`inbox init --db {place.path}` makes it",
+            code="not_found",
+        )
     return CoordinationStore(place.home, path=place.path)
 
 

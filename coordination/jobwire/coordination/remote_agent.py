@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from jobwire.core.ports import Transport
 
 _CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0
+_AGAIN_SECONDS = 3.0
 _PUBACK_SECONDS = 5.0
 _TURN_SECONDS = 15.0
 _SLICE_SECONDS = 0.25
@@ -269,10 +270,14 @@ class RemoteAgent:
         transport = self._transport
         if transport is None:
             raise UnreachableError("the connection is down")
-        topic = self._topics.agent(self.agent, "outbox")
-        transport.publish(topic, self._sealed(request), retain=False, deadline_seconds=_PUBACK_SECONDS)
+        topic, payload = self._topics.agent(self.agent, "outbox"), self._sealed(request)
         until = self._clock.monotonic() + seconds
+        again = 0.0
         while (left := until - self._clock.monotonic()) > 0:
+            if self._clock.monotonic() >= again:
+                # Again, because the process may just have begun to listen; it does each request once.
+                transport.publish(topic, payload, retain=False, deadline_seconds=_PUBACK_SECONDS)
+                again = self._clock.monotonic() + _AGAIN_SECONDS
             self._receive(transport, min(left, _SLICE_SECONDS))
             if (answer := self._answers.pop(request.id, None)) is not None:
                 return answer

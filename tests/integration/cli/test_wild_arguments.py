@@ -38,23 +38,30 @@ THINGS = (
     "file/below",
 )  # fmt: skip
 # Options that wait for as long as they are told to.
-WAITS = {"--wait", "--follow"}
+WAITS = {"--wait", "--follow", "--watch", "--while-pid"}
 # They connect, or start what connects: their settings are unusable, so that they end before.
 CONNECTING = {
     ("run",), ("publish",), ("watch",), ("attach",), ("doctor",), ("up",), ("serve",), ("registry", "serve"),
     ("registry", "purge"),
     ("metrics", "run"), ("metrics", "once"), ("metrics", "rebuild"), ("metrics", "record"),
 }  # fmt: skip
-# The last word counts: servers cannot listen there, and the demo refuses a directory that it did not make.
+_AT_ONCE = ["--timeout-seconds", "0"]
+# The last word counts: servers cannot listen there, the demo refuses a directory that it did not make, and
+# who waits does not.
 LAST = {
     ("broker", "up"): ["--host", "192.0.2.1"],
     ("dashboard",): ["--host", "192.0.2.1"],
     ("demo",): ["--directory", "directory"],
+    ("wait",): _AT_ONCE,
+    ("inbox", "watch"): _AT_ONCE,
+    ("inbox", "wait-reply"): _AT_ONCE,
+    ("board", "wait"): _AT_ONCE,
+    ("lock", "wait"): _AT_ONCE,
 }
 # They write where they are told to.
 WRITERS = {
     ("init",), ("broker", "render"), ("broker", "passwd", "add"), ("broker", "passwd", "remove"),
-    ("registry", "ticket"), ("metrics", "keys"), ("metrics", "plot"),
+    ("registry", "ticket"), ("agent", "ticket"), ("inbox", "init"), ("metrics", "keys"), ("metrics", "plot"),
 }  # fmt: skip
 _QUICKLY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

@@ -134,11 +134,12 @@ def test_waiters_are_served_in_order(tmp_path: Path) -> None:
     assert locks.state(RUN)[:2] == ([], [])
 
 
-def test_a_wait_in_vain_leaves_nothing(locks: Locks) -> None:
+def test_a_wait_in_vain_leaves_nothing(tmp_path: Path) -> None:
     """Who waits until its time is over is told so, and is no longer in the queue."""
+    locks = Locks(CoordinationStore(str(tmp_path)), job_ended=lambda _: False)
     locks.acquire(ask("a", "x"))
     with pytest.raises(NoWorkError) as caught:
-        locks.acquire(ask("b", "x"), wait_seconds=1)
+        locks.acquire(ask("b", "x"), wait_seconds=0.1)
     assert caught.value.facts["code"] == "timeout"
     assert locks.state(RUN).waits == []
 

@@ -88,7 +88,8 @@ def look(
     reader: CoordinationStore | Transaction, board_id: str, now: float
 ) -> tuple[Board, list[Statement], Progress]:
     """Return a board, what was said on it, and where it is; raises NotFoundError."""
-    row = next(iter(reader.rows("board", {"board_id": board_id})), None)
+    # SQLite takes no half of a surrogate pair.
+    row = next(iter(reader.rows("board", {"board_id": board_id})), None) if board_id.isascii() else None
     if row is None:
         raise NotFoundError(
             f"there is no board {board_id!r}", hint="`jobwire board list` shows the boards", code="not_found"
