@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -11,7 +10,9 @@ from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.storage.failures import storage_failure
 
 if TYPE_CHECKING:
-    from jobwire.coordination.store import CoordinationStore
+    from collections.abc import Callable
+
+    from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.storage.files import FileSystem
 
 FOLDER = "blobs"
@@ -76,24 +77,42 @@ class BlobFolder:
         """Return where a blob lies; `ref` was checked by the table that holds it."""
         return f"{self.folder}/{ref}"
 
-    def collect(self, store: CoordinationStore, *, older_seconds: float = _GRACE_SECONDS) -> int:
-        """Remove the blobs that no message refers to, and return how many those were.
+    def collect(
+        self,
+        store: CoordinationStore,
+        *,
+        older_seconds: float = _GRACE_SECONDS,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Remove the blobs that no message refers to, and return how many those were; until `stop` says so.
 
-        Holds the store's right to write: no sender gives a row to a blob meanwhile.
+        Holds the store's right to write for each: no sender gives a row to a blob meanwhile, and who comes
+        after finds it missing and writes it again. Raises StorageError.
         """
         removed = 0
         try:
             names = [name for name in os.listdir(self.folder) if name.startswith(_PREFIX)]
+            for name in names:
+                if stop():
+                    break
+                # Most are in use, and looking at them holds up nobody who writes.
+                if self._is_left(store, name, older_seconds):
+                    with store.changing() as change:
+                        if self._is_left(change, name, older_seconds):
+                            self._files.unlink(self.path(name))
+                            removed += 1
         except FileNotFoundError:
-            return 0
-        for name in names:
-            with store.changing() as change, contextlib.suppress(FileNotFoundError):
-                path = f"{self.folder}/{name}"
-                young = time.time() - os.stat(path).st_mtime < older_seconds
-                if not young and change.row("blob_used", {"ref": name}) is None:
-                    self._files.unlink(path)
-                    removed += 1
+            return removed
+        except OSError as error:
+            raise storage_failure("collect", self.folder, error) from error
         return removed
+
+    def _is_left(self, reader: CoordinationStore | Transaction, name: str, older_seconds: float) -> bool:
+        try:
+            young = time.time() - os.stat(self.path(name)).st_mtime < older_seconds
+        except FileNotFoundError:
+            return False
+        return not young and not reader.rows("blob_used", {"ref": name})
 
     @property
     def _files(self) -> FileSystem:

@@ -28,6 +28,8 @@ from jobwire.jobs.record import thread_of
 from jobwire.registry.store import RecordStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.jobs.record import JobRecord
     from jobwire.registry.store import LockedRecord
@@ -48,10 +50,18 @@ class Prepared(NamedTuple):
     cancels: bool
 
 
-def bring_up(store: CoordinationStore) -> None:
+def _on_stderr(text: str) -> None:
+    sys.stderr.write(f"jobwire: warning: {text}\n")
+
+
+def bring_up(
+    store: CoordinationStore,
+    tell: Callable[[str], object] = _on_stderr,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
     """Bring the threads up to the jobs that were marked, and to all after a start of the machine.
 
-    What cannot be read is told on stderr and looked at again by the next.
+    What cannot be read is told, and looked at again by the next, as is the rest where `stop` says so.
     """
     jobs = set(filter(is_job_id, marked(store)))
     jobs.update(row[0] for row in store.rows("prepared_jobs"))
@@ -60,13 +70,15 @@ def bring_up(store: CoordinationStore) -> None:
         jobs.update(row[0] for row in store.rows("working_jobs"))
     records = RecordStore(store.home, clock=store.clock)
     for job_id in sorted(jobs):
+        if stop():
+            return
         try:
             _bring_up(store, records, job_id)
         except NotFoundError:
             continue  # purged
         except JobwireError as error:
             records.mark_thread(job_id)
-            sys.stderr.write(f"jobwire: warning: job {job_id} is looked at later: {error.message}\n")
+            tell(f"job {job_id} is looked at later: {error.message}")
     if anew:
         with store.changing() as change:
             change.execute("set_boot", {"boot": this_boot})

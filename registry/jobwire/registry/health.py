@@ -158,6 +158,12 @@ def put_off(facts: Mapping[str, Any]) -> Mapping[str, str]:
     return {str(job_id): str(why) for job_id, why in jobs.items()} if isinstance(jobs, dict) else {}
 
 
+def warnings_of(facts: Mapping[str, Any]) -> list[str]:
+    """Return what companions say that somebody misses, though nothing fails."""
+    said = (one.get("warning") for one in facts.values() if isinstance(one, dict))
+    return [text for text in said if isinstance(text, str)]
+
+
 def _number(facts: Mapping[str, Any], name: str, key: str) -> int:
     values = facts.get(name)
     value = values.get(key) if isinstance(values, dict) else None

@@ -78,6 +78,8 @@ def show_health(args: argparse.Namespace) -> int:
     say(args, facts, "\n".join(_words(facts)))
     for job_id, why in health.put_off(found.facts).items():
         warn(f"job {job_id} is set aside, its events wait in the journal: {why}")
+    for text in health.warnings_of(found.facts):
+        warn(text)
     if wrong is not None:
         raise wrong
     return ExitCode.OK
