@@ -300,3 +300,16 @@ def add_skill(subparsers: Subparsers) -> None:
     parser.add_argument("role", nargs="?", choices=ROLES, default=ROLES[0], help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help='print {"role", "text", "commands"}')
     parser.set_defaults(run="jobwire.cli.skill:run", home_need=Need.NOTHING)
+
+
+def add_mcp(subparsers: Subparsers) -> None:
+    """Add `jobwire mcp`."""
+    parser = subparsers.add_parser(
+        "mcp",
+        help="an agent's commands as tools of the Model Context Protocol",
+        description="Serve an agent's commands as tools of the Model Context Protocol over stdin and stdout,"
+        " until stdin ends. The agent's program starts it: docs/mcp.md shows what to write where.",
+        epilog="example:\n  jobwire mcp --agent builder",
+    )
+    parser.add_argument("--agent", metavar="NAME", help="who I am (default: $JOBWIRE_AGENT)")
+    parser.set_defaults(run="jobwire.cli.mcp_server:run")

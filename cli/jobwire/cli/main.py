@@ -63,6 +63,9 @@ COMMANDS: dict[str, Subcommand] = {
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),
     "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
+    "mcp": Subcommand(
+        f"{_OWN}:add_mcp", "the same as tools for agents, by the Model Context Protocol", "mcp"
+    ),
     "broker": Subcommand("jobwire.broker.cli", "run, render, check and administer a broker", "broker"),
     "certs": Subcommand("jobwire.certs.cli", "a private certificate authority", "broker"),
     "journal": Subcommand("jobwire.journal.cli", "read and check what crossed the wire"),

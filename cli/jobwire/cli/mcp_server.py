@@ -1,0 +1,242 @@
+"""`jobwire mcp`: an agent's commands as tools of the Model Context Protocol, over stdin and stdout.
+
+Each tool is one call of the library; what it says is what the command of the same name prints with --json.
+"""
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+import threading
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.types import CallToolResult, TextContent
+
+from jobwire.api.home import Home
+from jobwire.api.inbox import AgentInbox
+from jobwire.coordination.agent_verbs import call
+from jobwire.coordination.command import failure_json, who_am_i
+from jobwire.coordination.locks.file_locks import LockRequest as Wanted
+from jobwire.coordination.locks.file_locks import Locks, root_of
+from jobwire.coordination.locks.job_ended import JobEnded
+from jobwire.coordination.locks.targets import canonical
+from jobwire.coordination.marks import catch_up
+from jobwire.coordination.stored import thread_json
+from jobwire.coordination.work import Claimed, Worded
+from jobwire.core.boundary import leave
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
+from jobwire.core.errors import JobwireError, NoWorkError, StorageError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.publisher.publisher import Publisher
+
+Said = dict[str, Any]
+INSTRUCTIONS = (
+    "Work that other agents send you, and people who answer you. The daily way: fetch, claim, update, ask,"
+    " done. Begin only with what you claimed; end each claim with done or fail. A result with ok false names"
+    " the cause (error.code) and what to do (error.hint)."
+)
+# How often a wait looks whether its caller went away.
+_LOOK_SECONDS = 1.0
+_RUN = "default"
+_MOST = 1000
+
+
+class AgentTools:
+    """The tools of one agent; their signatures and docstrings are what the agent is shown."""
+
+    def __init__(self, home: str, agent: str) -> None:
+        self._home, self._agent = home, agent
+        self._gone = threading.Event()
+
+    def all(self) -> list[Callable[..., Said]]:
+        """Return the tools: the public methods that say something."""
+        return [
+            *(self.report, self.ask, self.fetch, self.show, self.claim, self.update, self.done, self.fail),
+            *(self.send, self.reply, self.wait_reply, self.search, self.agents),
+            *(self.lock_acquire, self.lock_release),
+        ]
+
+    def close(self) -> None:
+        """End all waits within a second: nobody is there any more."""
+        self._gone.set()
+
+    def report(self, detail: str, job: str = "") -> Said:
+        """Say how far a running job is. Without `job` it is the one that you run in ($JOBWIRE_JOB)."""
+        # No broker is waited for: the registry process sends what is kept, or the job's next event does.
+        with contextlib.closing(Publisher(job or None, home=self._home)) as publisher:
+            kept = publisher.keep("progress", detail)
+        return {"job_id": kept.job_id, "seq": kept.seq}
+
+    def ask(
+        self, text: str, job: str = "", choices: list[str] | None = None, timeout_seconds: float = 600.0
+    ) -> Said:
+        """Ask a person and wait for the answer. `job` is the job_id of the thread that you claimed, after the
+        first update; without it, the job that you run in. Nobody answers in time: error.code timeout.
+        """  # noqa: D205 - shown to agents as it is
+        publisher = Publisher(job or None, home=self._home)
+        given = publisher.ask(text, choices=choices or (), timeout_seconds=timeout_seconds, stop=self._gone)
+        return {"answer": given.text, "by": given.by, "through": given.through, "job_id": publisher.job_id}
+
+    def fetch(self, unread: bool = False, limit: int = 20) -> Said:
+        """Show the threads that wait for you, the most urgent first. Changes nothing: claim what you take."""
+        return self._call("fetch", unread=unread, limit=limit)
+
+    def show(self, thread: str, limit: int = 20) -> Said:
+        """Show a thread with its last messages."""
+        return self._call("show", thread_id=thread, limit=limit)
+
+    def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
+        """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
+        with self._inbox() as inbox:
+            return _claimed(inbox.claim(thread, lease_seconds))
+
+    def update(self, thread: str, summary: str, body: str = "", blocked: bool = False) -> Said:
+        """Say how the work goes; with `blocked` what it waits for: then wait_reply hears the answer."""
+        with self._inbox() as inbox:
+            return _worded(inbox.update(thread, summary, body=body, blocked=blocked))
+
+    def done(self, thread: str, summary: str, body: str = "") -> Said:
+        """Hand in the result: what you did, where it is, how it was tested."""
+        with self._inbox() as inbox:
+            return _worded(inbox.done(thread, summary, body=body))
+
+    def fail(self, thread: str, summary: str, body: str = "") -> Said:
+        """Say that the work cannot be done, and why."""
+        with self._inbox() as inbox:
+            return _worded(inbox.fail(thread, summary, body=body))
+
+    def send(self, to: list[str], subject: str, body: str = "", accept: list[str] | None = None) -> Said:
+        """Give work to other agents, as a new thread; `accept`: what must hold in the end."""
+        return self._call("send", to=to, kind="task", subject=subject, body=body, acceptance=accept or [])
+
+    def reply(self, thread: str, summary: str, body: str = "") -> Said:
+        """Say something in a thread, for example the answer to its question."""
+        with self._inbox() as inbox:
+            return inbox.reply(thread, summary, body=body)._asdict()
+
+    def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
+        """Wait for what others say in a thread after your last question there."""
+        check_seconds("timeout_seconds", timeout_seconds)
+        with self._inbox() as inbox:
+            left, message = timeout_seconds, None
+            while message is None and left > 0 and not self._gone.is_set():
+                message = inbox.wait_reply(thread, seconds=min(left, _LOOK_SECONDS))
+                left -= _LOOK_SECONDS
+            if message is None:
+                raise NoWorkError(
+                    f"no reply in thread {thread} within {timeout_seconds:g} s",
+                    hint="wait again",
+                    code="timeout",
+                )
+            return {"message": message.to_json()}
+
+    def search(self, words: str, limit: int = 20) -> Said:
+        """Find messages that hold all the words, newest first; `word*` finds any ending."""
+        check_count("limit", limit, _MOST)
+        with self._inbox() as inbox:
+            return {"messages": [one.to_json() for one in inbox.search(words, limit=limit)]}
+
+    def agents(self) -> Said:
+        """Tell who is there, what each does, and how long ago it was heard of."""
+        return self._call("agents")
+
+    def lock_acquire(self, paths: list[str], wait_seconds: float = 0.0, ttl_seconds: float = 1800.0) -> Said:
+        """Keep others from files that you will change: all or none. error.code locked tells who has them."""
+        with self._inbox() as inbox:
+            wanted = Wanted(
+                self._agent,
+                self._targets(inbox, paths),
+                seconds=ttl_seconds,
+                job_id=os.environ.get("JOBWIRE_JOB", ""),
+            )
+            granted = self._locks(inbox).acquire(wanted, wait_seconds=wait_seconds)
+            return {"locks": [lock.to_json() for lock in granted]}
+
+    def lock_release(self, paths: list[str] | None = None) -> Said:
+        """Give locks back; without `paths` all of yours."""
+        with self._inbox() as inbox:
+            targets = self._targets(inbox, paths or [])
+            found = self._locks(inbox).release(self._agent, targets, run_id=_RUN)
+            return {"locks": [lock.to_json() for lock in found]}
+
+    def _inbox(self) -> AgentInbox:
+        # Closed after each call: the threads that tools run in come and go.
+        return Home(self._home).inbox(self._agent)
+
+    def _call(self, verb: str, **args: object) -> Said:
+        with self._inbox() as inbox:
+            catch_up(inbox.store)
+            return call(inbox.store, self._agent, verb, args)
+
+    def _locks(self, inbox: AgentInbox) -> Locks:
+        return Locks(inbox.store, job_ended=JobEnded(self._home))
+
+    def _targets(self, inbox: AgentInbox, paths: list[str]) -> tuple[str, ...]:
+        default = str(Path(self._home).resolve().parent)
+        root = root_of(inbox.store, _RUN, wanted=None, default=default)
+        return tuple(dict.fromkeys(canonical(path, root=root, folder=str(Path.cwd())) for path in paths))
+
+
+def server_of(tools: AgentTools) -> MCPServer:
+    """Return the server that offers them."""
+    server = MCPServer("jobwire", instructions=INSTRUCTIONS)
+    for tool in tools.all():
+        text = " ".join(str(inspect.getdoc(tool)).split())
+        server.add_tool(_told(tool), description=text, structured_output=False)
+    return server
+
+
+def run(args: Namespace) -> int:
+    """Serve until stdin ends."""
+    tools = AgentTools(args.home, who_am_i(args))
+    server_of(tools).run("stdio")
+    tools.close()
+    # A wait for a lock may still be under way.
+    leave(ExitCode.OK)
+    return int(ExitCode.OK)
+
+
+def _told(tool: Callable[..., Said]) -> Callable[..., Awaitable[CallToolResult]]:
+    """Return the tool as the server calls it: on a thread of its own, failures with code and hint."""
+
+    @functools.wraps(tool)
+    async def told(**args: object) -> CallToolResult:
+        # Who went away is not waited for.
+        said = await anyio.to_thread.run_sync(functools.partial(_said, tool, args), abandon_on_cancel=True)
+        text = json.dumps(said, ensure_ascii=False, default=str)
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)],
+            structured_content=json.loads(text),
+            is_error=not said["ok"],
+        )
+
+    return told
+
+
+def _said(tool: Callable[..., Said], args: dict[str, object]) -> Said:
+    try:
+        return {"ok": True, "command": tool.__name__, **tool(**args)}
+    except JobwireError as error:
+        return failure_json(tool.__name__, error)
+    except OSError as error:
+        return failure_json(
+            tool.__name__, StorageError(str(error), hint="see its owner and mode, and the disk")
+        )
+
+
+def _claimed(claimed: Claimed) -> Said:
+    return {
+        "thread": thread_json(claimed.thread),
+        "expires_at": claimed.expires_at,
+        "event_id": claimed.event_id,
+    }
+
+
+def _worded(worded: Worded) -> Said:
+    return {**worded.posted._asdict(), "thread": thread_json(worded.thread)}

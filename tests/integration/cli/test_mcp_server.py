@@ -1,0 +1,124 @@
+"""`jobwire mcp`: the package's own client, a real process, and a home that both work on."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from jobwire.api.home import Home
+from jobwire.jobs.requests import Answer
+from jobwire.registry.layout import HomeLayout
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.requests import give_answer, open_in
+from jobwire.registry.store import RecordStore
+from jobwire.storage.wake import wait_until
+
+mcp = pytest.importorskip("mcp")
+
+Tool = Callable[..., Any]
+SECONDS = 120.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Give a home with a thread for the builder."""
+    place = tmp_path / ".hermes"
+    HomeLayout(str(place)).make_layout()
+    return place
+
+
+def visit(home: Path, walk: Callable[[Tool], Any], *words: str) -> None:
+    """Let a client walk through the tools of a server of its own."""
+
+    async def go() -> None:
+        server = mcp.StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "jobwire.cli.main", "mcp", "--home", str(home), *words],
+            env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
+            cwd=home.parent,
+        )
+        with anyio.fail_after(SECONDS):
+            async with mcp.Client(server) as client:
+
+                async def use(name: str, **args: object) -> dict[str, Any]:
+                    result = await client.call_tool(name, args)
+                    said: dict[str, Any] = json.loads(result.content[0].text)
+                    assert said["ok"] is not result.is_error, said
+                    assert said == result.structured_content
+                    return said
+
+                use.tools = (await client.list_tools()).tools  # type: ignore[attr-defined]
+                await walk(use)
+
+    anyio.run(go)
+
+
+def answer_yes(home: Path) -> None:
+    """Wait for a question, and answer it as a person does."""
+    queue = JobQueue(RecordStore(home), warn=pytest.fail)
+    asked = wait_until(
+        lambda: next(iter(open_in(queue)), None), home=str(home), names=["requests"], seconds=SECONDS
+    )
+    assert asked is not None
+    give_answer(queue, asked.request.id, Answer("yes", "someone", "test"))
+
+
+def test_a_worker_works_with_tools_alone(home: Path) -> None:
+    """Every tool, from the work that waits to its result: a person and a lead answer on the way."""
+    lead = Home(home).inbox("lead")
+    thread = lead.send("builder", subject="fix the parser", body="it breaks on empty files").thread_id
+    person = threading.Thread(target=answer_yes, args=(home,))
+
+    async def walk(use: Tool) -> None:
+        offered = {tool.name for tool in use.tools}  # type: ignore[attr-defined]
+        assert {"report", "ask", "fetch", "claim", "update", "reply", "done", "fail", "search"} <= offered
+        assert all(tool.description for tool in use.tools)  # type: ignore[attr-defined]
+        assert [one["thread_id"] for one in (await use("fetch"))["threads"]] == [thread]
+        assert (await use("show", thread=thread))["messages"][0]["body"] == "it breaks on empty files"
+        job = (await use("claim", thread=thread))["thread"]["job_id"]
+        assert (await use("update", thread=thread, summary="begun"))["thread"]["status"] == "in_progress"
+        assert (await use("report", job=job, detail="half"))["job_id"] == job
+        person.start()
+        assert (await use("ask", job=job, text="push?", choices=["yes", "no"]))["answer"] == "yes"
+        await use("update", thread=thread, summary="which branch?", blocked=True)
+        lead.reply(thread, "main")
+        assert (await use("wait_reply", thread=thread))["message"]["summary"] == "main"
+        assert (await use("lock_acquire", paths=["a.py"]))["locks"][0]["agent"] == "builder"
+        assert len((await use("lock_release"))["locks"]) == 1
+        await use("reply", thread=thread, summary="soon there")
+        assert (await use("search", words="soon"))["messages"]
+        assert (await use("done", thread=thread, summary="fixed"))["thread"]["status"] == "done"
+        other = (await use("send", to=["builder"], subject="more"))["thread_id"]
+        await use("claim", thread=other)
+        assert (await use("fail", thread=other, summary="no network"))["thread"]["status"] == "failed"
+        assert isinstance((await use("agents"))["agents"], list)
+
+    visit(home, walk, "--agent", "builder")
+    person.join(SECONDS)
+    lead.close()
+
+
+def test_what_goes_wrong_is_a_tools_error(home: Path) -> None:
+    """It has a code and a hint, and the server goes on; a client that leaves in a wait leaves no process."""
+    lead = Home(home).inbox("lead")
+    thread = lead.send("other", subject="not yours").thread_id
+
+    async def walk(use: Tool) -> None:
+        error = (await use("claim", thread="t-nowhere"))["error"]
+        assert (error["code"], error["exit_code"]) == ("thread_not_found", 40)
+        assert error["hint"]
+        assert (await use("lock_acquire", paths=["../outside"]))["error"]["code"] == "invalid_input"
+        assert (await use("search", words="x", limit=-1))["error"]["code"] == "invalid_input"
+        assert (await use("wait_reply", thread=thread, timeout_seconds=0.1))["error"]["code"] == "timeout"
+        assert (await use("update", thread=thread, summary="x"))["error"]["exit_code"] == 20
+        with anyio.move_on_after(0.5):
+            await use("lock_acquire", paths=["a.py"], wait_seconds=0)
+            await use("wait_reply", thread=thread, timeout_seconds=3600)
+
+    visit(home, walk, "--agent", "builder")
+    lead.close()
