@@ -27,8 +27,10 @@ pytestmark = pytest.mark.alone
 
 _FLOOD = Path(__file__).with_name("flood.py")
 _PER_MINUTE = 50_000
-_SECONDS = 60.0 if os.environ.get("JOBWIRE_FAULTS") == "long" else 8.0
-_APPLIED_SECONDS = 1.0
+_LONG = os.environ.get("JOBWIRE_FAULTS") == "long"
+_SECONDS = 60.0 if _LONG else 8.0
+# Beside other tests only that nothing stands still; `make faults` has the machine to itself.
+_APPLIED_SECONDS = 1.0 if _LONG else 15.0
 # Of the rate: the machine has other things to do as well.
 _FLOODED = 0.8
 # Per reason and minute the log may have some lines, the journal 1 MiB and then 64 KiB.
@@ -87,7 +89,7 @@ def _counted(house: House) -> Counter[str]:
 
 
 def test_a_flood_hurts_nobody(house: House, tmp_path: Path) -> None:
-    """Real events are applied within a second, bad ones counted by reason, log and disk stay small.
+    """Real events are applied soon, bad ones counted by reason, log and disk stay small.
 
     The real worker has a ticket: so only the registry process can bring its events into the record.
     """
