@@ -7,7 +7,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,6 +28,18 @@ class Verb(NamedTuple):
     example: str
     options: Callable[[CommandParser], None]
     runs: str
+
+
+# Name, summary, words of the example, options.
+Row = tuple[str, str, str, Callable[[CommandParser], None]]
+
+
+def verbs_of(prog: str, rows: Iterable[Row], *, runs: str) -> dict[str, Verb]:
+    """Return the verbs of the rows; `runs` with the name behind it is what runs."""
+    return {
+        name: Verb(summary, f"jobwire {prog} {name} {words}".rstrip(), options, f"{runs}{name}")
+        for name, summary, words, options in rows
+    }
 
 
 class VerbTable(NamedTuple):

@@ -13,13 +13,12 @@ from jobwire.coordination.boards.statements import (
     TALK,
 )
 from jobwire.coordination.boards.tally import Assessment, Vote
-from jobwire.coordination.verbs import Verb, VerbTable
+from jobwire.coordination.verbs import Row, VerbTable, verbs_of
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from jobwire.core.commands import CommandParser
 
@@ -96,7 +95,7 @@ def _verify(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE", help="`sealed` of `board resolve --json`")
 
 
-_TABLE: tuple[tuple[str, str, str, Callable[[CommandParser], None]], ...] = (
+_TABLE: tuple[Row, ...] = (
     ("open", "ask for a decision", "--checkpoint PRE_LAUNCH --proposal plan.md", _open),
     ("assess", "say what you think of it", 'BOARD --verdict CONCERNS --concern "no rollback"', _assess),
     ("discuss", "say something to one or to all", 'BOARD --to CSO --type QUESTION "why not?"', _discuss),
@@ -109,10 +108,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[CommandParser], None]], ...] = (
     ("list", "the boards, newest first", "", _list),
     ("verify", "tell whether a resolution is genuine and nothing was changed", "resolution.json", _verify),
 )
-VERBS = {
-    name: Verb(summary, f"jobwire board {name} {words}".rstrip(), options, f"boards.actions:board_{name}")
-    for name, summary, words, options in _TABLE
-}
+VERBS = verbs_of(PROG, _TABLE, runs="boards.actions:board_")
 BOARD = VerbTable(PROG, SUMMARY, "Boards: members assess, discuss and vote on a proposal.", VERBS)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.verbs import Verb, VerbTable
+from jobwire.coordination.verbs import Row, VerbTable, verbs_of
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from jobwire.core.commands import CommandParser
 
@@ -101,7 +100,7 @@ def _nothing(parser: CommandParser) -> None:
     """Take nothing more than all verbs do."""
 
 
-_TABLE: tuple[tuple[str, str, str, Callable[[CommandParser], None]], ...] = (
+_TABLE: tuple[Row, ...] = (
     ("acquire", "take locks, all of them or none", "src/app.py --wait 60", _acquire),
     ("renew", "keep them for as long again as they were granted", "--all", _held),
     ("release", "give them back", "--all", _held),
@@ -123,10 +122,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[CommandParser], None]], ...] = (
     ),
     ("deadlocks", "circles of agents that wait for each other", "", _list),
 )
-VERBS = {
-    name: Verb(summary, f"jobwire lock {name} {words}".rstrip(), options, f"locks.actions:lock_{name}")
-    for name, summary, words, options in _TABLE
-}
+VERBS = verbs_of(PROG, _TABLE, runs="locks.actions:lock_")
 LOCK = VerbTable(PROG, SUMMARY, "File locks: leases on paths and names, first come, first served.", VERBS)
 
 

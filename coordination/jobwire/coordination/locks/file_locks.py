@@ -102,7 +102,7 @@ class Locks:
             owned = _owned(self._cleared(change, run_id), agent, targets, token)
             for lock in owned:
                 _end(change, lock, "FILE_UNLOCK", source=agent)
-            _wake(change, self._cleared(change, run_id))
+            _wake(change, _state(change, run_id))
             return owned
 
     def conflicts(
@@ -161,19 +161,19 @@ class Locks:
                 )
             for lock in asked:
                 _lose(change, lock, f"broken by {lock.break_by} and {by}: {lock.break_reason}")
-            _wake(change, self._cleared(change, run_id))
+            _wake(change, _state(change, run_id))
             return asked
 
     def clear(self) -> list[FileLock]:
         """End what has run out, tell the losers and wake who waited; return what ended."""
-        state = _state(self._store, None)
         now_ms = int(self._store.clock.now() * 1000)
-        if not any(self._over(lock, now_ms) for lock in state.locks):
+        locks = [FileLock(*row) for row in self._store.rows("file_locks", {"run_id": None})]
+        if not any(self._over(lock, now_ms) for lock in locks):
             return []
         with self._store.changing() as change:
-            runs = {lock.run_id for lock in state.locks}
+            runs = {lock.run_id for lock in locks}
             left = [lock for run_id in runs for lock in self._cleared(change, run_id).locks]
-            return [lock for lock in state.locks if lock not in left]
+            return [lock for lock in locks if lock not in left]
 
     def _look_again(self, asked: LockRequest, wait_id: int) -> list[FileLock] | None:
         """Take the locks if it is our turn. Mostly it only reads, so that many waiters cost little."""
