@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json=as_json
         )
     except SystemExit as end:
-        # argparse has printed help or usage: nothing else has begun.
+        # argparse has printed help or usage, or what is under way is not to be waited for.
         if argv is None and isinstance(end.code, int):
             leave(end.code)
         raise

@@ -29,7 +29,6 @@ from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.stored import thread_json
 from jobwire.coordination.work import Claimed, Worded
-from jobwire.core.boundary import leave
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
@@ -197,9 +196,8 @@ def run(args: Namespace) -> int:
     tools = AgentTools(args.home, who_am_i(args))
     server_of(tools).run("stdio")
     tools.close()
-    # A wait for a lock may still be under way.
-    leave(ExitCode.OK)
-    return int(ExitCode.OK)
+    # A wait for a lock may still be under way: the process leaves without it.
+    raise SystemExit(int(ExitCode.OK))
 
 
 def _told(tool: Callable[..., Said]) -> Callable[..., Awaitable[CallToolResult]]:

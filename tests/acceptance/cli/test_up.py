@@ -341,6 +341,8 @@ def test_ctrl_c_at_a_terminal(tmp_path: Path, tmux_server: str) -> None:
     ports = f"--port {free_port()} --page-port {free_port()}"
     shell = ["env", f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}", "PS1=$ ", "bash", "--norc"]
     subprocess.run([*tmux, "new-session", "-d", "-x", "100", "-y", "30", "-c", tmp_path, *shell], check=True)
+    # What is typed before the shell reads its terminal is echoed twice.
+    wait_for(lambda: screen().startswith("$"), what="the shell's prompt")
     subprocess.run([*tmux, "send-keys", f"jobwire up {ports}; echo code $?", "Enter"], check=True)
     wait_for(lambda: "all runs" in screen(), deadline_seconds=SECONDS, what="everything to run")
     subprocess.run([*tmux, "send-keys", "C-c"], check=True)
