@@ -115,6 +115,7 @@ _ROWS = Values(
 )
 _DAYS = _number(0, _MAX_DAYS, "days; 0 keeps for ever")
 _SECONDS = _number(0, 86400, "seconds")
+_MIB = Values("a whole number from 1 to 1024 (MiB)", lambda value: type(value) is int and 0 < value <= 1024)  # noqa: PLR2004 - said in the words
 
 _BROKER = (
     Setting("broker", _TEXT, "localhost", "host name or address of the broker", "MQTT_BROKER"),
@@ -170,6 +171,13 @@ _METRICS = (
     Setting("trigger_seconds", _SECONDS, 0.5, "shortest time between two batches"),
     Setting("history_seconds", _SECONDS, 60.0, "time between two writes to the Delta table"),
     Setting("max_rows", _ROWS, 100_000, "rows that a batch reads at most"),
+    Setting("max_mib", _MIB, 64, "about how much of a journal a batch reads at most"),
+    Setting("keep_10s_days", _DAYS, 7, "windows of 10 s stay in the tables for so long"),
+    Setting("keep_60s_days", _DAYS, 90, "windows of 60 s stay in the tables for so long"),
+    Setting(
+        "keep_hours_days", _DAYS, 0, "windows of an hour, tokens and cost stay in the tables for so long"
+    ),
+    Setting("keep_jobs_days", _DAYS, 0, "jobs that have ended stay in the tables for so long"),
     Setting("verify", _TRUTH, False, "check signatures with the keys in $JOBWIRE_KEYS_FILE"),
     Setting("inline", _TRUTH, False, "send the bytes to executors that do not see the journal"),
     Setting("ingest", _TRUTH, False, "start the recorder as well, if none is running"),

@@ -7,7 +7,18 @@ from jobwire.core.argument_types import number, whole
 from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
 
 _MAX_ROWS = 10**9
-_SAME = ("sink", "history", "checkpoint", "master", "memory", "max_rows", "verify", "inline", "ingest")
+_SAME = (
+    "sink",
+    "history",
+    "checkpoint",
+    "master",
+    "memory",
+    "max_rows",
+    "max_mib",
+    "verify",
+    "inline",
+    "ingest",
+)
 # Options and the settings that they give, where the names differ.
 _SETTING_OF = {name: name for name in (*_SAME, "share_group", "allow_data_loss")}
 _SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
@@ -33,6 +44,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="the most rows that a batch reads (100000)"
+    )
+    parser.add_argument(
+        "--max-mib", metavar="N", type=whole(1, 1024), help="about how much a batch reads at most (64)"
     )
     parser.add_argument(
         "--verify",

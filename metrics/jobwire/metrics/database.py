@@ -38,12 +38,16 @@ class Database(ABC):
     _connection: Any
 
     @abstractmethod
-    def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """Run the block in one transaction that holds the write lock from its start."""
+    def transaction(self, shard: int = 0) -> contextlib.AbstractContextManager[None]:
+        """Run the block in one transaction that holds the shard's lock from its start."""
 
     @abstractmethod
     def tables(self) -> set[str]:
         """Return the names of the tables and views that are there."""
+
+    @abstractmethod
+    def drop_views(self) -> None:
+        """Drop every view."""
 
     @abstractmethod
     def _errors(self) -> contextlib.AbstractContextManager[None]: ...
@@ -150,7 +154,7 @@ class SqliteDatabase(Database):
 
     @override
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, shard: int = 0) -> Iterator[None]:  # noqa: ARG002 - a file has one writer
         """Begin IMMEDIATE: two writers take turns instead of failing in the middle."""
         with self._errors():
             self._connection.execute("BEGIN IMMEDIATE")
@@ -189,6 +193,12 @@ class SqliteDatabase(Database):
     def tables(self) -> set[str]:
         """Return the names of the tables and views that are there."""
         return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
+
+    @override
+    def drop_views(self) -> None:
+        """Drop every view."""
+        for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'view'"):
+            self.execute(f"DROP VIEW {name}")
 
     @override
     @contextlib.contextmanager
@@ -242,11 +252,13 @@ class PostgresDatabase(Database):
 
     @override
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, shard: int = 0) -> Iterator[None]:
         """Begin, and wait for our turn: a lock that ends with the transaction."""
         with self._errors(), self._connection.transaction():
             # The first number is "jobw": other programs' locks are not ours.
-            self._connection.execute("SELECT pg_advisory_xact_lock(1785684855, hashtext(current_schema()))")
+            self._connection.execute(
+                "SELECT pg_advisory_xact_lock(1785684855, hashtext(current_schema() || %s))", (f":{shard}",)
+            )
             yield
 
     @override
@@ -274,6 +286,12 @@ class PostgresDatabase(Database):
             "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
         )
         return {name for (name,) in found}
+
+    @override
+    def drop_views(self) -> None:
+        """Drop every view; CASCADE takes those that read it, which come later or never."""
+        for (name,) in self.rows("SELECT viewname FROM pg_views WHERE schemaname = current_schema()"):
+            self.execute(f"DROP VIEW IF EXISTS {name} CASCADE")
 
     @override
     def _translated(self, statement: str) -> str:

@@ -132,6 +132,7 @@ class Driver:
                 clock=self._clock,
                 session_of=self._lookup,
                 fail_on_data_loss=not settings.allow_data_loss,
+                keep=settings.keep,
             )
             sink.prepare()
             for ingest in self._recorders():

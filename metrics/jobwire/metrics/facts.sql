@@ -2,7 +2,7 @@
 
 -- Facts by kind, in the window in which they happened; `timeout` is the limit of a timed_out one, else ''.
 -- Read the view `facts`.
-CREATE TABLE fact_counts (
+CREATE TABLE IF NOT EXISTS fact_counts (
     width_seconds INTEGER NOT NULL,
     window_start BIGINT NOT NULL,
     kind TEXT NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE fact_counts (
 -- One row a job: its facts so far. `place` is that of the last one; those up to it are in here.
 -- outcome: null, or cancelled, timed_out, failed: how the registry ended it. worker: who claimed it last.
 -- labels: a JSON object.
-CREATE TABLE job_facts (
+CREATE TABLE IF NOT EXISTS job_facts (
     job_id TEXT NOT NULL PRIMARY KEY,
     created_at TEXT NOT NULL,
     place BIGINT NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE job_facts (
 
 -- What events say their jobs used (the agreed keys of `data`, jobs/usage.py), by the hour of receipt.
 -- Tokens, and millionths of a dollar. Read the view `usage`.
-CREATE TABLE usage_counts (
+CREATE TABLE IF NOT EXISTS usage_counts (
     window_start BIGINT NOT NULL,
     session TEXT NOT NULL,
     model TEXT NOT NULL,

@@ -191,10 +191,8 @@ def _segment(rows: Rows, found: Segments, number: int, first: int, last: int) ->
 
 
 def watermark_us(rows: Rows, before: int) -> int:
-    """Return the watermark after `rows`: it only rises."""
-    if not rows.size:
-        return before
-    return max(before, int(rows.received_us.max()) - LATENESS_US)
+    """Return the watermark after `rows`: it only rises, also where nothing of the range is the shard's."""
+    return max(before, rows.newest_us - LATENESS_US)
 
 
 def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[str]) -> Iterator[Count]:

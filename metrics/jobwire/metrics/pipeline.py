@@ -115,6 +115,7 @@ class Pipeline:
             reader.option("startingOffset", str(shard.start))
             .option("consumer", self._settings.consumer)
             .option("maxRowsPerBatch", str(self._settings.max_rows))
+            .option("maxBytesPerBatch", str(self._settings.max_mib << 20))
             .option("failOnDataLoss", str(not self._settings.allow_data_loss).lower())
             .option("parse", PARSE_FOLD)
         )

@@ -1,24 +1,26 @@
 -- Every statement of the sink, by name; `?` stands for a parameter in both databases.
 
--- name: schema_version
+-- name: form
 SELECT MAX(version) FROM metrics_schema
 
--- name: set_schema_version
-INSERT INTO metrics_schema (version) VALUES (?)
+-- name: put_form
+INSERT INTO metrics_schema (version, shards) VALUES (?, ?)
 
+-- A shard that has nothing of a journal yet begins where the others began.
 -- name: all_progress
-SELECT journal, first_offset, next_offset, watermark_us FROM progress
+SELECT
+    journal, MIN(first_offset),
+    CASE WHEN COUNT(*) < (SELECT MAX(shards) FROM metrics_schema) THEN MIN(first_offset) ELSE MIN(next_offset) END,
+    MIN(watermark_us)
+FROM progress GROUP BY journal
 
 -- name: progress
-SELECT first_offset, next_offset, watermark_us, shard FROM progress WHERE journal = ?
-
--- name: next_shard
-SELECT COALESCE(MAX(shard), -1) + 1 FROM progress
+SELECT first_offset, next_offset, watermark_us FROM progress WHERE journal = ? AND shard = ?
 
 -- name: put_progress
 INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
 VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (journal) DO UPDATE SET
+ON CONFLICT (journal, shard) DO UPDATE SET
     first_offset = excluded.first_offset, next_offset = excluded.next_offset,
     watermark_us = excluded.watermark_us, updated_at = excluded.updated_at
 
@@ -205,7 +207,8 @@ ORDER BY started_at DESC, job_id LIMIT 100
 SELECT job_id FROM job_totals UNION SELECT job_id FROM job_facts
 
 -- name: total_rows
-SELECT CAST(SUM(next_offset - first_offset) AS BIGINT) FROM progress
+SELECT CAST(SUM(rows) AS BIGINT)
+FROM (SELECT MIN(next_offset) - MIN(first_offset) AS rows FROM progress GROUP BY journal) AS journals
 
 -- name: plot_windows
 SELECT window_start, event_type, CAST(SUM(events) AS BIGINT) FROM windows

@@ -46,10 +46,11 @@ class FactRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The columns as arrays, in the order of the offset.
+    """The columns as arrays, in the order of the offset: what a shard has of [begin, end) of a journal.
 
-    `job`, `label` and `note` are places in `jobs`, which is sorted, `labels` and `notes`; the first note
-    is empty. `fact` marks facts.
+    `complete` tells whether no row of that range was missing, of whichever shard, and `newest_us` when the
+    latest was received. `job`, `label`, `note` are places in `jobs`, which is sorted, `labels` and `notes`;
+    the first note is empty. `fact` marks facts.
     """
 
     offset: Ints
@@ -64,6 +65,10 @@ class Rows(NamedTuple):
     notes: list[str]
     jobs: list[str]
     labels: list[str]
+    begin: int
+    end: int
+    complete: bool
+    newest_us: int
 
     @property
     def size(self) -> int:
@@ -83,7 +88,8 @@ class Rows(NamedTuple):
     def since(self, next_offset: int) -> "Rows":
         """Return the rows that are not below this offset."""
         first = int(np.searchsorted(self.offset, next_offset))
-        return self if first == 0 else self.taken(np.arange(first, self.size))
+        rows = self if first == 0 else self.taken(np.arange(first, self.size))
+        return rows._replace(begin=max(self.begin, next_offset))
 
     def taken(self, places: npt.NDArray[np.intp]) -> "Rows":
         """Return the rows at `places`, in that order."""
@@ -100,8 +106,12 @@ class Rows(NamedTuple):
         )
 
 
-def rows_of(table: Any) -> Rows:
-    """Return the rows of a table with SCHEMA's columns."""
+def rows_of(table: Any, whole: tuple[int, int, int] | None = None) -> Rows:
+    """Return the rows of a table with SCHEMA's columns.
+
+    `whole` is the range that they are of and when its latest row was received, where the table has a part
+    of its rows; nothing is missing then.
+    """
     job, jobs = _codes(table.column("job_id"), ordered=True)
     label, labels = _codes(table.column("label"))
     note, notes = _codes(table.column("note"), first="")
@@ -121,7 +131,16 @@ def rows_of(table: Any) -> Rows:
         notes=notes,
         jobs=jobs,
         labels=[_reason(text) for text in labels],
+        begin=whole[0] if whole else 0,
+        end=whole[1] if whole else 0,
+        complete=True,
+        newest_us=whole[2] if whole else 0,
     )
+    if whole is None and rows.size:
+        first, last = int(rows.offset.min()), int(rows.offset.max())
+        complete = last - first + 1 == rows.size
+        newest = int(rows.received_us.max())
+        rows = rows._replace(begin=first, end=last + 1, complete=complete, newest_us=newest)
     in_order = bool((rows.offset[1:] > rows.offset[:-1]).all())
     return rows if in_order else rows.taken(np.argsort(rows.offset, kind="stable"))
 

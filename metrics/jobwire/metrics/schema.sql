@@ -5,22 +5,24 @@
 -- the recorder's clock; the worker's own `timestamp` is used for delays only.
 -- Every count is a sum over journal rows with offset < progress.next_offset, each row once.
 
--- One row: which form these tables have.
-CREATE TABLE metrics_schema (version INTEGER NOT NULL PRIMARY KEY);
+-- One row: which form these tables have, and into how many shards the jobs are divided.
+CREATE TABLE IF NOT EXISTS metrics_schema (version INTEGER NOT NULL PRIMARY KEY, shards INTEGER NOT NULL);
 
--- How far each journal (by its identity) is folded into the tables; changed in the same transaction.
--- `shard` is the journal's number here: each journal adds to rows of its own, and the views add up.
-CREATE TABLE progress (
-    journal TEXT NOT NULL PRIMARY KEY,
-    shard INTEGER NOT NULL UNIQUE,
+-- How far each journal (by its identity) is folded into each shard; changed in the same transaction.
+-- A job is of the shard that its id's number leaves as remainder. One task at a time folds a shard; it
+-- adds to rows of its own, and the views add up.
+CREATE TABLE IF NOT EXISTS progress (
+    journal TEXT NOT NULL,
+    shard INTEGER NOT NULL,
     first_offset BIGINT NOT NULL,
     next_offset BIGINT NOT NULL,
     watermark_us BIGINT NOT NULL,
-    updated_at DOUBLE PRECISION NOT NULL
+    updated_at DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (journal, shard)
 );
 
 -- Accepted events by type and session; width_seconds is 10, 60 or 3600. Read the view `windows`.
-CREATE TABLE window_counts (
+CREATE TABLE IF NOT EXISTS window_counts (
     width_seconds INTEGER NOT NULL,
     window_start BIGINT NOT NULL,
     event_type TEXT NOT NULL,
@@ -31,7 +33,7 @@ CREATE TABLE window_counts (
 );
 
 -- Messages that were not accepted, by the reason of SPEC section 3. Read the view `rejections`.
-CREATE TABLE rejection_counts (
+CREATE TABLE IF NOT EXISTS rejection_counts (
     width_seconds INTEGER NOT NULL,
     window_start BIGINT NOT NULL,
     reason TEXT NOT NULL,
@@ -48,7 +50,7 @@ CREATE TABLE rejection_counts (
 --          begun    jobs that have ended, in the window of their start (bucket 0).
 -- dimension: '' counts everything; 'session' what each session (`value`) did, in windows of 60 and 3600 s.
 -- outcome is that of the job, '' for delay and ahead. Read the view `measured`.
-CREATE TABLE histograms (
+CREATE TABLE IF NOT EXISTS histograms (
     width_seconds INTEGER NOT NULL,
     measure TEXT NOT NULL,
     dimension TEXT NOT NULL,
@@ -64,7 +66,7 @@ CREATE TABLE histograms (
 -- One row a job, in integers so that any order of adding gives the same bytes. Read the view `jobs`.
 -- first_* and last_* are the ends of the last run of seqs without a gap; `runs` holds the runs before it,
 -- as a JSON list of [first_seq, last_seq, first_us, last_us, last_event], NULL where there are none.
-CREATE TABLE job_totals (
+CREATE TABLE IF NOT EXISTS job_totals (
     job_id TEXT NOT NULL PRIMARY KEY,
     session TEXT,
     started_us BIGINT NOT NULL,
@@ -82,17 +84,17 @@ CREATE TABLE job_totals (
     runs TEXT
 );
 -- Changed when a job begins and ends only: an index over all jobs would double the cost of an event.
-CREATE INDEX job_totals_open ON job_totals (job_id) WHERE outcome = 'open';
+CREATE INDEX IF NOT EXISTS job_totals_open ON job_totals (job_id) WHERE outcome = 'open';
 
 -- Sessions of jobs while a rebuild is under way; empty otherwise.
-CREATE TABLE kept_sessions (
+CREATE TABLE IF NOT EXISTS kept_sessions (
     job_id TEXT NOT NULL PRIMARY KEY,
     session TEXT NOT NULL
 );
 
 -- The query's own health, one row a micro-batch, the latest thousand. Not part of what replays equal.
 -- `watermark_at`: no event received before it is expected any more; `backlog`: rows not read yet.
-CREATE TABLE health (
+CREATE TABLE IF NOT EXISTS health (
     run_id TEXT NOT NULL,
     batch_id BIGINT NOT NULL,
     rows BIGINT NOT NULL,
@@ -103,7 +105,7 @@ CREATE TABLE health (
     phases TEXT NOT NULL,
     PRIMARY KEY (run_id, batch_id)
 );
-CREATE INDEX health_by_time ON health (updated_at);
+CREATE INDEX IF NOT EXISTS health_by_time ON health (updated_at);
 
 CREATE VIEW windows AS
 SELECT window_start, width_seconds, event_type, session, CAST(SUM(events) AS BIGINT) AS events

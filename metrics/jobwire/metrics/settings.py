@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from jobwire.core.clock import Clock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.metrics.retention import Keep
 from jobwire.storage.file_lock import sole
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import read_own_settings, read_settings
@@ -37,12 +38,22 @@ class MetricsSettings(NamedTuple):
     trigger_seconds: float = TRIGGER_SECONDS
     history_seconds: float = HISTORY_SECONDS
     max_rows: int = 100_000
+    max_mib: int = 64
+    keep_10s_days: float = 7
+    keep_60s_days: float = 90
+    keep_hours_days: float = 0
+    keep_jobs_days: float = 0
     verify: bool = False
     inline: bool = False
     ingest: bool = False
     share_group: str = ""
     allow_data_loss: bool = False
     consumer: str = "metrics"
+
+    @property
+    def keep(self) -> Keep:
+        """Return how long the tables keep what they hold."""
+        return Keep(*(getattr(self, name) for name in Keep._fields))
 
     @property
     def folder(self) -> Path:

@@ -32,10 +32,11 @@ from jobwire.metrics.fold import (
     window_counts,
 )
 from jobwire.metrics.job_totals import JobTotals, row_of, totals_of
+from jobwire.metrics.migration import FORM, bring_up
+from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import Flags, Ints, Rows
-from jobwire.metrics.statements import queries, schema
+from jobwire.metrics.statements import queries
 
-SCHEMA_VERSION = 2
 # What a replay must give again, byte for byte, and where it is read: whatever the journals' numbers are.
 COMPARED = {
     "windows": "windows",
@@ -68,7 +69,7 @@ class Applied(NamedTuple):
 
 
 class MetricsSink:
-    """The tables in one database. One thread at a time; several processes take turns.
+    """One shard of the tables in one database. One thread at a time; several processes take turns.
 
     `session_of` is asked once for each job, when its first event comes; None knows no sessions.
     """
@@ -80,33 +81,38 @@ class MetricsSink:
         clock: Clock,
         session_of: Callable[[str], str] | None = None,
         fail_on_data_loss: bool = True,
+        shard: int = 0,
+        keep: Keep = KEEP_ALL,
     ) -> None:
         self._database = database
+        self._shard = shard
+        self._keep = keep
         self._clock = clock
         self._session_of = session_of
         self._fail_on_data_loss = fail_on_data_loss
         self._sql = queries()
 
     def prepare(self) -> None:
-        """Create the tables where they are missing. Raises SinkError for tables of another version."""
-        if not self._has_tables():
+        """Make the tables, or take those of an earlier form over. Raises SinkError for a later program's."""
+        if self._form() != FORM:
             with self._database.transaction():
-                if not self._has_tables():  # another process was faster
-                    for statement in schema():
-                        self._database.execute(statement)
-                    self._database.execute(self._sql["set_schema_version"], (SCHEMA_VERSION,))
-        found = self._database.rows(self._sql["schema_version"])[0][0]
-        if found != SCHEMA_VERSION:
+                found = self._form()
+                if found < FORM:  # no other process was faster
+                    bring_up(self._database, found)
+        if (found := self._form()) != FORM:
             raise SinkError(
-                f"the metric tables have form {found}, this program writes {SCHEMA_VERSION}",
-                hint="give --sink another place, and `jobwire metrics once` fills it from the journal",
+                f"the metric tables have form {found}, this program writes {FORM}",
+                hint="a later jobwire wrote them: use that one, or give --sink another place",
             )
 
-    def _has_tables(self) -> bool:
-        return "metrics_schema" in self._database.tables()
+    def _form(self) -> int:
+        if "metrics_schema" not in self._database.tables():
+            return 0
+        # Earlier forms tell the version alone.
+        return int(self._database.rows(self._sql["form"])[0][0])
 
     def progress(self) -> dict[str, AppliedRange]:
-        """Return how far each journal is folded in, by its identity."""
+        """Return how far each journal is folded in, by its identity: what all shards have."""
         return {name: AppliedRange(*rest) for name, *rest in self._database.rows(self._sql["all_progress"])}
 
     def apply(self, rows: Rows, journal: str) -> Applied:
@@ -115,22 +121,23 @@ class MetricsSink:
         All or nothing, durable on return. Raises DataLossError when rows between the stored offset
         and the first row are missing, SinkError when the database fails (then nothing changed).
         """
-        with self._database.transaction():
-            found = self._database.rows(self._sql["progress"], (journal,))
-            place = AppliedRange(*found[0][:3]) if found else None
-            shard = found[0][3] if found else self._database.rows(self._sql["next_shard"])[0][0]
+        with self._database.transaction(self._shard):
+            found = self._database.rows(self._sql["progress"], (journal, self._shard))
+            place = AppliedRange(*found[0]) if found else None
             fresh = rows.since(place.next_offset) if place else rows
-            if fresh.size:
-                first, last = int(fresh.offset[0]), int(fresh.offset[-1])
+            if fresh.begin < fresh.end:
                 if self._fail_on_data_loss:
-                    _check_complete(fresh.size, first, last, place, journal)
-                self._write(fresh, shard)
-                watermark = watermark_us(fresh, place.watermark_us if place else 0)
-                begun = place.first_offset if place else first
+                    _check_complete(fresh, place, journal)
+                self._write(fresh)
+                before = place.watermark_us if place else 0
+                watermark = watermark_us(fresh, before)
+                begun = place.first_offset if place else fresh.begin
                 self._database.execute(
                     self._sql["put_progress"],
-                    (journal, shard, begun, last + 1, watermark, self._clock.now()),
+                    (journal, self._shard, begun, fresh.end, watermark, self._clock.now()),
                 )
+                if self._keep.is_due(before, watermark):
+                    self._keep.trim(self._database, self._shard, watermark)
         return Applied(fresh.size, rows.size - fresh.size)
 
     def clear(self) -> None:
@@ -165,7 +172,7 @@ class MetricsSink:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _write(self, rows: Rows, shard: int) -> None:
+    def _write(self, rows: Rows) -> None:
         fresh = rows.accepted.copy()
         jobs = _Jobs(rows, self._session_of)
         found = segments_of(rows)
@@ -183,11 +190,11 @@ class MetricsSink:
             # Each key once: PostgreSQL refuses to change a row twice in one statement.
             told: dict[Row, int] = {}
             for *key, count in counts:
-                where = (*key, shard)
+                where = (*key, self._shard)
                 told[where] = told.get(where, 0) + count
             self._database.add(table, [(*key, told[key]) for key in sorted(told)], self._sql[f"add_{table}"])
         used = usage_counts(rows, fresh, jobs.session, jobs.sessions)
-        added = [(*key, shard, *sums) for key, sums in sorted(used.items())]
+        added = [(*key, self._shard, *sums) for key, sums in sorted(used.items())]
         self._database.add("usage_counts", added, self._sql["add_usage_counts"])
 
     def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
@@ -297,15 +304,15 @@ class _Jobs:
         return number
 
 
-def _check_complete(rows: int, first: int, last: int, place: AppliedRange | None, journal: str) -> None:
-    wanted = place.next_offset if place else first
-    if first != wanted or last - first + 1 != rows:
+def _check_complete(rows: Rows, place: AppliedRange | None, journal: str) -> None:
+    wanted = place.next_offset if place else rows.begin
+    if rows.begin != wanted or not rows.complete:
         raise DataLossError(
-            f"rows {wanted} and on of journal {journal} are wanted, {rows} rows from {first} to {last} came",
+            f"journal {journal}: rows {wanted} and on are wanted, {rows.size} of {rows.begin} to {rows.end} came",
             hint="`jobwire metrics rebuild` computes the tables anew; "
             "`--allow-data-loss` goes on without the missing rows",
             wanted=wanted,
-            first_offset=first,
+            first_offset=rows.begin,
         )
 
 

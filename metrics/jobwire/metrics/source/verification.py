@@ -5,9 +5,11 @@ fields, topic, signature. What needs the job's history (replayed, late, after a 
 cannot be said in a worker that sees a part of it; the pipeline drops a seq that it has seen before.
 """
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +31,8 @@ def load_keys() -> dict[str, tuple[str, ...]]:
     """Return job id -> tokens of its attempts, from the file that the environment names.
 
     The file is a JSON object {"job id": ["token", ...]}, readable by its owner only
-    (`jobwire metrics keys` writes one). Raises ConfigError.
+    (`jobwire metrics keys` writes one). It is read once a process, and again when it was replaced or
+    changed. Raises ConfigError.
     """
     name = os.environ.get(KEYS_FILE_VARIABLE, "")
     if not name:
@@ -37,6 +40,15 @@ def load_keys() -> dict[str, tuple[str, ...]]:
             f"verify=true needs the environment variable {KEYS_FILE_VARIABLE}",
             hint="`jobwire metrics keys --out FILE` writes the file; name it in every executor's environment",
         )
+    try:
+        found = Path(name).stat()
+        return _read_keys(name, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+    except OSError as error:
+        raise ConfigError(f"cannot read the keys file {name}: {error.strerror}") from error
+
+
+@functools.lru_cache(maxsize=1)
+def _read_keys(name: str, _version: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
     try:
         document = json.loads(read_named_file(name, "keys file", limit=_MAX_KEYS, private=True))
         return {str(job): tuple(map(str, tokens)) for job, tokens in document.items()}
