@@ -287,8 +287,7 @@ class AgentInbox:
     def update(self, thread: str, summary: str, *, body: str = "", blocked: bool = False) -> Worded:
         """Say how the work goes, or with `blocked` what it waits for."""
         status = "blocked" if blocked else "in_progress"
-        kind = "question" if blocked else "progress"
-        return self._work().update(self._words(thread, kind, summary, body, None), status)
+        return self._work().update(self._words(thread, "progress", summary, body, None), status)
 
     def done(self, thread: str, summary: str, *, body: str = "", payload: object = None) -> Worded:
         """Say that the work is done."""

@@ -75,8 +75,8 @@ class AgentTools:
     def ask(
         self, text: str, job: str = "", choices: list[str] | None = None, timeout_seconds: float = 600.0
     ) -> Said:
-        """Ask a person and wait for the answer. `job` is the job_id of the thread that you claimed, after the
-        first update; without it, the job that you run in. Nobody answers in time: error.code timeout.
+        """Ask a person and wait for the answer. `job` is the job_id of the thread that you claimed; without
+        it, the job that you run in. Nobody answers in time: error.code timeout.
         """  # noqa: D205 - shown to agents as it is
         publisher = Publisher(job or None, home=self._home)
         given = publisher.ask(text, choices=choices or (), timeout_seconds=timeout_seconds, stop=self._gone)

@@ -120,7 +120,7 @@ def reply(args: Namespace) -> int:
     )
     store = open_store(args)
     sent, request = reply_in_thread(store, said(args, new), request=args.request)
-    answered = f", and answers {request}" if request is not None else ""
+    answered = ", and is the answer to its question" if request is not None else ""
     text = f"{sent.message_id} is in thread {sent.thread_id}{answered}"
     _say_posted(args, store, sent, text, request=request)
     return 0

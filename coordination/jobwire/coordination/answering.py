@@ -37,8 +37,9 @@ def answer(
     (request_not_found), InvalidInputError: forbidden for a permission; where several are open.
     """
     new = new._replace(id=new.id or new_id())
-    if before := store.rows("message", {"id": new.id}):
-        return Replied(already(InboxMessage(*before[0]), digest_of(new)), request_id)
+    if rows := store.rows("message", {"id": new.id}):
+        before = InboxMessage(*rows[0])
+        return Replied(already(before, digest_of(new)), before.correlation_id)
     if thread.job_id is None:
         raise _unknown(thread, request_id)
     large = Bulk.of(new, BlobFolder(store.home))
@@ -49,7 +50,9 @@ def answer(
         if asked is None:
             return None
         given = Answer(new.summary or new.body, new.from_agent, _THROUGH)
-        prepared = prepare(store, locked, new, large)
+        digest = digest_of(new)
+        new = new._replace(correlation_id=asked.id)
+        prepared = prepare(store, locked, new, large, digest=digest)
         try:
             answer_locked(locked, asked.id, given, store.clock.now(), op=new.id)
         except JobwireError:

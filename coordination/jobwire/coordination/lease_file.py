@@ -1,5 +1,7 @@
 """The lease of a thread as its holder keeps it: a 0600 file for each agent, incarnation and thread.
 
+The files lie in a folder of the home, or beside the ticket of an agent on another host.
+
 `claim` writes it, so that the next command of the same agent need not name the token; a process of another
 incarnation finds none.
 """
@@ -44,9 +46,9 @@ def read_token(text: str) -> LeaseToken | None:
 class LeaseFile:
     """The file of one agent, incarnation and thread."""
 
-    def __init__(self, home: str, agent: str, incarnation: str, thread_id: str) -> None:
+    def __init__(self, folder: str, agent: str, incarnation: str, thread_id: str) -> None:
         name = hashlib.sha256(f"{agent}\0{incarnation}\0{thread_id}".encode()).hexdigest()[:40]
-        self._folder = f"{home}/{FOLDER}"
+        self._folder = folder
         self._path = f"{self._folder}/{name}"
 
     def write(self, token: LeaseToken) -> None:
@@ -75,7 +77,7 @@ class LeaseFile:
 
 
 def token_for(
-    given: str | None, inherited: str | None, kept: LeaseFile, job_id: str | None, thread_id: str
+    given: str | None, inherited: str | None, kept: LeaseFile | None, job_id: str | None, thread_id: str
 ) -> LeaseToken:
     """Return the token under which a holder writes; raises ConflictError (lease_lost) where it has none.
 
@@ -87,7 +89,7 @@ def token_for(
     if named is None and inherited:
         named = read_token(inherited)
         named = named if named is not None and named.job_id == job_id else None
-    named = named or kept.read()
+    named = named or (kept.read() if kept is not None else None)
     if named is None:
         raise lease_lost(thread_id, "you do not hold it")
     return named

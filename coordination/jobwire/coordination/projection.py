@@ -21,6 +21,7 @@ from jobwire.coordination.reading import thread_of_job
 from jobwire.coordination.sending import Bulk, Posted, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus, status_of
+from jobwire.coordination.thread_requests import tell_requests
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
 from jobwire.core.topics import check_agent, is_job_id
 from jobwire.jobs import fold
@@ -103,12 +104,21 @@ def _bring_up(store: CoordinationStore, records: RecordStore, job_id: str) -> No
 
 
 def prepare(
-    store: CoordinationStore, locked: LockedRecord, new: NewMessage, large: Bulk, *, cancels: bool = False
+    store: CoordinationStore,
+    locked: LockedRecord,
+    new: NewMessage,
+    large: Bulk,
+    *,
+    cancels: bool = False,
+    digest: str = "",
 ) -> Prepared:
-    """Step (a): keep a message, with an id, invisible until the record has changed."""
+    """Step (a): keep a message, with an id, invisible until the record has changed.
+
+    `digest` is of what its sender said, where `new` says more.
+    """
     audit = RecordStore(store.home).audit(locked.record.job_id)
     history = os.path.getsize(audit.events_path) if os.path.exists(audit.events_path) else 0
-    prepared = Prepared(new.id, new.thread_id or "", history, new, large, digest_of(new), cancels)
+    prepared = Prepared(new.id, new.thread_id or "", history, new, large, digest or digest_of(new), cancels)
     short = new._replace(body=large.body, payload=large.payload)
     said = {
         "new": short._asdict(),
@@ -134,6 +144,8 @@ def prepare(
 
 def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Posted:
     """Step (c): what was prepared is said, and the thread is as its job."""
+    if (thread := thread_of_job(change, record.job_id)) is not None:
+        tell_requests(change, thread, record, coming=prepared.new)
     posted = write(change, prepared.new, prepared.large, prepared.digest)
     project(change, record, told=True)
     change.execute("remove_prepared", {"op_id": prepared.op_id})
@@ -174,6 +186,7 @@ def project(
     elif owner is not None and _is_agent(owner):
         assigned = owner
     _put_lease(change, found, record, incarnation)
+    tell_requests(change, found._replace(assigned_to=assigned), record)
     if (status, assigned, record.job_id) == (found.status, found.assigned_to, found.job_id):
         return found
     if status in ENDED and found.status not in ENDED and not told:

@@ -44,7 +44,9 @@ def reply(store: CoordinationStore, new: NewMessage, *, request: str | None = No
     if new.kind == ANSWER:
         catch_up(store)
         thread = thread_of(store, str(new.thread_id))
-        if request is not None or thread.status == ThreadStatus.BLOCKED:
+        # Whoever asks does not answer itself by going on to talk.
+        asked = thread.status == ThreadStatus.BLOCKED and new.from_agent != thread.assigned_to
+        if request is not None or asked:
             from jobwire.coordination.answering import answer  # noqa: PLC0415 - brings the registry
 
             answered = answer(store, _addressed(store, thread, new), thread, request)

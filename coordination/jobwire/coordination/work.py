@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
+from jobwire.coordination.lease_file import FOLDER, VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
 from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import MAX_SUBJECT, NewMessage, check_message, digest_of
 from jobwire.coordination.projection import job_key, move, prepare, project, publish, settle
@@ -26,6 +26,7 @@ from jobwire.coordination.thread import (
     check_may_end,
     check_open_thread,
 )
+from jobwire.coordination.thread_requests import QUESTION, asking, request_id_of, settling
 from jobwire.core import lease
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_INSTRUCTIONS
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
@@ -45,13 +46,14 @@ from jobwire.registry.spec import JobSpec, check_reason
 from jobwire.registry.store import RecordStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jobwire.coordination.store import CoordinationStore
     from jobwire.jobs.record import JobRecord
     from jobwire.registry.store import LockedRecord
 
-_EVENTS = {ThreadStatus.IN_PROGRESS: "progress", ThreadStatus.BLOCKED: "permission_required"}
+_ASKS = "permission_required"
+_EVENTS = {ThreadStatus.IN_PROGRESS: "progress", ThreadStatus.BLOCKED: _ASKS}
 _ENDS = {"completed": ThreadStatus.DONE, "error": ThreadStatus.FAILED}
 _log = logging.getLogger("jobwire.coordination")
 
@@ -77,6 +79,7 @@ class ThreadWork:
 
     Every method may raise NotFoundError (thread_not_found), LockTimeoutError and StorageError. Needs no
     process; one that looks after the home is told of what is to be sent, and not waited for.
+    `keeps_leases`: what `claim` grants is kept in the home, so that the next command need not name it.
     """
 
     def __init__(
@@ -86,11 +89,13 @@ class ThreadWork:
         *,
         incarnation: str = "",
         environ: Mapping[str, str] | None = None,
+        keeps_leases: bool = True,
     ) -> None:
         self.store = store
         self.agent = agent
         self.incarnation = incarnation
         self._environ = dict(os.environ if environ is None else environ)
+        self._keeps_leases = keeps_leases
         self.records = RecordStore(store.home, clock=store.clock)
 
     def claim(self, thread_id: str, seconds: float = DEFAULT_LEASE_SECONDS) -> Claimed:
@@ -117,7 +122,8 @@ class ThreadWork:
             unmark(self.store, job_id)
             record = locked.record
             token = LeaseToken(record.job_id, record.attempt)
-            self._lease_file(thread_id).write(token)
+            if (kept := self._lease_file(thread_id)) is not None:
+                kept.write(token)
         held = record.lease.expires_at if record.lease is not None else ""
         return Claimed(after, token, held, last)
 
@@ -137,16 +143,26 @@ class ThreadWork:
             unmark(self.store, record.job_id)
         return Claimed(after, named, record.lease.expires_at if record.lease else "", last)
 
-    def update(self, new: NewMessage, status: str, *, token: str | None = None) -> Worded:
-        """Say how the work goes: `in_progress`, or `blocked` with what is missing."""
+    def update(
+        self, new: NewMessage, status: str, *, token: str | None = None, choices: Sequence[str] = ()
+    ) -> Worded:
+        """Say how the work goes: `in_progress`, or `blocked` with what is missing.
+
+        What is missing is a request of the job, with `choices` for an answer: the page, `jobwire answer` and
+        an answer in the thread settle it, and so does the next update.
+        """
         if status not in _EVENTS:
             raise InvalidInputError(
                 f"an update makes no thread {status!r}",
                 hint="in_progress or blocked",
                 code="illegal_transition",
             )
-        blocked = status == ThreadStatus.BLOCKED
-        return self._report(new, _EVENTS[ThreadStatus(status)], token, needs_words=blocked)
+        if blocked := status == ThreadStatus.BLOCKED:
+            # Whoever waits for a reply waits behind it.
+            new = new._replace(kind=QUESTION)
+        return self._report(
+            new, _EVENTS[ThreadStatus(status)], token, needs_words=blocked, choices=tuple(choices)
+        )
 
     def done(self, new: NewMessage, *, token: str | None = None) -> Worded:
         """Say that the work is done, with its result."""
@@ -195,16 +211,24 @@ class ThreadWork:
             unmark(self.store, thread.job_id)
         return Worded(posted, ended)
 
-    def _report(self, new: NewMessage, event: str, token: str | None, *, needs_words: bool) -> Worded:
+    def _report(
+        self,
+        new: NewMessage,
+        event: str,
+        token: str | None,
+        *,
+        needs_words: bool,
+        choices: tuple[str, ...] = (),
+    ) -> Worded:
         thread = thread_of(self.store, str(new.thread_id))
         if needs_words and not (new.summary or new.body):
             raise InvalidInputError(
-                "say in --summary what is missing"
-                if event == "permission_required"
-                else "say it in --summary",
+                "say in --summary what is missing" if event == _ASKS else "say it in --summary",
                 hint="whoever reads it knows no more than that",
             )
         new = self._addressed(thread, new)
+        if event == _ASKS and thread.job_id is not None:
+            new = new._replace(correlation_id=request_id_of(thread.job_id, new.id))
         if (before := self._before(new)) is not None:
             return Worded(before, thread)
         if not thread.work and thread.job_id is None and event in _ENDS:
@@ -217,7 +241,7 @@ class ThreadWork:
             self._check_holder(thread, locked.record, token)
             prepared = prepare(self.store, locked, new, large)
             try:
-                self._say(locked, event, new)
+                self._say(locked, event, new, choices)
             except JobwireError:
                 settle(self.store, locked)
                 raise
@@ -228,12 +252,12 @@ class ThreadWork:
                 after = thread_of(change, thread.thread_id)
             unmark(self.store, str(thread.job_id))
             record = locked.record
-        if after.ended:
-            self._lease_file(thread.thread_id).remove()
+        if after.ended and (kept := self._lease_file(thread.thread_id)) is not None:
+            kept.remove()
         self._hand_over(record)
         return Worded(posted, after)
 
-    def _say(self, locked: LockedRecord, event: str, new: NewMessage) -> None:
+    def _say(self, locked: LockedRecord, event: str, new: NewMessage, choices: tuple[str, ...]) -> None:
         """Append the job's signed event, with the message's id as its op; `started` before the first."""
         now = self.store.clock.now()
         record = locked.record
@@ -241,8 +265,10 @@ class ThreadWork:
             started, signed = sign_next(record, Draft("started"), seq=record.last_seq + 1, now=now)
             record = locked.apply(started, signed.payload, source=PUBLISHER)
         # The message stays on this disk; what goes over the wire holds no path and no secret.
-        detail = Redactor(self._environ).redact(new.summary)[:MAX_DETAIL]
-        draft = Draft(event, detail, {"op": new.id})
+        redactor = Redactor(self._environ)
+        about = asking(record, new, redactor, choices) if event == _ASKS else {}
+        about = settling(record) if event == "progress" else about
+        draft = Draft(event, redactor.redact(new.summary)[:MAX_DETAIL], {"op": new.id, **about})
         said, signed = sign_next(record, draft, seq=record.last_seq + 1, now=now)
         locked.apply(said, signed.payload, source=PUBLISHER)
 
@@ -347,8 +373,10 @@ class ThreadWork:
         rows = self.store.rows("message", {"id": new.id})
         return already(InboxMessage(*rows[0]), digest_of(new)) if rows else None
 
-    def _lease_file(self, thread_id: str) -> LeaseFile:
-        return LeaseFile(self.store.home, self.agent, self.incarnation, thread_id)
+    def _lease_file(self, thread_id: str) -> LeaseFile | None:
+        if not self._keeps_leases:
+            return None
+        return LeaseFile(f"{self.store.home}/{FOLDER}", self.agent, self.incarnation, thread_id)
 
     def _hand_over(self, record: JobRecord) -> None:
         """Tell a registry process that there is something to send; without one the next publish sends it."""

@@ -9,7 +9,6 @@ from jobwire.coordination.command import incarnation, say, who_am_i
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.places import open_store
 from jobwire.coordination.stored import thread_json
-from jobwire.coordination.thread import ThreadStatus
 from jobwire.coordination.work import ThreadWork
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ def renew(args: Namespace) -> int:
 
 def update(args: Namespace) -> int:
     """Say how the work goes."""
-    # What is missing is a question: whoever waits for a reply waits behind it.
-    kind = "question" if args.status == ThreadStatus.BLOCKED else "progress"
-    return _say_worded(args, _work(args).update(_words(args, kind), args.status, token=args.token))
+    return _say_worded(args, _work(args).update(_words(args, "progress"), args.status, token=args.token))
 
 
 def done(args: Namespace) -> int:

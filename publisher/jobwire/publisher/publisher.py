@@ -192,7 +192,7 @@ class Publisher:
         answers = self._answers()
         if not answers.asked(request_id):
             line = self._redactor.redact(" ".join(str(body["text"]).split()))[:MAX_DETAIL]
-            self._tell(EventType.PERMISSION_REQUIRED, line, {REQUEST: body})
+            self._tell_first(EventType.PERMISSION_REQUIRED, line, {REQUEST: body})
         until = float("inf") if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         heard = None
         while heard is None and (left := until - self._clock.monotonic()) > 0:
@@ -314,6 +314,14 @@ class Publisher:
         with self._guard:
             if self._handover is not None:
                 self._handover.deliver(self.job_id, kept.seq)
+
+    def _tell_first(self, event: str, detail: str, data: Mapping[str, object]) -> None:
+        """Say it; who claimed the job and has said nothing yet says `started` before it."""
+        try:
+            self._tell(event, detail, data)
+        except TransitionError:  # the attempt's first event is `started`
+            self._tell(EventType.STARTED, "", {})
+            self._tell(event, detail, data)
 
     def _fail(self, detail: str) -> None:
         try:

@@ -81,10 +81,10 @@ def test_a_worker_works_with_tools_alone(home: Path) -> None:
         assert [one["thread_id"] for one in (await use("fetch"))["threads"]] == [thread]
         assert (await use("show", thread=thread))["messages"][0]["body"] == "it breaks on empty files"
         job = (await use("claim", thread=thread))["thread"]["job_id"]
-        assert (await use("update", thread=thread, summary="begun"))["thread"]["status"] == "in_progress"
-        assert (await use("report", job=job, detail="half"))["job_id"] == job
         person.start()
         assert (await use("ask", job=job, text="push?", choices=["yes", "no"]))["answer"] == "yes"
+        assert (await use("update", thread=thread, summary="begun"))["thread"]["status"] == "in_progress"
+        assert (await use("report", job=job, detail="half"))["job_id"] == job
         await use("update", thread=thread, summary="which branch?", blocked=True)
         lead.reply(thread, "main")
         assert (await use("wait_reply", thread=thread))["message"]["summary"] == "main"

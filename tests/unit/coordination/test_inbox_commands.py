@@ -66,7 +66,7 @@ def test_the_way_of_a_worker(inbox: Inbox, thread: str) -> None:
     numbers = [step["event_id"] for step in steps]
     assert numbers == sorted(numbers)
     statuses = [step["thread"]["status"] for step in steps]
-    assert statuses == ["claimed", "claimed", "in_progress", "blocked", "blocked", "in_progress", "done"]
+    assert statuses == ["claimed", "claimed", "in_progress", "blocked", "in_progress", "in_progress", "done"]
     shown = inbox("show", "--thread", thread)
     assert [one["kind"] for one in shown["messages"]] == [
         "task",

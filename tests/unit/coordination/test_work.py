@@ -69,7 +69,7 @@ def test_a_thread_goes_from_pending_to_done_with_its_job(
     record = work.records.get(record.job_id)
     assert (record.status, record.detail, record.last_seq) == (Status.COMPLETED, "it works", 4)
     kinds = [one.kind for one in reading.messages_of(store, thread_id)]
-    assert kinds == ["task", "progress", "progress", "result"]
+    assert kinds == ["task", "progress", "question", "result"]
     assert record.result is not None
     assert record.result["data"] == {"op": done.posted.message_id}
 

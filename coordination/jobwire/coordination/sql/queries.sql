@@ -169,6 +169,10 @@ FROM messages WHERE seq > :after ORDER BY seq LIMIT :limit;
 SELECT m.from_agent, m.id, m.seq FROM deliveries AS d CROSS JOIN messages AS m ON m.seq = d.seq
 WHERE d.thread_id = :thread_id AND d.agent_id = :agent_id ORDER BY d.seq DESC LIMIT 1;
 
+-- name: messages_about
+-- What was said in a thread about one matter, oldest first.
+SELECT kind, id FROM messages WHERE correlation_id = :correlation_id AND thread_id = :thread_id ORDER BY seq;
+
 -- name: takes_part
 -- Whether an agent wrote or was written to in the thread.
 SELECT 1 FROM deliveries WHERE thread_id = :thread_id AND agent_id = :agent_id
