@@ -18,6 +18,7 @@ from jobwire.coordination.lease_file import LeaseToken
 from jobwire.coordination.marks import boot, looked_in, marked, unmark
 from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
 from jobwire.coordination.reading import thread_of_job
+from jobwire.coordination.routing.route import copied, route_end
 from jobwire.coordination.sending import Bulk, Posted, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus, status_of
@@ -144,10 +145,14 @@ def prepare(
 
 def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Posted:
     """Step (c): what was prepared is said, and the thread is as its job."""
-    if (thread := thread_of_job(change, record.job_id)) is not None:
+    thread = thread_of_job(change, record.job_id) or _adopted(change, record)
+    if thread is not None:
         tell_requests(change, thread, record, coming=prepared.new)
-    posted = write(change, prepared.new, prepared.large, prepared.digest)
-    project(change, record, told=True)
+    new = prepared.new if thread is None else copied(change, prepared.new, thread)
+    posted = write(change, new, prepared.large, prepared.digest)
+    after = project(change, record, told=True)
+    # A thread that was opened again for another try has not said its last word.
+    route_end(change, posted, new, prepared.large, final=after is not None and after.ended)
     change.execute("remove_prepared", {"op_id": prepared.op_id})
     return posted
 
@@ -284,7 +289,7 @@ def _tell_end(change: Transaction, thread: InboxThread, record: JobRecord) -> No
             thread_id=thread.thread_id,
         )
     )
-    write(change, new, Bulk.inline(new))
+    write(change, copied(change, new, thread), Bulk.inline(new), digest_of(new))
 
 
 def _cause(store: CoordinationStore, job_id: str, prepared: Prepared) -> str | None:

@@ -8,6 +8,7 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import NewMessage, check_message
 from jobwire.coordination.reading import message_of, part_in, thread_of
+from jobwire.coordination.routing.directives import WORD
 from jobwire.coordination.sending import Bulk, Posted, write
 from jobwire.coordination.taking import settle_in_thread
 from jobwire.coordination.thread import ThreadStatus, check_may_reply
@@ -55,7 +56,12 @@ def reply(store: CoordinationStore, new: NewMessage, *, request: str | None = No
     large = Bulk.of(new, BlobFolder(store.home))
     with store.changing() as change:
         new = _addressed(change, thread_of(change, str(new.thread_id)), new)
-        return Replied(say_in_thread(change, new, lambda: write(change, new, large)))
+        posted = say_in_thread(change, new, lambda: write(change, new, large))
+        if new.body.startswith(WORD) or f"\n{WORD}" in new.body:
+            from jobwire.coordination.routing.route import route_answer  # noqa: PLC0415 - few replies have any
+
+            route_answer(change, posted, new)
+        return Replied(posted)
 
 
 def say_in_thread(change: Transaction, new: NewMessage, say: Callable[[], Posted]) -> Posted:

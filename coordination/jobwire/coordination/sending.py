@@ -96,8 +96,13 @@ class Bulk(NamedTuple):
                 self.blobs.put((text or "").encode())
 
 
-def write(change: Transaction, new: NewMessage, large: Bulk, digest: str = "") -> Posted:
-    """Put a checked message into the transaction; see `send`. `digest` is given where `new` is not whole."""
+def write(
+    change: Transaction, new: NewMessage, large: Bulk, digest: str = "", *, new_thread: str = ""
+) -> Posted:
+    """Put a checked message into the transaction; see `send`. `digest` is given where `new` is not whole.
+
+    `new_thread` names the thread that it begins; the message may be about a task, that thread is not.
+    """
     # Nobody can repeat an id that we make.
     digest = digest or (digest_of(new) if new.id else "")
     if new.id:
@@ -106,14 +111,14 @@ def write(change: Transaction, new: NewMessage, large: Bulk, digest: str = "") -
             return already(InboxMessage(*before), digest)
     large.keep(new)
     thread = _thread(change, new)
-    thread_id = thread.thread_id if thread is not None else new.thread_id or f"t-{os.urandom(8).hex()}"
+    thread_id = thread.thread_id if thread is not None else new_thread or f"t-{os.urandom(8).hex()}"
     recipients = _recipients(change, new)
     message_id = new.id or new_id()
     run_id, task_id = new.run_id, new.task_id
     if thread is not None:
         run_id, task_id = thread.run_id, task_id or thread.task_id or None
     else:
-        _begin(change, new, thread_id, recipients)
+        _begin(change, new._replace(task_id=None) if new_thread else new, thread_id, recipients)
     change.execute(
         "insert_message",
         {

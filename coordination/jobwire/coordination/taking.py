@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.coordination import delivery
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES, DeliveryState, InboxDelivery
-from jobwire.coordination.message import NewMessage, check_message
-from jobwire.coordination.reading import message_of
+from jobwire.coordination.message import NewMessage, check_message, digest_of
+from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.sending import Bulk, write
 from jobwire.core.bounds import check_line, check_seconds
 from jobwire.core.errors import NotFoundError, NoWorkError
@@ -118,11 +118,7 @@ def ack(
             change.agents.add(said.from_agent)
             if large is not None:
                 new, bulk = large
-                write(
-                    change,
-                    new._replace(thread_id=said.thread_id, in_reply_to=said.id, to=(said.from_agent,)),
-                    bulk,
-                )
+                _say_receipt(change, new, bulk, said)
             advance(change, agent)
         return done
 
@@ -341,6 +337,16 @@ def _give_up(change: Transaction, after: InboxDelivery) -> InboxDelivery:
         write(change, new, Bulk.inline(new))
     advance(change, after.agent_id)
     return after
+
+
+def _say_receipt(change: Transaction, new: NewMessage, bulk: Bulk, said: InboxMessage) -> None:
+    """Write the receipt of a delivery, and send what its directives ask for."""
+    from jobwire.coordination.routing import route  # noqa: PLC0415 - it uses what stands here
+
+    receipt = new._replace(thread_id=said.thread_id, in_reply_to=said.id, to=(said.from_agent,))
+    copy = route.copied(change, receipt, thread_of(change, said.thread_id), answered=said)
+    posted = write(change, copy, bulk, digest_of(receipt) if receipt.id else "")
+    route.route_end(change, posted, copy, bulk, final=True)
 
 
 def _open(change: Transaction, agent: str) -> list[InboxDelivery]:

@@ -16,6 +16,7 @@ from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import MAX_SUBJECT, NewMessage, check_message, digest_of
 from jobwire.coordination.projection import job_key, move, prepare, project, publish, settle
 from jobwire.coordination.reading import messages_of, part_in, thread_of, thread_of_job
+from jobwire.coordination.routing.route import copied, route_end
 from jobwire.coordination.sending import Bulk, Posted, already, new_id, write
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import STORE_AGENT, settle_in_thread
@@ -354,9 +355,11 @@ class ThreadWork:
             check_open_thread(now)
             if now.job_id is not None:
                 raise lease_lost(thread.thread_id, "somebody claimed it just now")
-            posted = write(change, new, large)
+            receipt = copied(change, new, now)
+            posted = write(change, receipt, large, digest_of(new))
             number = change.event(f"thread_{status}", source=self.agent, thread_id=thread.thread_id)
             move(change, now._replace(status=status, updated_at=change.at, changed=number))
+            route_end(change, posted, receipt, large, final=True)
             settle_in_thread(change, self.agent, thread.thread_id, number)
             return Worded(posted._replace(event_id=number), thread_of(change, thread.thread_id))
 

@@ -23,6 +23,11 @@ _MAX_DAYS = MAX_SECONDS / 86400
 _MAX_MIB = float(1 << 42)
 _MAX_ITEMS = 1024
 _MAX_ROWS = 10**9
+# Of directives in receipts: what each role or kind of agent may ask for, and tasks of theirs open in a run.
+DIRECTIVES_ALLOWED = ("lead: *", "*: question, review, test, fix, info, alert")
+DIRECTIVES_OPEN = 100
+_MAX_OPEN = 100_000
+_ALLOWED = re.compile(r"\A[A-Za-z0-9_.*-]{1,128}+: ?[A-Za-z0-9_.*, -]{1,1000}+")
 _HEAP = re.compile(r"[1-9][0-9]{0,8}[kmgt]?b?", re.IGNORECASE)
 _LOCAL = re.compile(r"(local(\[[0-9*]{1,4}\])?)?")
 
@@ -106,6 +111,7 @@ _TEXTS = Values(
     lambda value: isinstance(value, list) and 0 < len(value) <= _MAX_ITEMS and all(map(_is_text, value)),
 )
 _NOWHERE = Values("nothing in a home, because it runs a command", lambda _: False)
+_OWN_ONLY = Values("nothing in a home, because it grants something", lambda _: False)
 _SWITCH = Values('"on" or "off"', is_switch)
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))
 _PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
@@ -211,6 +217,28 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             "(none)",
             "command, a list of words, that `jobwire serve` runs once for each new request",
             own=_TEXTS,
+        ),
+    ),
+    "directives": (
+        Setting(
+            "allow",
+            _OWN_ONLY,
+            f"({'; '.join(DIRECTIVES_ALLOWED)})",
+            'intents that a role or kind may ask for by `::bus-send`; rows like "tester: review, fix"',
+            own=Values(
+                'a list of texts like "tester: review, fix"',
+                lambda value: _TEXTS.fit(value) and all(map(_matches(_ALLOWED), value)),  # type: ignore[call-overload]  # a list by now
+            ),
+        ),
+        Setting(
+            "max_open",
+            _OWN_ONLY,
+            DIRECTIVES_OPEN,
+            "tasks that such lines made may be open in a run",
+            own=Values(
+                f"a whole number from 0 to {_MAX_OPEN}",
+                lambda value: type(value) is int and 0 <= value <= _MAX_OPEN,
+            ),
         ),
     ),
     "metrics": _METRICS,

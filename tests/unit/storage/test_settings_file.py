@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.coordination.routing.guard import DEFAULT_GUARD
 from jobwire.core.errors import ConfigError
 from jobwire.core.setting_tables import TABLES
 from jobwire.core.settings import BrokerSettings
@@ -152,8 +153,14 @@ def test_declared_defaults_are_those_in_force(tmp_path: Path) -> None:
         "keep_journal_days": kept.journal.keep_seconds / days,
         "keep_journal_mib": kept.journal.keep_bytes / (1 << 20),
     }
+    in_code = {
+        "metrics": metrics,
+        "broker": broker,
+        "registry": registry,
+        "directives": {"max_open": DEFAULT_GUARD.most_open},
+    }
     for (table, key), default in said.items():
-        assert {"metrics": metrics, "broker": broker, "registry": registry}[table][key] == default, key
+        assert in_code[table][key] == default, key
     assert {key for table, key in declared if table == "metrics"} == set(MetricsSettings._fields) - {"home"}
     assert BrokerSettings().topic_root == DEFAULT_ROOT
 

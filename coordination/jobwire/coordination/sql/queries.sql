@@ -554,3 +554,23 @@ VALUES (:number, :board_id, :member, :turn, :at_ms, :content);
 -- name: statements_of
 -- What was said, in its order.
 SELECT number, member, turn, at_ms, content FROM board_statements WHERE board_id = :board_id ORDER BY number;
+
+-- Routing.
+
+-- name: hops_of
+-- How far the last request in a thread has come.
+SELECT hop FROM messages WHERE thread_id = :thread_id AND kind = 'task' ORDER BY seq DESC LIMIT 1;
+
+-- name: known_agent
+-- Whether an agent has joined, or was ever sent something.
+SELECT 1 FROM agents WHERE agent_id = :agent_id
+UNION ALL SELECT 1 FROM deliveries WHERE agent_id = :agent_id LIMIT 1;
+
+-- name: task_known
+-- Whether a run has a task.
+SELECT 1 FROM threads WHERE task_id = :task_id AND run_id = :run_id LIMIT 1;
+
+-- name: open_self_made
+-- How many tasks of directives are open in a run.
+SELECT count(*) FROM threads
+WHERE thread_id GLOB 'd-*' AND run_id = :run_id AND work = 1 AND status NOT IN ('done', 'failed', 'cancelled');
