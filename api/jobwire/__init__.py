@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobwire.api.home import Home
     from jobwire.api.inbox import AgentInbox, TakenMessage
     from jobwire.api.work import ClaimedJob
+    from jobwire.coordination.locks.held_lock import HeldLock
     from jobwire.core.errors import (
         ConfigError,
         ConflictError,
@@ -51,6 +52,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "Event",
+    "HeldLock",
     "Home",
     "InvalidInputError",
     "JobRecord",
@@ -83,6 +85,7 @@ _MODULES = {
     "jobwire.api.home": ("Home",),
     "jobwire.api.inbox": ("AgentInbox", "TakenMessage"),
     "jobwire.api.work": ("ClaimedJob",),
+    "jobwire.coordination.locks.held_lock": ("HeldLock",),
     "jobwire.delivery.publishing": ("Published",),
     "jobwire.jobs.event": ("Event",),
     "jobwire.jobs.lifecycle": ("Status",),

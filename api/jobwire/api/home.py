@@ -10,10 +10,17 @@ from typing import Protocol, Self
 
 from jobwire.api.inbox import AgentInbox
 from jobwire.api.work import ClaimedJob, claimed_jobs
+from jobwire.coordination.locks.changes import LOCK_SECONDS, LockRequest
+from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.locks.held_lock import HeldLock
+from jobwire.coordination.locks.job_ended import JobEnded
+from jobwire.coordination.locks.queue import LockMode
+from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.lease import LeaseGrant
+from jobwire.core.topics import check_agent
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts
 from jobwire.publisher.publisher import Publisher
@@ -250,6 +257,35 @@ class Home:
     def inbox(self, agent: str) -> AgentInbox:
         """Return what the agent sends and receives; see `AgentInbox`."""
         return AgentInbox(CoordinationStore(self._home, clock=self._clock), agent)
+
+    def lock(
+        self,
+        *paths: str | os.PathLike[str],
+        agent: str = "",
+        wait: float = 0.0,
+        shared: bool = False,
+        ttl: float = LOCK_SECONDS,
+        run: str = "default",
+    ) -> HeldLock:
+        """Keep other agents from files and folders, or from `name:X`: all of them or none.
+
+            with home.lock("src/app.py", wait=60) as lock:
+                change(lock.token)
+
+        `agent` is who asks, else `$JOBWIRE_AGENT`. Renewed by itself until the end of the block; ends with
+        the job in `$JOBWIRE_JOB`, too. Raises ConflictError (locked, deadlock) and NoWorkError (timeout).
+        """
+        store = CoordinationStore(self._home, clock=self._clock)
+        asked = LockRequest(
+            check_agent(agent or self._environ.get("JOBWIRE_AGENT", "")),
+            tuple(targets_of(store, [os.fspath(path) for path in paths], run_id=run)),
+            run_id=run,
+            mode=LockMode.SHARED if shared else LockMode.EXCLUSIVE,
+            seconds=ttl,
+            incarnation=self._environ.get("JOBWIRE_INCARNATION", ""),
+            job_id=self._environ.get("JOBWIRE_JOB", ""),
+        )
+        return HeldLock(Locks(store, job_ended=JobEnded(self._home)), asked, wait_seconds=wait)
 
     def close(self) -> None:
         """Close the queue's index; the next call opens it again."""

@@ -11,7 +11,6 @@ import os
 import threading
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,10 +21,10 @@ from jobwire.api.home import Home
 from jobwire.api.inbox import AgentInbox
 from jobwire.coordination.agent_verbs import call
 from jobwire.coordination.command import failure_json, who_am_i
-from jobwire.coordination.locks.file_locks import LockRequest as Wanted
-from jobwire.coordination.locks.file_locks import Locks, root_of
+from jobwire.coordination.locks.changes import LockRequest as Wanted
+from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
-from jobwire.coordination.locks.targets import canonical
+from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.stored import thread_json
 from jobwire.coordination.work import Claimed, Worded
@@ -177,9 +176,7 @@ class AgentTools:
         return Locks(inbox.store, job_ended=JobEnded(self._home))
 
     def _targets(self, inbox: AgentInbox, paths: list[str]) -> tuple[str, ...]:
-        default = str(Path(self._home).resolve().parent)
-        root = root_of(inbox.store, _RUN, wanted=None, default=default)
-        return tuple(dict.fromkeys(canonical(path, root=root, folder=str(Path.cwd())) for path in paths))
+        return tuple(targets_of(inbox.store, paths, run_id=_RUN))
 
 
 def server_of(tools: AgentTools) -> MCPServer:

@@ -1,8 +1,10 @@
 """File locks in the store: leases on paths, with waiters, losers who are told, and no deadlock."""
 
+import contextlib
 import sqlite3
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwire.coordination import reading
-from jobwire.coordination.locks.file_locks import MAX_TARGETS, LockRequest, Locks, revoke, root_of
-from jobwire.coordination.locks.queue import LockMode, covers
+from jobwire.coordination.locks import changes
+from jobwire.coordination.locks.changes import LockRequest
+from jobwire.coordination.locks.file_locks import MAX_TARGETS, Locks, revoke
+from jobwire.coordination.locks.queue import LockMode, and_above
+from jobwire.coordination.locks.roots import root_of
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
@@ -172,6 +177,59 @@ def test_a_question_is_an_edge(store: CoordinationStore, locks: Locks, foreign: 
     assert (code_of(caught), caught.value.facts["cycle"]) == ("deadlock", ["b", "a"])
 
 
+def test_runs_are_one_graph_of_several_roots(locks: Locks) -> None:
+    """The same path in two runs is two files; agents who wait for each other across runs are in a circle."""
+    locks.acquire(ask("a", "x"))
+    (other,) = locks.acquire(ask("b", "x", run_id="two"))
+    assert other.run_id == "two"
+    with waiting(locks, ask("b", "x")):
+        assert locks.deadlocks() == []
+        with pytest.raises(ConflictError) as caught:
+            locks.acquire(ask("a", "x", run_id="two"), wait_seconds=60)
+        assert (code_of(caught), caught.value.facts["cycle"]) == ("deadlock", ["a", "b"])
+
+
+def test_a_circle_that_arose_otherwise_is_told_of_once(
+    store: CoordinationStore, locks: Locks, foreign: sqlite3.Connection
+) -> None:
+    """Where a question closes a circle after the wait began, the youngest waiter is told, once."""
+    locks.acquire(ask("a", "x"))
+    with waiting(locks, ask("b", "x")):
+        sent = send(store, NewMessage("a", ("b",), kind="question", summary="may I?"))
+        assert locks.deadlocks() == []
+        foreign.execute("UPDATE threads SET status = 'blocked' WHERE thread_id = ?", (sent.thread_id,))
+        assert (locks.deadlocks(), locks.deadlocks("other")) == ([["a", "b"]], [])
+        locks.clear()
+        locks.clear()
+        Locks(store, job_ended=lambda _: False).clear()
+        told = [one.subject for one in reading.fetch(store, "b", limit=10) if "deadlock" in one.subject]
+        assert told == ["deadlock: a -> b -> a; you began to wait last: release what you hold"]
+        foreign.execute("UPDATE threads SET status = 'done' WHERE thread_id = ?", (sent.thread_id,))
+        assert locks.deadlocks() == []
+
+
+def test_a_wait_is_woken_by_its_own_path_alone(store: CoordinationStore, locks: Locks) -> None:
+    """What is released names the path and the waiters that can go on, and no others."""
+    locks.acquire(ask("a", "src/x", "src/y"))
+    with waiting(locks, ask("b", "src/x")), waiting(locks, ask("c", "src/y")):
+        numbers = {wait.agent_id: wait.wait_id for wait in locks.state().waits}
+        commits: list[frozenset[str]] = []
+        store.listeners.append(lambda commit: commits.append(commit.resources))
+        locks.release("a", ["src/y"], run_id=RUN)
+        assert commits == [{"src/y", f"lock-wait-{numbers['c']}"}]
+
+
+@contextlib.contextmanager
+def waiting(locks: Locks, asked: LockRequest) -> Iterator[None]:
+    """Let an agent wait in the queue during the block, as a process that has just died does."""
+    store = locks._store
+    with store.changing() as change:
+        wait = changes.begin_to_wait(change, asked)
+    yield
+    with store.changing() as change:
+        change.execute("remove_lock_wait", {"wait_id": wait.wait_id})
+
+
 @pytest.mark.parametrize(
     "asked",
     [ask("a"), ask("a", *(f"f{n}" for n in range(MAX_TARGETS + 1))), ask("a", "x", seconds=-1.0)],
@@ -219,13 +277,13 @@ Held = dict[tuple[str, str], tuple[LockMode, float]]
 def in_the_way(held: Held, agent: str, target: str, mode: LockMode) -> list[str]:
     """Return whose locks forbid it: none where the agent itself holds enough."""
     for (owner, other), (strength, _) in held.items():
-        if owner == agent and covers(other, target) and (strength is EXCLUSIVE or mode is not EXCLUSIVE):
+        if owner == agent and other in and_above(target) and (strength is EXCLUSIVE or mode is not EXCLUSIVE):
             return []
     return [
         owner
         for (owner, other), (strength, _) in held.items()
         if owner != agent
-        and (covers(other, target) or covers(target, other))
+        and (other in and_above(target) or target in and_above(other))
         and EXCLUSIVE in {strength, mode}
     ]
 

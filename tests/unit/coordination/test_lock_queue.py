@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.coordination.locks.queue import HeldTarget, LockMode, LockTable, WantedTargets, covers
+from jobwire.coordination.locks.queue import HeldTarget, LockMode, LockTable, WantedTargets, and_above
 
 EXCLUSIVE, SHARED = LockMode.EXCLUSIVE, LockMode.SHARED
 TARGETS = st.sampled_from([".", "a", "a/b", "a/b/c", "ab", "name:a", "name:a/b", "./name:a"])
@@ -27,7 +27,7 @@ def overlap(one: str, other: str) -> bool:
 @given(TARGETS, TARGETS)
 def test_what_overlaps(one: str, other: str) -> None:
     """A folder covers what is below it, a name itself alone; the table finds that and nothing else."""
-    assert (covers(one, other) or covers(other, one)) == overlap(one, other)
+    assert (one in and_above(other) or other in and_above(one)) == overlap(one, other)
     table = LockTable([HeldTarget("x", one, EXCLUSIVE)])
     assert bool(table.holders(WantedTargets("y", (other,), SHARED))) == overlap(one, other)
 
@@ -39,7 +39,7 @@ def test_readers_do_not_starve_a_writer() -> None:
     assert table.blockers(writer) == ["x"]
     assert table.blockers(WantedTargets("z", ("a/b",), SHARED)) == ["y"]
     assert table.blockers(WantedTargets("z", ("b",), SHARED)) == []
-    assert table.waiters_of("x") == ["y"]
+    assert (table.waits_for("y"), table.waits_for("z"), table.is_blocked(writer)) == (["x"], [], True)
 
 
 def test_what_one_holds_one_need_not_wait_for() -> None:
@@ -71,18 +71,23 @@ def test_what_is_granted_conflicts_with_nobody(
         return
     own = [hold for hold in holds if hold.owner == wanted.owner]
     for target in wanted.targets:
-        held = any(covers(hold.target, target) and hold.mode in {wanted.mode, EXCLUSIVE} for hold in own)
+        held = any(hold.target in and_above(target) and hold.mode in {wanted.mode, EXCLUSIVE} for hold in own)
         for hold in holds:
             if hold.owner != wanted.owner and overlap(target, hold.target):
                 assert held or hold.mode is wanted.mode is SHARED
 
 
-@given(HOLDS, st.lists(WANTED, max_size=4).map(numbered))
-def test_edges_are_the_same_from_both_ends(holds: list[HeldTarget], waits: list[WantedTargets]) -> None:
-    """Whom a waiter waits for, that one has it as a waiter."""
-    table = LockTable(holds, waits)
-    forward = {(wanted.owner, owner) for wanted in waits for owner in table.blockers(wanted)}
-    assert forward == {(waiter, owner) for owner in "xyz" for waiter in table.waiters_of(owner)}
+@given(HOLDS, st.lists(WANTED, max_size=5).map(numbered), st.permutations("xyz"))
+def test_a_search_leaves_nobody_out(
+    holds: list[HeldTarget], waits: list[WantedTargets], order: list[str]
+) -> None:
+    """Whoever was met is not named again; everybody else is, whatever was dropped before."""
+    table, plain = LockTable(holds, waits), LockTable(holds, waits)
+    gone: set[str] = set()
+    for owner in order:
+        whole = {one for wanted in waits if wanted.owner == owner for one in plain.blockers(wanted)}
+        assert whole - gone <= set(table.waits_for(owner, gone)) <= whole
+        gone.add(owner)
 
 
 @given(st.lists(WANTED, min_size=1, max_size=4).map(numbered))

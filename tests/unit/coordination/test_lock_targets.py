@@ -46,3 +46,32 @@ def test_what_is_no_target(tmp_path: Path, wanted: str) -> None:
         return
     with pytest.raises(InvalidInputError):
         canonical(wanted, root=str(tmp_path), folder=str(tmp_path))
+
+
+def test_a_disk_that_ignores_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk finds a file by any spelling, all spellings are one lock, there or not; else not."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").touch()
+    os.link(tmp_path / "src" / "app.py", tmp_path / "src" / "APP.PY")
+    root = str(tmp_path)
+
+    def names(*wanted: str) -> set[str]:
+        return {canonical(one, root=root, folder=root) for one in wanted}
+
+    assert names("src/app.py", "src/APP.PY", "src/new", "src/New") == {
+        "src/app.py",
+        "src/APP.PY",
+        "src/new",
+        "src/New",
+    }
+    (tmp_path / "src" / "APP.PY").unlink()
+    plain = os.lstat
+
+    def folding(path: str) -> os.stat_result:
+        inside = str(path).removeprefix(root)
+        return plain(path if inside == str(path) else root + inside.casefold())
+
+    monkeypatch.setattr(os, "lstat", folding)
+    assert names("SRC/App.py", "src/app.py", "src/APP.PY") == {"src/app.py"}
+    assert names("src/new/One", "Src/New/one") == {"src/new/one"}
+    assert names("name:Deploy") == {"name:Deploy"}

@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import incarnation, say, who_am_i
-from jobwire.coordination.locks.file_locks import LockRequest, Locks, root_of
+from jobwire.coordination.locks.changes import LockRequest
+from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
-from jobwire.coordination.locks.targets import canonical
+from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import table
@@ -65,7 +66,7 @@ def lock_list(args: Namespace) -> int:
         (lock.target, lock.mode, lock.agent_id, "holds", str(lock.to_json()["expires_at"]), lock.run_id)
         for lock in state.locks
     ] + [
-        (" ".join(map(str, wait.wanted.targets)), wait.mode, wait.agent_id, "waits", "", wait.run_id)
+        (" ".join(wait.wanted.targets), wait.wanted.mode.value, wait.agent_id, "waits", "", wait.run_id)
         for wait in state.waits
     ]
     header = ("PATH", "MODE", "AGENT", "", "UNTIL", "RUN")
@@ -181,11 +182,7 @@ def _targets(args: Namespace, store: CoordinationStore) -> list[str]:
 
 
 def _canonical(args: Namespace, store: CoordinationStore, paths: Sequence[str]) -> list[str]:
-    wanted = os.path.realpath(args.root) if args.root else None
-    # The folder that the home stands in is what its agents work on.
-    default = os.path.dirname(os.path.realpath(store.home))
-    root = root_of(store, args.run_id, wanted=wanted, default=default)
-    return list(dict.fromkeys(canonical(path, root=root, folder=os.getcwd()) for path in paths))
+    return targets_of(store, paths, run_id=args.run_id, root=args.root)
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

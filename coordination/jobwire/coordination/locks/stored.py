@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.locks.queue import HeldTarget, LockMode, LockTable, WantedTargets
+from jobwire.coordination.locks.queue import (
+    HeldTarget,
+    LockMode,
+    LockTable,
+    WantedTargets,
+    and_above,
+    is_name,
+)
 from jobwire.core.clock import utc_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobwire.coordination.store import CoordinationStore, Transaction
 
 # A waiter says each ten seconds that it is there; a standstill of the machine costs it its place.
 GONE_MS = 60_000
+_MODES = {mode.value: mode for mode in LockMode}
 
 
 class FileLock(NamedTuple):
@@ -31,7 +44,7 @@ class FileLock(NamedTuple):
     @property
     def hold(self) -> HeldTarget:
         """Return it as the rules see it."""
-        return HeldTarget(self.agent_id, self.target, LockMode(self.mode))
+        return HeldTarget(self.agent_id, self.target, _MODES[self.mode])
 
     def to_json(self) -> dict[str, object]:
         """Return it as commands print it; times as ISO 8601 UTC."""
@@ -51,46 +64,93 @@ class FileLock(NamedTuple):
 
 
 class LockWait(NamedTuple):
-    """Somebody who waits, in the order of the queries' columns."""
+    """Somebody who waits."""
 
-    wait_id: int
     run_id: str
-    agent_id: str
+    wanted: WantedTargets
     incarnation: str
-    mode: str
-    targets: str
     job_id: str
     since_ms: int
     seen_ms: int
 
     @property
-    def wanted(self) -> WantedTargets:
-        """Return it as the rules see it."""
-        return WantedTargets(
-            self.agent_id, tuple(json.loads(self.targets)), LockMode(self.mode), self.wait_id
-        )
+    def wait_id(self) -> int:
+        """Return the event of its beginning."""
+        return self.wanted.number
+
+    @property
+    def agent_id(self) -> str:
+        """Return who waits."""
+        return self.wanted.owner
 
     def to_json(self) -> dict[str, object]:
         """Return it as commands print it."""
         return {
             "run_id": self.run_id,
-            "paths": json.loads(self.targets),
+            "paths": list(self.wanted.targets),
             "agent": self.agent_id,
-            "mode": self.mode,
+            "mode": self.wanted.mode.value,
             "job_id": self.job_id,
             "since": utc_timestamp(self.since_ms / 1000),
         }
 
 
 class LockState(NamedTuple):
-    """The locks and waiters of one run, or of all, at one time."""
+    """Locks and waiters at one time: of all runs, of one, or near some targets."""
 
     locks: list[FileLock]
     waits: list[LockWait]
-    #: (asker, asked) of threads that are blocked by a question.
-    questions: list[tuple[str, str]]
 
     @property
     def table(self) -> LockTable:
-        """Return it as the rules see it."""
+        """Return those of one run as the rules see them."""
         return LockTable([lock.hold for lock in self.locks], [wait.wanted for wait in self.waits])
+
+
+def state_of(reader: CoordinationStore | Transaction, run_id: str | None) -> LockState:
+    """Return all locks and waiters of a run, or of all."""
+    return LockState(
+        [FileLock._make(row) for row in reader.rows("file_locks", {"run_id": run_id})],
+        waits_of(reader, run_id),
+    )
+
+
+def state_near(
+    reader: CoordinationStore | Transaction, run_id: str, targets: Iterable[str], agents: Iterable[str] = ()
+) -> LockState:
+    """Return the waiters of a run, the locks that overlap these targets, and those of these agents.
+
+    That is all that matters for a request of such an agent, and costs nothing for ten thousand other locks.
+    """
+    return LockState(locks_near(reader, run_id, targets, agents), waits_of(reader, run_id))
+
+
+def locks_near(
+    reader: CoordinationStore | Transaction, run_id: str, targets: Iterable[str], agents: Iterable[str] = ()
+) -> list[FileLock]:
+    """Return the locks that overlap these targets, and those of these agents."""
+    wanted = set(targets)
+    if "." in wanted:
+        rows = reader.rows("file_locks", {"run_id": run_id})
+    else:
+        at = sorted({name for target in wanted for name in and_above(target)})
+        below = [target for target in wanted if not is_name(target)]
+        values = {
+            "run_id": run_id,
+            "at": json.dumps(at),
+            "below": json.dumps(below),
+            "agents": json.dumps(list(agents)),
+        }
+        rows = reader.rows("file_locks_near", values)
+    return [FileLock._make(row) for row in rows]
+
+
+def waits_of(reader: CoordinationStore | Transaction, run_id: str | None) -> list[LockWait]:
+    """Return who waits in a run, or in all, first come first."""
+    rows = reader.rows("lock_waits", {"run_id": run_id})
+    # One parse for all of them: a thousand small ones take a millisecond.
+    targets = json.loads(f"[{','.join(row[5] for row in rows)}]")
+    return [
+        LockWait(run, WantedTargets(agent, tuple(names), _MODES[mode], wait_id), life, job, since, seen)
+        for (wait_id, run, agent, life, mode, _, job, since, seen), names in zip(rows, targets, strict=True)
+    ]

@@ -33,4 +33,29 @@ def canonical(wanted: str, *, root: str, folder: str) -> str:
         )
     # A link may lead to a name that the path itself did not show.
     check_line("path", inside, MAX_TARGET)
+    inside = _as_the_disk_has_it(home, inside)
     return f"./{inside}" if is_name(inside) else inside
+
+
+def _as_the_disk_has_it(root: str, inside: str) -> str:
+    """Return the path with one spelling for all that mean the same file, where the disk ignores case."""
+    folder, ignores = root, _ignores_case(*os.path.split(root))
+    parts: list[str] = []
+    for name in inside.split("/"):
+        ignores = ignores or _ignores_case(folder, name)
+        parts.append(name.casefold() if ignores else name)
+        folder = f"{folder}/{name}"
+    return "/".join(parts)
+
+
+def _ignores_case(folder: str, name: str) -> bool:
+    """Tell whether a file that is there has another spelling; some disks have that folder by folder."""
+    other = name.swapcase()
+    if other == name:
+        return False
+    try:
+        found = os.path.samestat(os.lstat(f"{folder}/{name}"), os.lstat(f"{folder}/{other}"))
+        # Two hard links of one file may differ in case alone.
+        return found and not {name, other} <= set(os.listdir(folder))
+    except OSError:
+        return False

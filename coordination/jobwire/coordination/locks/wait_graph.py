@@ -4,43 +4,63 @@ An edge goes from a waiter to somebody who must act before it can go on: the hol
 agent that was asked, the worker of the task that it waits for. Edges are made from rows that live now.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator
 
-Neighbours = Callable[[str], Iterable[str]]
+# For whom an agent waits. Who is in the container may be left out, in this answer and in all later ones:
+# a search looks at nobody twice, and a queue of a thousand has half a million edges.
+Neighbours = Callable[[str, Container[str]], Iterable[str]]
 
 
-def cycle_through(start: str, neighbours: Neighbours) -> list[str]:
-    """Return the agents of a circle that `start` is in, from `start` on; empty where there is none.
-
-    `neighbours` gives whom an agent waits for, or of all agents who waits for them: then the circle comes
-    in that order.
-    """
-    path, seen = [start], {start}
-    branches: list[Iterator[str]] = [iter(neighbours(start))]
-    while branches:
-        for agent in branches[-1]:
-            if agent == start:
-                return path
-            if agent not in seen:
-                seen.add(agent)
-                path.append(agent)
-                branches.append(iter(neighbours(agent)))
-                break
-        else:
-            branches.pop()
-            path.pop()
+def circle_through(start: str, neighbours: Neighbours) -> list[str]:
+    """Return the agents of the shortest circle that `start` is in, from `start` on; empty for none."""
+    came_from: dict[str, str] = {}
+    to_look = deque([start])
+    while to_look:
+        agent = to_look.popleft()
+        for other in neighbours(agent, came_from):
+            if other in came_from:
+                continue
+            came_from[other] = agent
+            if other == start:
+                circle = [agent]
+                while circle[-1] != start:
+                    circle.append(came_from[circle[-1]])
+                return circle[::-1]
+            to_look.append(other)
     return []
 
 
-def cycles(agents: Iterable[str], neighbours: Neighbours) -> list[list[str]]:
-    """Return a circle for each group of `agents` that wait for each other, in the order of their names.
+def circles(agents: Iterable[str], neighbours: Neighbours) -> list[list[str]]:
+    """Return circles of `agents` that wait for each other, each agent in one at most.
 
-    Agents that merely wait for such a group are in none.
+    Wherever agents wait for each other, one of their circles is among them; who merely waits for such is in
+    none.
     """
     found: list[list[str]] = []
-    done: set[str] = set()
-    for agent in sorted(agents):
-        if agent not in done and (circle := cycle_through(agent, neighbours)):
-            found.append(circle)
-            done.update(circle)
+    told: set[str] = set()
+    over: set[str] = set()
+    for root in sorted(agents):
+        if root in over:
+            continue
+        path: dict[str, Iterator[str]] = {root: iter(neighbours(root, over))}
+        while path:
+            agent, others = next(reversed(path.items()))
+            for other in others:
+                if other in path:
+                    circle = _from(path, other)
+                    if told.isdisjoint(circle):
+                        found.append(circle)
+                        told.update(circle)
+                elif other not in over:
+                    path[other] = iter(neighbours(other, over))
+                    break
+            else:
+                over.add(agent)
+                del path[agent]
     return found
+
+
+def _from(path: Iterable[str], first: str) -> list[str]:
+    agents = list(path)
+    return agents[agents.index(first) :]

@@ -473,6 +473,36 @@ SELECT
     break_reason
 FROM file_locks WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY run_id, target, agent_id;
 
+-- name: file_locks_near
+-- Locks of a run that overlap targets (`at` these and those above them, `below` folders), or are an agent's.
+SELECT
+    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+    break_reason
+FROM file_locks WHERE run_id = :run_id AND target IN (SELECT value FROM json_each(:at))
+UNION
+SELECT
+    l.run_id, l.target, l.agent_id, l.mode, l.incarnation, l.job_id, l.token, l.lease_seconds, l.acquired_ms,
+    l.lease_until_ms, l.break_by, l.break_reason
+FROM json_each(:below) AS folder CROSS JOIN file_locks AS l
+WHERE l.run_id = :run_id AND l.target > folder.value || '/' AND l.target < folder.value || '0'
+UNION
+SELECT
+    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+    break_reason
+FROM file_locks WHERE agent_id IN (SELECT value FROM json_each(:agents)) AND run_id = :run_id
+ORDER BY 1, 2, 3;
+
+-- name: file_locks_to_look_at
+-- Those that have run out, and those whose job may have ended.
+SELECT
+    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+    break_reason
+FROM file_locks WHERE lease_until_ms <= :now_ms OR job_id <> '' ORDER BY run_id, target, agent_id;
+
+-- name: lock_of_agent
+-- Whether an agent holds anything.
+SELECT target FROM file_locks WHERE agent_id = :agent_id LIMIT 1;
+
 -- name: put_file_lock
 -- Grant, extend or strengthen one.
 INSERT OR REPLACE INTO file_locks (

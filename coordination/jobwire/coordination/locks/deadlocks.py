@@ -1,0 +1,102 @@
+"""Deadlocks in the store: one graph of all runs' locks and of open questions, from rows that live now."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.coordination.locks.changes import tell
+from jobwire.coordination.locks.stored import LockState, state_of, waits_of
+from jobwire.coordination.locks.wait_graph import circle_through, circles
+from jobwire.core.errors import ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from jobwire.coordination.locks.stored import LockWait
+    from jobwire.coordination.store import CoordinationStore, Transaction
+
+# Queries that give (who waits, for whom) beside the locks.
+_OTHER_EDGES = ("open_questions",)
+
+
+class Deadlock(NamedTuple):
+    """Agents of whom each waits for the next one, and who of them began last to wait for a lock."""
+
+    agents: list[str]
+    youngest: LockWait | None
+
+
+class WaitGraph:
+    """For whom each agent waits: for one question, because what was looked at is not looked at again."""
+
+    def __init__(self, state: LockState, edges: Iterable[Sequence[str]]) -> None:
+        self._waits = state.waits
+        self._tables = [
+            LockState(
+                [lock for lock in state.locks if lock.run_id == run_id],
+                [wait for wait in state.waits if wait.run_id == run_id],
+            ).table
+            for run_id in dict.fromkeys(wait.run_id for wait in state.waits)
+        ]
+        self._others: dict[str, list[str]] = {}
+        for waiter, awaited in edges:
+            self._others.setdefault(waiter, []).append(awaited)
+
+    def through(self, agent: str) -> list[str]:
+        """Return a circle that the agent is in; empty for none."""
+        return circle_through(agent, self._waits_for)
+
+    def deadlocks(self) -> list[Deadlock]:
+        """Return the circles that there are."""
+        waiters = {wait.agent_id for wait in self._waits} | self._others.keys()
+        return [
+            Deadlock(agents, next((wait for wait in reversed(self._waits) if wait.agent_id in agents), None))
+            for agents in circles(waiters, self._waits_for)
+        ]
+
+    def _waits_for(self, agent: str, gone: Container[str]) -> Iterable[str]:
+        return itertools.chain(
+            self._others.get(agent, ()), *(table.waits_for(agent, gone) for table in self._tables)
+        )
+
+
+def edges_of(reader: CoordinationStore | Transaction) -> list[tuple[str, str]]:
+    """Return who waits for whom but for locks."""
+    return [(str(waiter), str(awaited)) for query in _OTHER_EDGES for waiter, awaited in reader.rows(query)]
+
+
+def refuse_a_circle(change: Transaction, agent: str, before: Iterable[str]) -> None:
+    """Raise ConflictError (deadlock) where an agent that begins to wait for these would wait for itself.
+
+    Mostly nobody waits for it, or those before it wait for nobody: then nothing more is looked at.
+    """
+    edges = edges_of(change)
+    asked = any(awaited == agent for _, awaited in edges)
+    if not asked and change.row("lock_of_agent", {"agent_id": agent}) is None:
+        return
+    waits = waits_of(change, None)
+    waiters = {wait.agent_id for wait in waits} | {waiter for waiter, _ in edges}
+    if waiters.isdisjoint(before):
+        return
+    circle = WaitGraph(LockState(state_of(change, None).locks, waits), edges).through(agent)
+    if circle:
+        raise ConflictError(
+            f"waiting would be a deadlock: {' -> '.join([*circle, circle[0]])}",
+            hint="release what you hold, or ask the next one to",
+            code="deadlock",
+            cycle=circle,
+        )
+
+
+def tell_youngest(change: Transaction, found: Iterable[Deadlock]) -> None:
+    """Tell of each deadlock the agent that began last to wait, once for each time it waits."""
+    for deadlock in found:
+        wait = deadlock.youngest
+        if wait is None:
+            continue
+        circle = " -> ".join([*deadlock.agents, deadlock.agents[0]])
+        text = f"deadlock: {circle}; you began to wait last: release what you hold"
+        message_id = f"deadlock-{wait.wait_id}"
+        if change.row("message", {"id": message_id}) is None:
+            tell(change, wait.agent_id, "deadlock", text, run_id=wait.run_id, message_id=message_id)

@@ -1,0 +1,90 @@
+"""Locks that are ours while a block or a command runs: renewed by themselves, given back at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Self
+
+from jobwire.core.errors import ConflictError, JobwireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from jobwire.coordination.locks.changes import LockRequest
+    from jobwire.coordination.locks.file_locks import Locks
+
+_log = logging.getLogger("jobwire.locks")
+
+
+class HeldLock:
+    """Files that nobody else may touch until `release`, or the end of the `with` block.
+
+    Taken at once, or after waiting so long; raises as `Locks.acquire`. `token` fences what is written to
+    somewhere else: it rises with each new holder. Once somebody took the lock, or it was broken, `lost` is
+    true: stop writing.
+    """
+
+    def __init__(
+        self,
+        locks: Locks,
+        asked: LockRequest,
+        *,
+        wait_seconds: float = 0.0,
+        warn: Callable[[str], object] = _log.warning,
+    ) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._warn = warn
+        granted = locks.acquire(asked, wait_seconds=wait_seconds)
+        self.paths = tuple(lock.target for lock in granted)
+        self.token = granted[0].token
+        self._over = threading.Event()
+        self._lost = threading.Event()
+        self._on_loss: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._renew, name="lock renewal", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> bool:
+        """Tell whether it is no longer ours. Noticed within a third of its time."""
+        return self._lost.is_set()
+
+    def when_lost(self, act: Callable[[], object]) -> None:
+        """Do something, in a thread of ours, once it is no longer ours; at once where that is so already."""
+        self._on_loss = act
+        if self.lost:
+            act()
+
+    def release(self) -> None:
+        """Give it back; what was lost is somebody else's. Idempotent. Raises StorageError."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._thread.join()
+        with contextlib.suppress(ConflictError):  # the loser was told by message
+            self._locks.release(self._asked.agent_id, self.paths, run_id=self._asked.run_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._asked.seconds / 3):
+            try:
+                self._locks.renew(self._asked.agent_id, self.paths, run_id=self._asked.run_id)
+            except ConflictError as error:
+                self._warn(str(error))
+                self._lost.set()
+                self._on_loss()
+                break
+            except JobwireError as error:
+                # A full disk or a busy store: the lease still runs, and the next try comes before its end.
+                self._warn(str(error))
+        self._locks.close()
