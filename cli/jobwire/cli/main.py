@@ -62,6 +62,9 @@ COMMANDS: dict[str, Subcommand] = {
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),
+    "sessions": Subcommand(
+        "jobwire.sessions.cli", "tmux sessions in which agents live: create, list, send, stop, resume ..."
+    ),
     "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
     "mcp": Subcommand(
         f"{_OWN}:add_mcp", "the same as tools for agents, by the Model Context Protocol", "mcp"

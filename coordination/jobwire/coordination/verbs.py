@@ -22,7 +22,10 @@ _WITH_VALUE = frozenset({"--db", "--agent", "--from", "--home", "--ticket"})
 
 
 class Verb(NamedTuple):
-    """One verb: what it does, an example, its options, and what runs: module of this component:function."""
+    """One verb: what it does, an example, its options, and what runs.
+
+    `runs` is `module:function`, of this component or by its whole name.
+    """
 
     summary: str
     example: str
@@ -43,12 +46,16 @@ def verbs_of(prog: str, rows: Iterable[Row], *, runs: str) -> dict[str, Verb]:
 
 
 class VerbTable(NamedTuple):
-    """A command: its name, a line for the list of commands, a sentence for its help, its verbs."""
+    """A command: its name, a line for the list of commands, a sentence for its help, its verbs.
+
+    `common` adds the options of all its verbs: by default `add_common`.
+    """
 
     prog: str
     summary: str
     description: str
     verbs: Mapping[str, Verb]
+    common: "Callable[..., None] | None" = None
 
     def add_to(self, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         """Add it to `jobwire`."""
@@ -78,7 +85,8 @@ class VerbTable(NamedTuple):
 
     def _fill(self, parser: CommandParser, words: Sequence[str]) -> None:
         """Add the verb that the words name; all of them where they name none."""
-        add_common(parser, None)
+        common = self.common or add_common
+        common(parser, None)
         verbs = parser.add_subparsers(
             title="verbs", metavar="VERB", dest="verb", required=True, parser_class=CommandParser
         )
@@ -92,7 +100,7 @@ class VerbTable(NamedTuple):
                 epilog=f"example:\n  {verb.example}",
                 tell=partial(say_failure, name),
             )
-            add_common(one)
+            common(one)
             verb.options(one)
             one.set_defaults(run=coordination_command(run_verb), runs=verb.runs)
 
@@ -106,13 +114,19 @@ class VerbTable(NamedTuple):
         return ""
 
 
-def add_common(parser: argparse.ArgumentParser, default: object = _UNSET) -> None:
-    """Add the options of every command of the coordination."""
+def add_place(parser: argparse.ArgumentParser, default: object = _UNSET) -> None:
+    """Add the options of a command that nobody in particular gives."""
     add = parser.add_argument
     add("--json", action="store_true", default=default or False, help="print one JSON object")
+    add("--home", metavar="DIR", default=default, help=HELP)
+
+
+def add_common(parser: argparse.ArgumentParser, default: object = _UNSET) -> None:
+    """Add the options of every command of the coordination."""
+    add_place(parser, default)
+    add = parser.add_argument
     add("--db", metavar="PATH", default=default, help="the store (default: $JOBWIRE_DB, else in the home)")
     add("--agent", "--from", metavar="NAME", default=default, help="who I am (default: $JOBWIRE_AGENT)")
-    add("--home", metavar="DIR", default=default, help=HELP)
     add(
         "--ticket",
         metavar="FILE",
@@ -124,6 +138,8 @@ def add_common(parser: argparse.ArgumentParser, default: object = _UNSET) -> Non
 def run_verb(args: argparse.Namespace) -> int:
     """Run what the verb's table names; by a ticket what it asks the store's process for."""
     module, _, function = args.runs.partition(":")
+    if module.startswith("jobwire."):
+        return int(getattr(importlib.import_module(module), function)(args))
     if args.ticket or os.environ.get("JOBWIRE_TICKET"):
         module, function = "remote_actions", "by_ticket"
     return int(getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)(args))

@@ -241,6 +241,15 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             ),
         ),
     ),
+    "sessions": (
+        Setting(
+            "agents",
+            _NOWHERE,
+            "(none)",
+            'agents of your own, a line each: "NAME | DELIVERY | COMMAND | QUIT | RESUME" (docs/sessions.md)',
+            own=_TEXTS,
+        ),
+    ),
     "metrics": _METRICS,
 }
 # Those of [broker], of a record's `broker` overrides and of the command line, by name.

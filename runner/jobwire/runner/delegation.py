@@ -22,7 +22,8 @@ from jobwire.registry.spec import JobSpec, check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.terminal import Terminal
-from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker, for_pane
+from jobwire.runner.tmux import PANE, Pane, Tmux, for_pane
+from jobwire.runner.tmux_worker import TmuxWorker
 from jobwire.runner.worker import read_ending
 from jobwire.runner.worker_process import (
     ChildWorker,

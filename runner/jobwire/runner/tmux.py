@@ -1,35 +1,47 @@
-"""tmux: a worker in a window, and where that window is found again."""
+"""tmux: the one place that runs it. Windows are opened, found again, looked at, written into and closed.
 
-import contextlib
+Nothing from outside becomes a format, a target or a shell's text: names are checked, panes go by their ids.
+"""
+
 import os
 import re
-import select
+import secrets
+import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from jobwire.coordination.sessions.names import LONGEST_NAME, check_session_name
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.jobs.record import JobRecord
-from jobwire.runner.exit_status import ExitStatus
 
 # The record's own field with the job's pane.
 PANE = "tmux"
 # What tmux sets for its panes: the caller's own would name another pane and another terminal.
 PANE_VARIABLES = frozenset({"TMUX", "TMUX_PANE", "TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION"})
 _SIZE_VARIABLES = frozenset({"COLUMNS", "LINES"})
-_LONGEST_NAME = 64
-# tmux(1), "target-session": they separate window and pane, and begin ids, flags and patterns.
-_SEPARATORS = frozenset(":.")
-_MARKS = frozenset("-=$@%!{+~")
 _PANE_ID = re.compile(r"%[0-9]{1,9}")
 # Sessions come and go beside us, and so does the server: each try looks again.
 _TRIES = 40
 _AGAIN_SECONDS = 0.05
+# A server that is stopped (SIGSTOP) answers nobody.
+_ANSWER_SECONDS = 10.0
 _SHOWN = "#{pane_id} #{pane_pid} #{socket_path}"
+# The oldest that is known to work.
+OLDEST = (3, 0)
+# In blocks of 512 bytes (ulimit, POSIX): what a pane's recorded output may come to.
+_MAX_RECORDED = 512 * 1024
+# One pane a line; what may hold anything stands last. Formats that a tmux does not know are empty.
+_SEEN = "\t".join(
+    f"#{{{name}}}"
+    for name in (
+        "pane_id", "pane_pid", "pid", "start_time", "window_activity", "pane_in_mode", "pane_dead",
+        "cursor_x", "cursor_y", "bracket_paste_flag", "session_name", "pane_start_command",
+    )
+)  # fmt: skip
 
 
 class Pane(NamedTuple):
@@ -50,16 +62,55 @@ class Pane(NamedTuple):
         return None
 
 
+class PaneSeen(NamedTuple):
+    """A pane as tmux shows it. `server`: which run of the server; `activity`: second of its last output.
+
+    `brackets` tells whether its program takes pasted text in brackets; None where this tmux cannot say.
+    """
+
+    pane: str
+    pid: int
+    server: str
+    activity: int
+    in_mode: bool
+    dead: bool
+    cursor: tuple[int, int]
+    brackets: bool | None
+    session: str
+    start_command: str
+
+    @classmethod
+    def of(cls, line: str) -> Self | None:
+        """Return the pane of a line; None for what is none."""
+        parts = line.split("\t", 11)
+        if len(parts) != 12 or not _PANE_ID.fullmatch(parts[0]):  # noqa: PLR2004 - as many as are asked for
+            return None
+        pane, pid, server, started, activity, mode, dead, x, y, brackets, session, command = parts
+        try:
+            return cls(
+                pane,
+                int(pid),
+                f"{server}.{started}",
+                int(activity or 0),
+                mode not in {"", "0"},
+                dead == "1",
+                (int(x or 0), int(y or 0)),
+                None if brackets == "" else brackets == "1",
+                session,
+                command,
+            )
+        except ValueError:
+            return None
+
+
 def check_name(name: str, *, what: str = "session") -> str:
     """Return a name that tmux takes as it is; raises InvalidInputError for any other."""
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise InvalidInputError(f"a tmux {what} has a name of 1 to {_LONGEST_NAME} printable characters")
+    if what == "session":
+        return check_session_name(name)
     # A socket's name is one of a file.
-    bad = (_SEPARATORS if what == "session" else {"/"}) & set(name) or _MARKS & {name[0]}
-    if bad:
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or "/" in name or name[0] == "-":
         raise InvalidInputError(
-            f"{name!r} is not a name for a tmux {what}: tmux reads {min(bad)!r} as something else",
-            hint="use letters, digits, - and _",
+            f"{name[:LONGEST_NAME]!r} is not a name for a tmux {what}", hint="use letters, digits, - and _"
         )
     return name
 
@@ -74,11 +125,22 @@ class Tmux:
         if program is None:
             raise ConfigError("tmux is not installed", hint="apt-get install tmux, or run without --tmux")
         self._clock = clock or SystemClock()
-        self._words = [program]
+        # -u: what is not ASCII, tabs among it, is printed as it is whatever the locale.
+        self._words = [program, "-u"]
         if socket is not None:
             self._words += ["-L", check_name(socket, what="socket")]
         elif path is not None:
             self._words += ["-S", path]
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """Return the server at a socket's path, which is started there where it is gone.
+
+        One in tmux's own folder goes by its name: after a reboot only then the folder is made (tmux(1), -L).
+        """
+        folder = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 - tmux's own
+        place = Path(path)
+        return cls(socket=place.name) if place.parent == folder else cls(path=path)
 
     def open_window(self, session: str, title: str, command: Sequence[str], *, directory: Path) -> Pane:
         """Run `command` in a new window of `session`, which is made if it is not there.
@@ -102,10 +164,86 @@ class Tmux:
             self._clock.sleep(_AGAIN_SECONDS * (attempt % 2))
         raise ConfigError(f"tmux refused: {words}", hint="see `tmux ls`")
 
+    def version(self) -> tuple[int, int]:
+        """Return the version; raises ConfigError for one that is too old."""
+        words = self._ask(["-V"], directory=Path("/")).stdout
+        found = re.search(r"(\d{1,4})\.(\d{1,4})", words)
+        # A build from the source calls itself master: newer than any number.
+        number = (int(found[1]), int(found[2])) if found else (99, 0)
+        if number < OLDEST:
+            raise ConfigError(
+                f"{words.strip()} is too old", hint=f"sessions need tmux {OLDEST[0]}.{OLDEST[1]} or newer"
+            )
+        return number
+
+    def panes(self) -> dict[str, PaneSeen]:
+        """Return all panes of the server by id, by one call; none where there is no server."""
+        answer = self._ask(["list-panes", "-a", "-F", _SEEN], directory=Path("/"))
+        found = map(PaneSeen.of, answer.stdout.split("\n"))
+        return {seen.pane: seen for seen in found if seen is not None}
+
+    def look(self, pane: str) -> PaneSeen | None:
+        """Return one pane; None where it is gone."""
+        answer = self._ask(["display-message", "-p", "-t", pane, _SEEN], directory=Path("/"))
+        seen = PaneSeen.of(answer.stdout.rstrip("\n"))
+        # For a pane that is gone some versions show another one.
+        return seen if seen is not None and seen.pane == pane else None
+
+    def screen(self, pane: str) -> list[str]:
+        """Return the lines that the pane shows; none where it is gone."""
+        return self._ask(["capture-pane", "-p", "-t", pane], directory=Path("/")).stdout.split("\n")
+
+    def screens(self, panes: Sequence[str]) -> dict[str, list[str]]:
+        """Return what several panes show, by one call; those that are gone show nothing."""
+        mark = secrets.token_hex(8)
+        words: list[str] = []
+        for pane in panes:
+            words += ["display-message", "-p", "-t", pane, f"{mark} {pane}", ";"]
+            words += ["capture-pane", "-p", "-t", pane, ";"]
+        shown: dict[str, list[str]] = {pane: [] for pane in panes}
+        lines: list[str] = []
+        for line in self._ask(words[:-1], directory=Path("/")).stdout.split("\n") if words else []:
+            if line.startswith(f"{mark} "):
+                lines = shown.get(line.removeprefix(f"{mark} "), [])
+            else:
+                lines.append(line)
+        return shown
+
+    def paste(self, pane: str, text: str) -> bool:
+        """Paste a text as a person does, in brackets where the program takes them; False where it is gone."""
+        buffer = f"jobwire-{secrets.token_hex(4)}"
+        load = ["load-buffer", "-b", buffer, "-"]
+        answer = self._ask(
+            [*load, ";", "paste-buffer", "-d", "-p", "-b", buffer, "-t", pane],
+            directory=Path("/"),
+            given=text,
+        )
+        if answer.returncode != 0:
+            self._ask(["delete-buffer", "-b", buffer], directory=Path("/"))
+        return answer.returncode == 0
+
+    def press(self, pane: str, *keys: str) -> bool:
+        """Press keys by tmux's names for them; False where the pane is gone."""
+        return self._ask(["send-keys", "-t", pane, *keys], directory=Path("/")).returncode == 0
+
+    def record(self, pane: str, path: Path) -> bool:
+        """Append what the pane prints to a file, up to a bound; False where the pane is gone.
+
+        The command is a shell's, and a format with times before that (tmux(1), pipe-pane).
+        """
+        path.touch(mode=0o600)
+        command = f"ulimit -f {_MAX_RECORDED}; exec cat >> {shlex.quote(str(path))}"
+        quoted = command.replace("#", "##").replace("%", "%%")
+        return self._ask(["pipe-pane", "-t", pane, quoted], directory=Path("/")).returncode == 0
+
+    def close_pane(self, pane: str) -> None:
+        """Close the pane; its process gets SIGHUP."""
+        self._ask(["kill-pane", "-t", pane], directory=Path("/"))
+
     def holds(self, pane: Pane) -> bool:
         """Tell whether the pane is still there, with the same process in it."""
-        answer = self._ask(["display-message", "-p", "-t", pane.pane, _SHOWN], directory=Path("/"))
-        return answer.stdout.split(" ")[:2] == [pane.pane, str(pane.pid)]
+        seen = self.look(pane.pane)
+        return seen is not None and seen.pid == pane.pid
 
     def switch(self, pane: Pane) -> None:
         """Show the pane in the client that we run in. Raises ConfigError with tmux's own words."""
@@ -118,52 +256,25 @@ class Tmux:
         look = ["select-window", "-t", pane.pane, ";", "select-pane", "-t", pane.pane]
         subprocess.run([*self._words, *look, ";", "attach-session", "-t", f"={pane.session}"], check=False)
 
-    def _ask(self, words: list[str], *, directory: Path) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*self._words, *words], cwd=directory, capture_output=True, text=True, check=False
-        )
-
-
-class TmuxWorker:
-    """A worker in a window of a tmux session."""
-
-    def __init__(
-        self, tmux: Tmux, command: Sequence[str], *, session: str, title: str, directory: Path
-    ) -> None:
-        self.pane = tmux.open_window(session, title, command, directory=directory)
-        # A descriptor of the process, not its number: numbers are used again (pidfd_open(2)).
-        self._descriptor: int | None = None
-        with contextlib.suppress(ProcessLookupError):  # it has ended already
-            self._descriptor = os.pidfd_open(self.pane.pid)
-
-    def alive(self) -> bool:
-        """Tell whether the pane's process still runs."""
-        return not self.wait(0)
-
-    def stop(self) -> None:
-        """Send SIGTERM to the pane's process."""
-        if self._descriptor is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end; a pidfd becomes readable then."""
-        if self._descriptor is None:
-            return True
-        # Not select(): a process with many jobs has descriptors that it cannot name.
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
-
-    def ending(self) -> ExitStatus | None:
-        """Return None: only a parent learns it."""
-        return None
-
-    def close(self) -> None:
-        """Let go of the process, which goes on; from now on it counts as ended."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+    def _ask(
+        self, words: list[str], *, directory: Path, given: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        try:
+            return subprocess.run(
+                [*self._words, *words],
+                cwd=directory,
+                input=given,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+                timeout=_ANSWER_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ConfigError(
+                f"tmux did not answer within {_ANSWER_SECONDS:g} s",
+                hint="see what its server does: ps -C tmux",
+            ) from error
 
 
 def for_pane(environ: Mapping[str, str]) -> dict[str, str]:

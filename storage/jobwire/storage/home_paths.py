@@ -64,6 +64,15 @@ class HomePaths:
         """Return `keys/home.key`: what the home itself signs with."""
         return os.path.join(self.home, "keys", "home.key")
 
+    def session_path(self, *parts: str) -> str:
+        """Return a path below `sessions/`: a folder for each session in which agents live."""
+        return os.path.join(self.home, "sessions", *parts)
+
+    @property
+    def sessions_archive_path(self) -> str:
+        """Return `agent-sessions.yaml`: the sessions that have ended, for people."""
+        return os.path.join(self.home, "agent-sessions.yaml")
+
     def wake_path(self, *parts: str) -> str:
         """Return a path below `wake/`: files that are touched to wake who waits."""
         return os.path.join(self.home, "wake", *parts)

@@ -11,7 +11,8 @@ import pytest
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError
 from jobwire.jobs.record import JobRecord
-from jobwire.runner.tmux import PANE, Pane, Tmux, TmuxWorker
+from jobwire.runner.tmux import PANE, Pane, Tmux
+from jobwire.runner.tmux_worker import TmuxWorker
 from jobwire.testing import wait_for
 from jobwire.testing.descriptors import nothing_left_open
 

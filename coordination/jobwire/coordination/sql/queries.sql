@@ -604,3 +604,51 @@ SELECT 1 FROM threads WHERE task_id = :task_id AND run_id = :run_id LIMIT 1;
 -- How many tasks of directives are open in a run.
 SELECT count(*) FROM threads
 WHERE thread_id GLOB 'd-*' AND run_id = :run_id AND work = 1 AND status NOT IN ('done', 'failed', 'cancelled');
+
+-- Sessions.
+
+-- name: agent_session
+-- One session.
+SELECT
+    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
+    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+FROM agent_sessions WHERE name = :name;
+
+-- name: agent_sessions
+-- All sessions, or those in a state.
+SELECT
+    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
+    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+FROM agent_sessions WHERE (:state IS NULL OR state = :state) ORDER BY name;
+
+-- name: put_agent_session
+-- A session is opened, or changes.
+INSERT OR REPLACE INTO agent_sessions (
+    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
+    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+) VALUES (
+    :name, :state, :agent, :agent_id, :title, :command, :directory, :socket, :pane, :pid, :life, :server, :job_id, :handing,
+    :opener, :conversation, :idle_seconds, :idle_policy, :restarts, :idle_told_ms, :created_ms, :changed_ms, :ended_by,
+    :reason
+);
+
+-- name: remove_agent_session
+-- An ended one is forgotten.
+DELETE FROM agent_sessions WHERE name = :name;
+
+-- name: counted_sessions
+-- How many sessions there are in each state.
+SELECT state, count(*) FROM agent_sessions GROUP BY state;
+
+-- name: put_nudge
+-- An agent is told of a delivery in its pane.
+INSERT OR IGNORE INTO session_nudges (agent_id, seq, at_ms) VALUES (:agent_id, :seq, :now_ms);
+
+-- name: nudged
+-- Whether it was told.
+SELECT 1 FROM session_nudges WHERE agent_id = :agent_id AND seq = :seq;
+
+-- name: first_unread
+-- The first message that an agent has not read.
+SELECT seq FROM deliveries INDEXED BY deliveries_unread
+WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') ORDER BY seq LIMIT 1;

@@ -1,0 +1,1 @@
+"""Sessions: tmux containers in which agents live, as the store knows them; nothing here knows tmux."""

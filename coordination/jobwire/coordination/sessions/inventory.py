@@ -1,0 +1,172 @@
+"""The inventory of sessions in the store: every change is one transaction, and wakes waiters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.coordination.sessions.archive import write_archive
+from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, check_step
+from jobwire.coordination.sessions.stored import HANDED, NOT_HANDED, OPENING, SessionRow
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobwire.coordination.store import CoordinationStore, Transaction
+
+MAX_REASON = 200
+MAX_CONVERSATION = 128
+
+
+class Inventory:
+    """The sessions of a store. Raises as the store does."""
+
+    def __init__(self, store: CoordinationStore) -> None:
+        self.store = store
+
+    def get(self, name: str) -> SessionRow:
+        """Return a session; raises NotFoundError."""
+        return _found(self.store.rows("agent_session", {"name": _text(name)}), name)
+
+    def find(self, name: str) -> SessionRow | None:
+        """Return a session; None where there is none of that name."""
+        rows = self.store.rows("agent_session", {"name": _text(name)})
+        return SessionRow(*rows[0]) if rows else None
+
+    def rows(self, state: SessionState | None = None) -> list[SessionRow]:
+        """Return all sessions by name, or those in a state."""
+        return [SessionRow(*row) for row in self.store.rows("agent_sessions", {"state": state})]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many sessions there are in each state."""
+        return {str(state): int(count) for state, count in self.store.rows("counted_sessions")}
+
+    def begin(self, new: SessionRow) -> SessionRow:
+        """Write a new session; one that has ended is replaced. ConflictError for one that is alive."""
+        with self.store.changing() as change:
+            found = change.row("agent_session", {"name": new.name})
+            before = SessionRow(*found) if found else None
+            if before is not None and before.standing in {SessionState.RUNNING, SessionState.ARCHIVED}:
+                raise ConflictError(
+                    f"there is a session {new.name} already: it is {before.state}",
+                    hint=f"`jobwire sessions show {new.name}`, or another name",
+                    code="duplicate_id",
+                )
+            return _put(change, new._replace(created_ms=change.now_ms), f"session {new.name} is opened")
+
+    def change(
+        self, name: str, edit: Callable[[SessionRow], SessionRow], *, said: str = "", source: str = "jobwire"
+    ) -> SessionRow:
+        """Change a session; `said` is its event's line, by default none.
+
+        Raises NotFoundError, TransitionError.
+
+        Where its state becomes a final one, the archive is written.
+        """
+        with self.store.changing() as change:
+            before = _found(
+                [row] if (row := change.row("agent_session", {"name": _text(name)})) else [], name
+            )
+            after = edit(before)
+            if after == before:
+                return before
+            if after.state != before.state:
+                check_step(name, before.standing, after.standing)
+            after = _put(change, after, said, source=source)
+        if after.state != before.state and after.standing in FINAL:
+            write_archive(self.store.home, self.rows)
+        return after
+
+    def take_job(self, name: str, job_id: str, opener: str) -> SessionRow:
+        """Note that this process hands a job to the session; raises ConflictError while it has another."""
+
+        def take(row: SessionRow) -> SessionRow:
+            if row.job_id:
+                raise ConflictError(
+                    f"session {name} works on job {row.job_id}",
+                    hint="--wait S waits until it is free",
+                    code="locked",
+                    job_id=row.job_id,
+                )
+            return row._replace(job_id=job_id, handing=OPENING, opener=opener)
+
+        return self.change(name, take)
+
+    def free(self, name: str, job_id: str) -> SessionRow:
+        """Note that the job has ended: the session is free for the next; nothing where it has another."""
+        return self.change(
+            name, lambda row: freed(row) if row.job_id == job_id else row, said=f"session {name} is free"
+        )
+
+    def end(self, name: str, state: SessionState, *, by: EndedBy, reason: str) -> SessionRow:
+        """Bring a session into a final state. Raises TransitionError."""
+        alive = state is SessionState.ARCHIVED
+
+        def end(row: SessionRow) -> SessionRow:
+            row = row if alive else freed(row)._replace(pane="", pid=0, life="")
+            return row._replace(state=state, ended_by=by, reason=reason[:MAX_REASON])
+
+        return self.change(name, end, said=f"session {name} is {state}: {reason}")
+
+    def note_conversation(self, name: str, conversation: str) -> SessionRow:
+        """Keep the agent's own id of its conversation. Raises InvalidInputError for what no id is."""
+        if not 0 < len(conversation) <= MAX_CONVERSATION or not conversation.isprintable():
+            raise InvalidInputError(f"not an id of a conversation: {conversation[:MAX_CONVERSATION]!r}")
+        if conversation.startswith("-") or " " in conversation:
+            raise InvalidInputError(f"not an id of a conversation: {conversation!r}")
+        return self.change(name, lambda row: row._replace(conversation=conversation))
+
+    def forget(self, name: str) -> None:
+        """Remove an ended session. Raises ConflictError where it has not ended, NotFoundError."""
+        with self.store.changing() as change:
+            row = _found([found] if (found := change.row("agent_session", {"name": name})) else [], name)
+            if row.standing is SessionState.RUNNING:
+                raise ConflictError(f"session {name} runs", hint=f"`jobwire sessions stop {name}`")
+            change.execute("remove_agent_session", {"name": name})
+            change.event("session_removed", source="jobwire", summary=f"session {name} is forgotten")
+
+    def nudge_once(self, agent_id: str, seq: int) -> bool:
+        """Note that an agent is told of a delivery; False where it was told before."""
+        with self.store.changing() as change:
+            if change.row("nudged", {"agent_id": agent_id, "seq": seq}):
+                return False
+            change.execute("put_nudge", {"agent_id": agent_id, "seq": seq, "now_ms": change.now_ms})
+            return True
+
+    def first_unread(self, agent_id: str) -> int | None:
+        """Return the number of the first message that the agent has not read."""
+        rows = self.store.rows("first_unread", {"agent_id": agent_id})
+        return int(rows[0][0]) if rows else None
+
+
+def freed(row: SessionRow) -> SessionRow:
+    """Return the session without its job."""
+    return row._replace(job_id="", handing=NOT_HANDED, opener="")
+
+
+def is_handed(row: SessionRow) -> bool:
+    """Tell whether its job's instructions are in the pane."""
+    return row.handing == HANDED
+
+
+def _put(change: Transaction, row: SessionRow, said: str, *, source: str = "jobwire") -> SessionRow:
+    row = row._replace(changed_ms=change.now_ms)
+    change.execute("put_agent_session", row._asdict())
+    if said:
+        payload = {"session": row.name, "state": row.state, "job_id": row.job_id, "reason": row.reason}
+        change.event(f"session_{row.state}", source=source, summary=said, payload=payload)
+        change.resources.add(f"session:{row.name}")
+    return row
+
+
+def _found(rows: list[tuple[object, ...]], name: str) -> SessionRow:
+    if not rows:
+        raise NotFoundError(
+            f"there is no session {name!r}", hint="`jobwire sessions list --all` shows them", code="not_found"
+        )
+    return SessionRow(*rows[0])  # type: ignore[arg-type]  # STRICT tables
+
+
+def _text(name: str) -> str:
+    # SQLite takes no half of a surrogate pair.
+    return name.encode(errors="replace").decode()

@@ -1,0 +1,78 @@
+"""Sessions as the store gives them back, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from jobwire.coordination.sessions.states import SessionState
+from jobwire.core.clock import utc_timestamp
+
+# How far a job's instructions are on their way into the pane.
+NOT_HANDED, OPENING, HANDING, HANDED = "", "opening", "handing", "handed"
+
+
+class SessionRow(NamedTuple):
+    """One session, in the order of the queries' columns.
+
+    `pid` and `life` are the pane's process and which one of that number; `server` is which run of the tmux
+    server. `handing` tells how far the instructions of `job_id` are, and `opener` which process is at it.
+    """
+
+    name: str
+    state: str
+    agent: str
+    agent_id: str
+    title: str
+    command: str
+    directory: str
+    socket: str
+    pane: str = ""
+    pid: int = 0
+    life: str = ""
+    server: str = ""
+    job_id: str = ""
+    handing: str = NOT_HANDED
+    opener: str = ""
+    conversation: str = ""
+    idle_seconds: float | None = None
+    idle_policy: str = "report"
+    restarts: int = 0
+    idle_told_ms: int = 0
+    created_ms: int = 0
+    changed_ms: int = 0
+    ended_by: str = ""
+    reason: str = ""
+
+    @property
+    def standing(self) -> SessionState:
+        """Return its state."""
+        return SessionState(self.state)
+
+    @property
+    def words(self) -> list[str]:
+        """Return the command that starts its agent."""
+        return [str(word) for word in json.loads(self.command)]
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as commands print it; times as ISO 8601 UTC. The command may hold secrets: it stays."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "agent": self.agent,
+            "agent_id": self.agent_id,
+            "title": self.title,
+            "directory": self.directory,
+            "socket": self.socket,
+            "pane": self.pane,
+            "pid": self.pid,
+            "job_id": self.job_id,
+            "conversation": self.conversation,
+            "idle_seconds": self.idle_seconds,
+            "idle_policy": self.idle_policy,
+            "restarts": self.restarts,
+            "created_at": utc_timestamp(self.created_ms / 1000),
+            "changed_at": utc_timestamp(self.changed_ms / 1000),
+            "ended_by": self.ended_by,
+            "reason": self.reason,
+        }

@@ -1,0 +1,1 @@
+"""Sessions: agents in tmux panes, opened, given work, written to, stopped, brought back, and looked after."""

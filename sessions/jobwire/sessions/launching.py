@@ -1,0 +1,103 @@
+"""How a process gets into a pane: what it is told travels in a 0600 file, not in argv or tmux' variables."""
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire.coordination.sessions.names import folder_name
+from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.runner.tmux import for_pane
+from jobwire.storage.durable import make_directories, replace_durably
+from jobwire.storage.files import SystemFiles
+from jobwire.storage.home_paths import HomePaths
+
+_MODULE = "jobwire.sessions.launched"
+FAILED = ".failed"
+# What says whose words these are: a pane's agent is none of the caller's jobs.
+_OF_THE_CALLER = frozenset(
+    {"JOBWIRE_JOB", "JOBWIRE_ATTEMPT", "JOBWIRE_LEASE", "JOBWIRE_TICKET", "JOBWIRE_INCARNATION"}
+)
+
+
+class Launch(NamedTuple):
+    """A process that is about to start in a session's pane. `kind` is its agent's name in the table."""
+
+    kind: str
+    command: list[str]
+    environment: dict[str, str]
+    directory: str
+    session: str
+    home: str
+    conversation: str = ""
+
+
+# By kind of agent: what it is given besides, for this launch only (settings, hooks, a plugin's folder).
+ADAPTERS: dict[str, Callable[[Launch], Launch]] = {}
+
+
+def adapted(launch: Launch) -> Launch:
+    """Return the launch with what its kind of agent needs."""
+    adapter = ADAPTERS.get(launch.kind)
+    return launch if adapter is None else adapter(launch)
+
+
+def agent_environment(
+    environ: Mapping[str, str], *, home: str, session: str, agent_id: str
+) -> dict[str, str]:
+    """Return the environment of a process in a session's pane."""
+    kept = {name: value for name, value in for_pane(environ).items() if name not in _OF_THE_CALLER}
+    own = {"JOBWIRE_HOME": os.path.realpath(home), "JOBWIRE_SESSION": session, "JOBWIRE_AGENT": agent_id}
+    return {**kept, **own}
+
+
+def session_folder(home: str, session: str) -> Path:
+    """Return the session's folder, made where it is missing. Raises StorageError."""
+    path = HomePaths(home).session_path(folder_name(session))
+    make_directories(path, files=SystemFiles())
+    return Path(path)
+
+
+def check_directory(path: str) -> str:
+    """Return the absolute path of a directory that is there; raises InvalidInputError."""
+    if "\0" in path or not os.path.isdir(path):
+        raise InvalidInputError(
+            f"there is no directory {path[:200]!r}", hint="--directory DIR names another one"
+        )
+    return os.path.realpath(path)
+
+
+def write_launch(launch: Launch) -> Path:
+    """Write what the process is told; it deletes the file before it becomes the agent."""
+    path = session_folder(launch.home, launch.session) / f"launch-{secrets.token_hex(4)}.json"
+    replace_durably(path, json.dumps(launch._asdict()).encode(), files=SystemFiles())
+    return path
+
+
+def launch_command(path: Path) -> list[str]:
+    """Return the command line of the process that becomes the agent of `path`."""
+    return [sys.executable, "-m", _MODULE, str(path)]
+
+
+def has_begun(path: Path, pid: int) -> bool:
+    """Tell whether the process has become the agent; raises ConfigError where that failed."""
+    failed = path.with_name(path.name + FAILED)
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            still = os.fsencode(path) in file.read()
+    except OSError:
+        still = False
+    # Looked at after the process: where it failed, it has written this before it ended.
+    if failed.exists():
+        words = failed.read_text(encoding="utf-8", errors="replace")
+        failed.unlink(missing_ok=True)
+        raise ConfigError(words, hint="is it installed, and in the PATH of this shell?")
+    return not still
+
+
+def withdraw(path: Path) -> None:
+    """Remove what was written for a process that did not start."""
+    path.unlink(missing_ok=True)
