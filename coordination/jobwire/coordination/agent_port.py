@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from jobwire.coordination.agent_verbs import call
+from jobwire.coordination.agent_verbs import call, following
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
 
@@ -40,12 +40,12 @@ class LocalAgent:
     def wait(self, verb: str, args: Mapping[str, object], seconds: float) -> dict[str, object]:
         """Look, then sleep until somebody commits."""
         asked = dict(args)
-        found = self.call(verb, asked)
+        found: dict[str, object] = {"woke": False}
 
         def look() -> dict[str, object] | None:
-            nonlocal found
+            nonlocal asked, found
             found = self.call(verb, asked)
-            asked.setdefault("after", found["next_event_id"])
+            asked = following(asked, found)
             return found if found["woke"] else None
 
         return wait_until(look, home=self._store.home, names=["events"], seconds=seconds) or found

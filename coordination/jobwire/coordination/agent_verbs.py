@@ -6,69 +6,49 @@ speaks is not an argument: it is known from the key under which something was sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import agents, reading, taking, waiting
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.board_verbs import BOARD_VERBS
+from jobwire.coordination.lock_verbs import LOCK_VERBS
+from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import send
-from jobwire.coordination.stored import delivery_json, thread_json
+from jobwire.coordination.stored import InboxMessage, delivery_json, thread_json
 from jobwire.coordination.taking import TakingRules
+from jobwire.coordination.verb_form import (
+    FLAG,
+    MOST,
+    NUMBER,
+    OBJECTS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    AgentVerb,
+    artifact_fields,
+    limit_of,
+)
+from jobwire.coordination.work_verbs import WORK_VERBS
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from jobwire.coordination.store import CoordinationStore
-
-_MOST = 1000
-_TEXT, _WHOLE, _NUMBER, _FLAG, _TEXTS = (
-    "a text",
-    "a whole number",
-    "a number",
-    "true or false",
-    "a list of texts",
-)
-_OBJECTS = "a list of objects"
-_FITS: Mapping[str, Callable[[object], bool]] = {
-    _TEXT: lambda value: isinstance(value, str),
-    _WHOLE: lambda value: type(value) is int and abs(value) < 2**62,
-    _NUMBER: lambda value: type(value) in (int, float),
-    _FLAG: lambda value: isinstance(value, bool),
-    _TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    _OBJECTS: lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
-}
-
-
-class AgentVerb(NamedTuple):
-    """What one verb takes, as names and kinds, and what it does.
-
-    `changes`: it must be done once, however often it is asked for; `keeps`: it is worth sending later.
-    """
-
-    takes: Mapping[str, str]
-    does: Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]
-    needs: tuple[str, ...] = ()
-    changes: bool = False
-    keeps: bool = False
 
 
 def call(store: CoordinationStore, agent: str, verb: str, args: Mapping[str, object]) -> dict[str, object]:
     """Do what `agent` asks for; raises JobwireError as the functions behind it do."""
     found = verb_named(verb)
-    for name, value in args.items():
-        kind = found.takes.get(name)
-        if kind is None:
-            raise InvalidInputError(
-                f"{verb} takes no {name!r:.80}", hint=f"it takes {', '.join(found.takes)}"
-            )
-        if not _FITS[kind](value):
-            raise InvalidInputError(f"{name} of {verb} is not {kind}")
-    for name in found.needs:
-        if name not in args:
-            raise InvalidInputError(f"{verb} needs {name}")
-    return {**found.does(store, agent, dict(args)), "event_id": store.latest_event()}
+    found.check(verb, args)
+    if not found.changes:
+        # What changes something may be within a transaction, in which no job is looked at.
+        catch_up(store)
+    said = found.does(store, agent, dict(args))
+    # What it says of itself counts: others may have changed something since.
+    return {"event_id": store.latest_event(), **said}
 
 
 def verb_named(verb: str) -> AgentVerb:
@@ -78,14 +58,28 @@ def verb_named(verb: str) -> AgentVerb:
     return VERBS_OF_AGENTS[verb]
 
 
+def following(asked: Mapping[str, object], found: Mapping[str, object]) -> dict[str, object]:
+    """Return what to ask next, where a look of a wait found nothing: from where it ended."""
+    kept = {name: value for name, value in asked.items() if name != "after_message"}
+    if "next_event_id" in found:
+        kept["after"] = found["next_event_id"]
+    if "waiting" in found:
+        kept["waiting"] = found["waiting"]
+    return kept
+
+
 def _own(store: CoordinationStore, agent: str, thread_id: str) -> str:
     """Return the thread's id if the agent takes part in it; raises InvalidInputError (forbidden)."""
-    thread, part = reading.thread_of(store, thread_id), reading.part_in(store, thread_id, agent)
-    if not (part.leads or part.takes_part or thread.assigned_to in {agent, ""}):
+    if not _takes_part(store, agent, thread_id):
         raise InvalidInputError(
             f"{agent} takes no part in thread {thread_id}", hint="ask who does", code="forbidden"
         )
     return thread_id
+
+
+def _takes_part(store: CoordinationStore, agent: str, thread_id: str) -> bool:
+    thread, part = reading.thread_of(store, thread_id), reading.part_in(store, thread_id, agent)
+    return part.leads or part.takes_part or thread.assigned_to in {agent, ""}
 
 
 def _send(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -95,17 +89,10 @@ def _send(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
         _own(store, agent, args["thread_id"])
     for name in ("to", "acceptance"):
         args[name] = tuple(args.get(name, ()))
-    artifacts = tuple(_artifact(one) for one in args.pop("artifacts", ()))
+    artifacts = tuple(Artifact(*artifact_fields(one)) for one in args.pop("artifacts", ()))
     new = NewMessage(agent, **args, artifacts=artifacts)
     sent = send(store, new)
     return {**sent._asdict(), "seq": sent.event_id}
-
-
-def _artifact(value: dict[str, Any]) -> Artifact:
-    path, kind = value.get("path"), value.get("kind", "file")
-    if not isinstance(path, str) or not isinstance(kind, str) or value.keys() - {"path", "kind"}:
-        raise InvalidInputError("an artifact is an object with path and kind")
-    return Artifact(path, kind)
 
 
 def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -140,7 +127,7 @@ def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
         store,
         agent,
         statuses=args.get("statuses") or (() if args.get("unread") else reading.FETCHED),
-        limit=_limit(args),
+        limit=limit_of(args),
         unread=args.get("unread", False),
     )
     return {"threads": [thread_json(one) for one in found]}
@@ -148,7 +135,7 @@ def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
 
 def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     thread = reading.thread_of(store, _own(store, agent, args["thread_id"]))
-    found = reading.last_messages_of(store, thread.thread_id, _limit(args))
+    found = reading.last_messages_of(store, thread.thread_id, limit_of(args))
     blobs = BlobFolder(store.home)
     if found:
         taking.mark_read(store, agent, thread.thread_id, found[-1].seq)
@@ -187,6 +174,19 @@ def _waited(store: CoordinationStore, waited: waiting.Waited) -> dict[str, objec
     return said
 
 
+def _search(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """Search what the agent may read: messages of threads that it takes part in."""
+    limit, below = limit_of(args), args.get("before")
+    found: list[InboxMessage] = []
+    for _ in range(_SEARCHES):
+        page = reading.search(store, args["words"], below=below, limit=MOST)
+        found += [one for one in page if _takes_part(store, agent, one.thread_id)]
+        if len(found) >= limit or len(page) < MOST:
+            break
+        below = page[-1].seq
+    return {"messages": [one.to_json() for one in found[:limit]]}
+
+
 def _agents(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del agent
     now = store.clock.now()
@@ -207,60 +207,57 @@ def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
     return {"agent_id": agent}
 
 
-def _limit(args: dict[str, Any]) -> int:
-    limit: int = args.get("limit", 20)
-    if not 1 <= limit <= _MOST:
-        raise InvalidInputError(f"limit is {limit}", hint=f"from 1 to {_MOST}")
-    return limit
-
-
-_LEASED = {"message": _TEXT, "token": _WHOLE}
+# Pages of a search that are looked through for an agent to whom little of them is open.
+_SEARCHES = 5
+_LEASED = {"message": TEXT, "token": WHOLE}
 VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
     "send": AgentVerb(
         {
             **dict.fromkeys(
-                ("kind", "type", "summary", "body", "payload", "id", "thread_id", "subject"), _TEXT
+                ("kind", "type", "summary", "body", "payload", "id", "thread_id", "subject"), TEXT
             ),
-            **dict.fromkeys(
-                ("run_id", "task_id", "in_reply_to", "correlation_id", "risk", "priority"), _TEXT
-            ),
-            "to": _TEXTS,
-            "acceptance": _TEXTS,
-            "artifacts": _OBJECTS,
-            "expires_at_ms": _WHOLE,
-            "message_class": _TEXT,
-            "hop": _WHOLE,
+            **dict.fromkeys(("run_id", "task_id", "in_reply_to", "correlation_id", "risk", "priority"), TEXT),
+            "to": TEXTS,
+            "acceptance": TEXTS,
+            "artifacts": OBJECTS,
+            "expires_at_ms": WHOLE,
+            "message_class": TEXT,
+            "hop": WHOLE,
         },
         _send,
         changes=True,
         keeps=True,
     ),
-    "take": AgentVerb({"lease_seconds": _NUMBER, "incarnation": _TEXT}, _take, changes=True),
+    "take": AgentVerb({"lease_seconds": NUMBER, "incarnation": TEXT}, _take, changes=True),
     "renew": AgentVerb(_LEASED, _renew, ("message",), changes=True),
     "ack": AgentVerb(_LEASED, _ack, ("message",), changes=True, keeps=True),
     "nack": AgentVerb(
-        {**_LEASED, "reason": _TEXT, "permanent": _FLAG}, _nack, ("message",), changes=True, keeps=True
+        {**_LEASED, "reason": TEXT, "permanent": FLAG}, _nack, ("message",), changes=True, keeps=True
     ),
-    "fetch": AgentVerb({"statuses": _TEXTS, "limit": _WHOLE, "unread": _FLAG}, _fetch),
-    "show": AgentVerb({"thread_id": _TEXT, "limit": _WHOLE}, _show, ("thread_id",)),
+    "fetch": AgentVerb({"statuses": TEXTS, "limit": WHOLE, "unread": FLAG}, _fetch),
+    "show": AgentVerb({"thread_id": TEXT, "limit": WHOLE}, _show, ("thread_id",)),
     "wait-reply": AgentVerb(
-        {"thread_id": _TEXT, "after": _WHOLE, "after_message": _TEXT, "kinds": _TEXTS},
+        {"thread_id": TEXT, "after": WHOLE, "after_message": TEXT, "kinds": TEXTS},
         _wait_reply,
         ("thread_id",),
     ),
-    "watch": AgentVerb({"statuses": _TEXTS, "after": _WHOLE}, _watch),
-    "agents": AgentVerb({"run_id": _TEXT}, _agents),
+    "watch": AgentVerb({"statuses": TEXTS, "after": WHOLE}, _watch),
+    "search": AgentVerb({"words": TEXT, "limit": WHOLE, "before": WHOLE}, _search, ("words",)),
+    "agents": AgentVerb({"run_id": TEXT}, _agents),
     "join": AgentVerb(
         {
-            "run_id": _TEXT,
-            "incarnation": _TEXT,
-            "host": _TEXT,
-            "pid": _WHOLE,
-            "interval_seconds": _NUMBER,
-            "status": _TEXT,
+            "run_id": TEXT,
+            "incarnation": TEXT,
+            "host": TEXT,
+            "pid": WHOLE,
+            "interval_seconds": NUMBER,
+            "status": TEXT,
         },
         _join,
         changes=True,
     ),
     "leave": AgentVerb({}, _leave, changes=True, keeps=True),
+    **WORK_VERBS,
+    **LOCK_VERBS,
+    **BOARD_VERBS,
 }

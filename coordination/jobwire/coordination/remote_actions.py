@@ -1,20 +1,23 @@
-"""The verbs of `inbox` and `agent` by a ticket: the same arguments and the same output, over MQTT."""
+"""The commands of agents by a ticket: the same arguments and the same output, over MQTT.
+
+One table names what each sends and how its answer is told; `remote_requests` makes requests of arguments.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination import present
-from jobwire.coordination.actions import said
-from jobwire.coordination.agents import Beat, Joining
-from jobwire.coordination.command import say
+from jobwire.coordination import remote_requests as requests
+from jobwire.coordination.agents import Beat
+from jobwire.coordination.command import incarnation, say
 from jobwire.coordination.heartbeat import Heartbeat, beat_while
-from jobwire.coordination.message import NewMessage, split_words
 from jobwire.coordination.remote_agent import RemoteAgent
+from jobwire.coordination.remote_leases import LeasedAgent
+from jobwire.coordination.work_verbs import WORK_VERBS
 from jobwire.core.errors import InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import safe
 
@@ -23,105 +26,107 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PERCENT = 100
+Request = dict[str, Any]
+
+
+class _Way(NamedTuple):
+    """How a command crosses: the verb of the wire, what is asked, and whether it is waited for."""
+
+    verb: str
+    asked: Callable[[Namespace], Request]
+    waits: bool = False
+
+
+# What runs a command in the home -> how it crosses.
+_WAYS = {
+    "actions:send": _Way("send", requests.send),
+    "actions:fetch": _Way("fetch", requests.fetch),
+    "actions:show": _Way("show", requests.show),
+    "actions:reply": _Way("reply", requests.reply),
+    "actions:search": _Way("search", requests.search),
+    "work_actions:claim": _Way("claim", requests.claim),
+    "work_actions:renew": _Way("renew-claim", requests.claim),
+    "work_actions:update": _Way("update", requests.update),
+    "work_actions:done": _Way("done", requests.words_of_thread),
+    "work_actions:fail": _Way("fail", requests.words_of_thread),
+    "work_actions:cancel": _Way("cancel", requests.cancel),
+    "waiting_actions:watch": _Way("watch", requests.watch, waits=True),
+    "waiting_actions:wait_reply": _Way("wait-reply", requests.wait_reply, waits=True),
+    "delivery_actions:take": _Way("take", requests.take),
+    "delivery_actions:ack": _Way("ack", requests.ack),
+    "delivery_actions:nack": _Way("nack", requests.nack),
+    "agent_actions:join": _Way("join", requests.join),
+    "agent_actions:leave": _Way("leave", requests.nothing),
+    "agent_actions:list_agents": _Way("agents", requests.run),
+    "locks.actions:lock_acquire": _Way("lock-acquire", requests.lock_acquire, waits=True),
+    "locks.actions:lock_renew": _Way("lock-renew", requests.lock_held),
+    "locks.actions:lock_release": _Way("lock-release", requests.lock_held),
+    "locks.actions:lock_list": _Way("lock-list", requests.run),
+    "locks.actions:lock_check": _Way("lock-check", requests.lock_check),
+    "locks.actions:lock_wait": _Way("lock-free", requests.lock_paths, waits=True),
+    "locks.actions:lock_break": _Way("lock-break", requests.lock_break),
+    "locks.actions:lock_deadlocks": _Way("lock-deadlocks", requests.run),
+    "boards.actions:board_open": _Way("board-open", requests.board_open),
+    "boards.actions:board_assess": _Way("board-assess", requests.board_assess),
+    "boards.actions:board_discuss": _Way("board-discuss", requests.board_discuss),
+    "boards.actions:board_pass": _Way("board-pass", requests.board),
+    "boards.actions:board_vote": _Way("board-vote", requests.board_vote),
+    "boards.actions:board_resolve": _Way("board-resolve", requests.board),
+    "boards.actions:board_show": _Way("board-show", requests.board),
+    "boards.actions:board_messages": _Way("board-messages", requests.board),
+    "boards.actions:board_wait": _Way("board-wait", requests.board_wait, waits=True),
+    "boards.actions:board_list": _Way("board-list", requests.board_list),
+}
+# These need neither store nor wire.
+_LOCAL = frozenset({"locks.actions:lock_hook"})
 
 
 def by_ticket(args: Namespace) -> int:
     """Do what the verb says for the agent of the ticket."""
-    asks = {"send": _send, "reply": _reply, "wait-reply": _wait_reply, "watch": _watch, "beat": _beat}
-    plain: dict[str, Callable[[Namespace], dict[str, object]]]
-    plain = {"fetch": _fetch, "show": _show, "take": _take, "ack": _ack, "nack": _nack}
-    plain |= {"join": _join, "leave": _nothing, "list": _list}
+    if args.runs in _LOCAL:
+        from jobwire.coordination.locks.actions import lock_hook  # noqa: PLC0415 - once a repository
+
+        return lock_hook(args)
     path = Path(args.ticket or os.environ["JOBWIRE_TICKET"])
-    with RemoteAgent(path, present=args.verb == "beat") as agent:
+    way = _WAYS.get(args.runs)
+    beats = args.runs == "agent_actions:beat"
+    if way is None and not beats:
+        raise InvalidInputError(
+            f"{args.verb} needs the store's own disk", hint="leave --ticket out, where the home is"
+        )
+    with RemoteAgent(path, present=beats) as agent:
         named = args.agent or os.environ.get("JOBWIRE_AGENT")
         if named and named != agent.agent:
             raise InvalidInputError(f"this is the ticket of {agent.agent}, not of {named}", code="forbidden")
-        if args.verb in asks:
-            return asks[args.verb](agent, args)
-        if args.verb not in plain or (args.verb == "list" and not args.runs.startswith("agent_actions")):
-            raise InvalidInputError(
-                f"{args.verb} needs the store's own disk", hint="leave --ticket out, where the home is"
-            )
-        verb = "agents" if args.verb == "list" else args.verb
-        _print(args, agent.call(verb, plain[args.verb](args)))
+        if way is None:
+            return _beat(agent, args)
+        if way.waits and getattr(args, "wait", 1):
+            return _waited(agent, args, way)
+        _print(args, _asked(agent, args, way))
     return 0
 
 
-def _send(agent: RemoteAgent, args: Namespace) -> int:
-    new = said(args, NewMessage(agent.agent))
-    asked: dict[str, Any] = {
-        "to": list(split_words(args.to)),
-        "kind": args.kind or ("task" if args.thread is None and args.in_reply_to is None else "event"),
-        "type": args.type,
-        "subject": args.subject,
-        "run_id": args.run_id,
-        "acceptance": list(args.accept),
-        "risk": args.risk,
-        "priority": args.priority,
-        "message_class": args.message_class,
-        "summary": new.summary,
-        "body": new.body,
-        "artifacts": [{"path": one.path, "kind": one.kind} for one in new.artifacts],
-    }
-    more = {
-        "thread_id": args.thread,
-        "task_id": args.task,
-        "in_reply_to": args.in_reply_to,
-        "correlation_id": args.correlation,
-        "payload": new.payload,
-        "id": new.id or None,
-        "expires_at_ms": None if args.expires is None else int((time.time() + args.expires) * 1000),
-    }
-    asked |= {name: value for name, value in more.items() if value is not None}
-    _print(args, agent.call("send", asked))
-    return 0
+def _asked(agent: RemoteAgent, args: Namespace, way: _Way) -> dict[str, object]:
+    asked = way.asked(args)
+    if way.verb in WORK_VERBS:
+        leased = LeasedAgent(agent, incarnation=incarnation())
+        return leased.call(way.verb, asked, token=getattr(args, "token", None))
+    return agent.call(way.verb, asked)
 
 
-def _reply(agent: RemoteAgent, args: Namespace) -> int:
-    new = said(args, NewMessage(agent.agent))
-    if not args.to:
-        raise InvalidInputError("to whom?", hint="by a ticket: --to NAME")
-    asked: dict[str, object] = {
-        "to": list(split_words(args.to)),
-        "kind": args.kind,
-        "type": args.type,
-        "summary": new.summary,
-        "body": new.body,
-    }
-    more = {
-        "thread_id": args.thread,
-        "in_reply_to": args.in_reply_to,
-        "payload": new.payload,
-        "id": new.id or None,
-    }
-    _print(
-        args, agent.call("send", asked | {name: value for name, value in more.items() if value is not None})
-    )
-    return 0
-
-
-def _wait_reply(agent: RemoteAgent, args: Namespace) -> int:
-    asked: dict[str, object] = {"thread_id": args.thread, "kinds": list(split_words(args.kinds))}
-    if args.after_message is not None:
-        asked["after_message"] = args.after_message
-    return _waited(agent, args, asked)
-
-
-def _watch(agent: RemoteAgent, args: Namespace) -> int:
-    return _waited(agent, args, {"statuses": list(split_words(args.status))})
-
-
-def _waited(agent: RemoteAgent, args: Namespace, asked: dict[str, object]) -> int:
-    if args.after_event is not None:
-        asked["after"] = args.after_event
-    found = agent.wait(args.verb, asked, args.timeout_seconds)
+def _waited(agent: RemoteAgent, args: Namespace, way: _Way) -> int:
+    seconds = args.wait if way.verb == "lock-acquire" else args.timeout_seconds
+    found = agent.wait(way.verb, way.asked(args), seconds)
     if not found["woke"]:
+        again = f" --after-event {found['next_event_id']}" if "next_event_id" in found else ""
         raise NoWorkError(
-            f"nothing came within {args.timeout_seconds:g} s",
-            hint=f"wait again with --after-event {found['next_event_id']}",
+            f"nothing came within {seconds:g} s",
+            hint=f"wait again{' with' if again else ''}{again}",
             code="timeout",
             response=found,
         )
+    if way.verb == "lock-acquire":
+        found.pop("woke")
     _print(args, found)
     return 0
 
@@ -138,51 +143,6 @@ def _beat(agent: RemoteAgent, args: Namespace) -> int:
     beat_while(args.while_pid, heartbeat)
     say(args, {"agent_id": agent.agent, "status": "stopped"}, f"process {args.while_pid} ended")
     return 0
-
-
-def _fetch(args: Namespace) -> dict[str, object]:
-    return {"statuses": list(split_words(args.status)), "limit": args.limit, "unread": args.unread}
-
-
-def _show(args: Namespace) -> dict[str, object]:
-    return {"thread_id": args.thread} | ({} if args.limit is None else {"limit": args.limit})
-
-
-def _take(args: Namespace) -> dict[str, object]:
-    seconds = getattr(args, "lease_seconds", None)
-    return {} if seconds is None else {"lease_seconds": seconds}
-
-
-def _ack(args: Namespace) -> dict[str, object]:
-    if not args.message:
-        raise InvalidInputError("which message?", hint="by a ticket: --message ID")
-    if args.token is not None and not args.token.isdecimal():
-        raise InvalidInputError(
-            "the lease is not one of a delivery", hint="the token that `inbox take` printed"
-        )
-    return {"message": args.message} | ({} if args.token is None else {"token": int(args.token)})
-
-
-def _nack(args: Namespace) -> dict[str, object]:
-    return {**_ack(args), "reason": args.reason, "permanent": args.permanent}
-
-
-def _join(args: Namespace) -> dict[str, object]:
-    joining = Joining(run_id=args.run_id, interval_seconds=args.interval, status=args.status)
-    return {
-        "run_id": joining.run_id,
-        "interval_seconds": joining.interval_seconds,
-        "status": joining.status,
-        "host": os.uname().nodename,
-    }
-
-
-def _list(args: Namespace) -> dict[str, object]:
-    return {} if args.run_id is None else {"run_id": args.run_id}
-
-
-def _nothing(_: Namespace) -> dict[str, object]:
-    return {}
 
 
 def _print(args: Namespace, found: dict[str, Any]) -> None:

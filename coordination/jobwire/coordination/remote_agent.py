@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jobwire.coordination.agent_ticket import AgentTicket, read_agent_ticket
-from jobwire.coordination.agent_verbs import verb_named
+from jobwire.coordination.agent_verbs import following, verb_named
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.remote_form import (
     Presence,
@@ -138,15 +138,16 @@ class RemoteAgent:
         """Look, then sleep until a doorbell rings, and look again; by the clock too, each 2 to 30 s."""
         until = self._clock.monotonic() + seconds
         asked, pause = dict(args), _LOOK_SECONDS
-        found: dict[str, object] = {"woke": False, "next_event_id": asked.get("after", 0)}
+        found: dict[str, object] = {"woke": False}
+        if "after" in asked:
+            found["next_event_id"] = asked["after"]
         while True:
             self._rung = False
             with contextlib.suppress(UnreachableError):
                 found = self.call(verb, asked)
                 if found["woke"]:
                     return found
-                asked = {**{name: asked[name] for name in asked if name != "after_message"}}
-                asked["after"] = found["next_event_id"]
+                asked = following(asked, found)
             left = until - self._clock.monotonic()
             if left <= 0:
                 return found

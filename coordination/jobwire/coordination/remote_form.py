@@ -56,7 +56,11 @@ class RemoteAnswer(NamedTuple):
         if self.error is not None:
             told = error_of({"error": "refused", **self.error})
             kind = _ERRORS.get(told.exit_code, StorageError)
-            raise kind(told.message, hint=told.hint, code=self.error.get("code"))
+            facts = self.error.get("facts")
+            beside = {str(name): value for name, value in facts.items()} if isinstance(facts, dict) else {}
+            for name in ("message", "hint", "code"):
+                beside.pop(name, None)
+            raise kind(told.message, hint=told.hint, code=self.error.get("code"), **beside)
         return dict(self.result or {})
 
 
@@ -105,8 +109,13 @@ def seal_answer(agent: str, answer: RemoteAnswer, key: str) -> bytes:
 
 
 def failure(request_id: str, error: JobwireError, code: str) -> RemoteAnswer:
-    """Return the answer that tells of an error."""
-    return RemoteAnswer(request_id, None, {**error.to_json(), "code": code})
+    """Return the answer that tells of an error, with those of its facts that are plain."""
+    facts = {
+        name: value
+        for name, value in error.facts.items()
+        if isinstance(value, (str, int, float, bool, list)) and name not in {"code", "response"}
+    }
+    return RemoteAnswer(request_id, None, {**error.to_json(), "code": code, "facts": facts})
 
 
 def open_answer(payload: bytes, key: str, agent: str) -> RemoteAnswer | None:

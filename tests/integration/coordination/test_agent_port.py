@@ -111,3 +111,104 @@ def test_joining_makes_nobody_a_lead(agents: Agents) -> None:
     builder.call("leave", {})
     left: Any = builder.call("agents", {})
     assert left["agents"] == []
+
+
+def test_work_is_claimed_said_and_done_under_its_lease(agents: Agents) -> None:
+    """One claims it, others are told who has it; each word needs the lease, and the end is the end."""
+    lead, builder, other = agents("lead"), agents("builder"), agents("other")
+    thread = lead.call("send", {"kind": "task", "subject": "fix it", "body": "now"})["thread_id"]
+    on = {"thread_id": thread}
+    claimed: Any = builder.call("claim", {**on, "lease_seconds": 60.0})
+    held = {**on, "token": claimed["lease_token"]}
+    assert claimed["thread"]["status"] == "claimed"
+    with pytest.raises(ConflictError) as caught:
+        other.call("claim", on)
+    assert (caught.value.facts["code"], caught.value.facts["holder"]) == ("lease_conflict", "builder")
+    assert builder.call("claim", on)["lease_token"] == claimed["lease_token"]
+    for wrong in (on, {**on, "token": "0a1b2c3d.7"}, {**on, "token": "x"}):
+        with pytest.raises(ConflictError) as caught:
+            builder.call("update", {**wrong, "summary": "half"})
+        assert caught.value.facts["code"] == "lease_lost"
+    updated: Any = builder.call("update", {**held, "summary": "half"})
+    assert updated["thread"]["status"] == "in_progress"
+    assert builder.call("renew-claim", held)["lease_token"] == claimed["lease_token"]
+    with pytest.raises(InvalidInputError) as refused:
+        other.call("cancel", on)
+    assert refused.value.facts["code"] == "forbidden"
+    done: Any = builder.call("done", {**held, "summary": "it works", "id": "d1"})
+    assert done["thread"]["status"] == "done"
+    again: Any = builder.call("done", {**held, "summary": "it works", "id": "d1"})
+    assert (again["duplicate"], again["event_id"]) == (True, done["event_id"])
+    with pytest.raises(ConflictError) as caught:
+        builder.call("fail", {**held, "summary": "or not"})
+    assert caught.value.facts["code"] == "already_terminal"
+    shown: Any = lead.call("show", on)
+    assert [one["kind"] for one in shown["messages"]] == ["task", "progress", "result"]
+
+
+def test_a_question_of_work_is_answered_by_a_reply(agents: Agents) -> None:
+    """A blocked update is a request with choices; the answer settles it and wakes who waits."""
+    lead, builder = agents("lead"), agents("builder")
+    thread = lead.call("send", {"to": ["builder"], "kind": "task", "subject": "fix it"})["thread_id"]
+    on = {"thread_id": thread}
+    token = builder.call("claim", on)["lease_token"]
+    words = {"status": "blocked", "summary": "push?", "choices": ["yes", "no"]}
+    asked: Any = builder.call("update", {**on, "token": token, **words})
+    assert asked["thread"]["status"] == "blocked"
+    replied: Any = lead.call("reply", {**on, "summary": "yes"})
+    assert replied["request"].startswith(asked["thread"]["job_id"])
+    found: Any = builder.wait("wait-reply", {**on, "after": asked["event_id"]}, 60.0)
+    assert (found["message"]["kind"], found["message"]["summary"]) == ("answer", "yes")
+    with pytest.raises(ConflictError) as caught:
+        lead.call("reply", {**on, "summary": "no", "request": replied["request"]})
+    assert caught.value.facts["code"] == "not_expected"
+
+
+def test_locks_keep_others_out_until_they_are_released(agents: Agents) -> None:
+    """All or none; the holder is named; a released path wakes who waits for it; strange paths are refused."""
+    one, two = agents("one"), agents("two")
+    granted: Any = one.call("lock-acquire", {"paths": ["src/a.py", "name:deploy"], "ttl": 60.0})
+    assert [lock["path"] for lock in granted["locks"]] == ["src/a.py", "name:deploy"]
+    for verb in ("lock-acquire", "lock-check"):
+        with pytest.raises(ConflictError) as caught:
+            two.call(verb, {"paths": ["src", "docs"]})
+        assert (caught.value.facts["code"], caught.value.facts["holder"]) == ("locked", "one")
+    assert len(two.call("lock-list", {})["locks"]) == 2  # type: ignore[arg-type]
+    found: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(two.wait("lock-free", {"paths": ["src/a.py"]}, 60.0))
+    )
+    waiting.start()
+    one.call("lock-release", {"paths": ["src/a.py"], "token": granted["locks"][0]["token"]})
+    waiting.join(60)
+    assert found[0]["woke"] is True
+    with pytest.raises(ConflictError) as caught:
+        one.call("lock-renew", {"paths": ["src/a.py"]})
+    assert caught.value.facts["code"] == "lease_lost"
+    for path in ("../x", "/etc/passwd", "a/../b", "a//b", "./a", "", "a\nb", "name:", "..", "a/"):
+        with pytest.raises(InvalidInputError):
+            two.call("lock-acquire", {"paths": [path]})
+    with pytest.raises(InvalidInputError):
+        two.call("lock-acquire", {"paths": []})
+
+
+def test_a_board_is_for_its_members(agents: Agents) -> None:
+    """Members have their turns and are asked; a stranger neither speaks nor reads."""
+    lead, member, stranger = agents("lead"), agents("member"), agents("stranger")
+    asked = {"checkpoint": "PLAN", "proposal": "do it", "members": ["lead", "member"], "quick": True}
+    board = lead.call("board-open", asked)["board_id"]
+    summoned: Any = member.wait("watch", {}, 60.0)
+    assert board in summoned["message"]["summary"]
+    for verb, args in (("board-show", {}), ("board-assess", {"verdict": "APPROVE"})):
+        with pytest.raises(InvalidInputError) as caught:
+            stranger.call(verb, {"board": board, **args})
+        assert caught.value.facts["code"] == "not_a_member"
+    with pytest.raises(ConflictError) as early:
+        lead.call("board-vote", {"board": board, "verdict": "APPROVE"})
+    assert early.value.facts["code"] == "board_phase"
+    for one in (lead, member):
+        one.call("board-assess", {"board": board, "verdict": "CONCERNS", "concerns": ["tests"]})
+    decided: Any = member.wait("board-wait", {"board": board}, 60.0)
+    assert (decided["woke"], decided["board"]["verdict"]) == (True, "APPROVED")
+    with pytest.raises(NotFoundError):
+        lead.call("board-show", {"board": "board-none"})

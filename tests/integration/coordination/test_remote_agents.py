@@ -79,6 +79,48 @@ def test_a_take_that_comes_twice_leases_one_message(host: AgentHost) -> None:
     assert host.service.answer(request) == host.service.answer(request)
 
 
+def _claimed(host: AgentHost) -> dict[str, object]:
+    """Return thread and token of work that the builder has claimed."""
+    thread = host.remote("lead").call("send", SEND)["thread_id"]
+    claim = RemoteRequest("builder", "c1", "claim", {"thread_id": thread}, host.store.clock.now())
+    first = host.service.answer(claim)
+    assert host.service.answer(claim) == first
+    return {"thread_id": thread, "token": first.outcome()["lease_token"]}
+
+
+@pytest.mark.parametrize("verb", ["update", "done", "fail", "reply", "cancel"])
+def test_work_that_is_said_twice_is_done_once_though_the_answer_was_never_kept(
+    host: AgentHost, verb: str
+) -> None:
+    """Killed between the job's record and the answer, the process does the request again: nothing is new."""
+    held = _claimed(host)
+    words = {"reason": "why"} if verb == "cancel" else {"summary": "said"}
+    args = (
+        {**held, **words} if verb in {"update", "done", "fail"} else {"thread_id": held["thread_id"], **words}
+    )
+    request = RemoteRequest("builder", "r6", verb, args, host.store.clock.now())
+    first = host.service.answer(request).outcome()
+    with host.store.changing() as change:
+        # As if the second commit had never come.
+        change.execute("forget_remote_requests", {"before": 2**62})
+    again = host.service.answer(request).outcome()
+    assert (first["duplicate"], again["duplicate"]) == (False, True)
+    assert (again["message_id"], again["thread"]) == (first["message_id"], first["thread"])
+    assert _messages(host).count("why" if verb == "cancel" else "said") == 1
+    assert host.service.answer(request).outcome() == again
+
+
+def test_another_request_under_the_same_id_is_refused_for_work_too(host: AgentHost) -> None:
+    """An id is given once, also where a job's record is changed."""
+    held = _claimed(host)
+    request = RemoteRequest("builder", "r7", "update", {**held, "summary": "one"}, host.store.clock.now())
+    host.service.answer(request).outcome()
+    with pytest.raises(ConflictError) as caught:
+        host.service.answer(request._replace(args={**held, "summary": "two"})).outcome()
+    assert caught.value.facts["code"] == "duplicate_id"
+    assert _messages(host) == ["fix it", "one"]
+
+
 def test_a_change_that_fails_leaves_nothing_and_may_succeed_later(host: AgentHost) -> None:
     """What is refused is not remembered: the same request is applied once its reason is gone."""
     request = RemoteRequest("a", "r3", "send", {**SEND, "in_reply_to": "m9"}, host.store.clock.now())

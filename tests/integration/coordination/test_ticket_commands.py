@@ -1,7 +1,8 @@
 """The commands of an agent by its ticket: the same words and the same answers as in the home."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
@@ -10,16 +11,22 @@ from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.testing.agent_host import AgentHost
 
 
-def test_each_command_that_a_ticket_allows(
-    host: AgentHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Send, fetch, show, take, ack, nack, reply, watch, wait-reply, join, list and leave work by a ticket."""
+class Run(Protocol):
+    """Runs a command by the ticket of an agent."""
+
+    def __call__(self, name: str, *words: str, code: int = 0) -> dict[str, Any]:
+        """Return what it prints; fails where it ends with another code."""
+
+
+@pytest.fixture
+def run(host: AgentHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Give commands by the tickets of lead and builder."""
     monkeypatch.setattr(RemoteAgent, "_by_paho", lambda _self, ticket, _will: host.connect(ticket))
-    for name in ("JOBWIRE_AGENT", "JOBWIRE_HOME", "JOBWIRE_TICKET", "JOBWIRE_DB", "JOBWIRE_JOB"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("AGENT", "HOME", "TICKET", "DB", "JOB", "LEASE", "INCARNATION"):
+        monkeypatch.delenv(f"JOBWIRE_{name}", raising=False)
     tickets = {name: str(host.ticket(name)) for name in ("lead", "builder")}
 
-    def run(name: str, *words: str, code: int = 0) -> dict[str, Any]:
+    def run_it(name: str, *words: str, code: int = 0) -> dict[str, Any]:
         capsys.readouterr()
         found = main([*words, "--ticket", tickets[name], "--json"])
         said = capsys.readouterr()
@@ -27,6 +34,11 @@ def test_each_command_that_a_ticket_allows(
         answer: dict[str, Any] = json.loads(said.out)
         return answer
 
+    return run_it
+
+
+def test_each_command_that_a_ticket_allows(run: Run) -> None:
+    """Send, fetch, show, take, ack, nack, reply, watch, wait-reply, join, list and leave work by a ticket."""
     assert run("builder", "agent", "join", "--interval", "5")["agent"]["interval_seconds"] == 5
     sent = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it", "--body", "the parser")
     thread = sent["thread_id"]
@@ -53,5 +65,71 @@ def test_each_command_that_a_ticket_allows(
     run("builder", "agent", "beat", "--task", "T7")
     run("builder", "agent", "leave")
     assert run("builder", "inbox", "ack", code=30)["error"]["code"] == "invalid_input"
-    assert run("builder", "inbox", "claim", "--thread", thread, code=30)["error"]["code"] == "invalid_input"
+    assert run("builder", "inbox", "export", code=30)["error"]["code"] == "invalid_input"
     assert run("builder", "inbox", "fetch", "--agent", "lead", code=30)["error"]["code"] == "forbidden"
+
+
+def test_work_is_done_by_a_ticket(run: Run, tmp_path: Path) -> None:
+    """Claim, renew, update, ask, be answered, done: the lease lies beside the ticket until the end."""
+    thread = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it")["thread_id"]
+    on = ("--thread", thread)
+    claimed = run("builder", "inbox", "claim", *on, "--lease-seconds", "60")
+    assert claimed["thread"]["status"] == "claimed"
+    leases = list(tmp_path.glob("builder.ticket.leases/*"))
+    assert [oct(path.stat().st_mode)[-3:] for path in leases] == ["600"]
+    assert run("builder", "inbox", "renew", *on)["lease_token"] == claimed["lease_token"]
+    assert run("builder", "inbox", "update", *on, "--summary", "half")["thread"]["status"] == "in_progress"
+    asked = run("builder", "inbox", "update", *on, "--status", "blocked", "--summary", "which port?")
+    assert asked["thread"]["status"] == "blocked"
+    assert run("lead", "inbox", "reply", *on, "--summary", "8883")["request"]
+    words = ("--after-event", str(asked["event_id"]), "--timeout-seconds", "30")
+    assert run("builder", "inbox", "wait-reply", *on, *words)["message"]["summary"] == "8883"
+    assert run("lead", "inbox", "done", *on, "--summary", "mine", code=20)["error"]["code"] == "lease_lost"
+    done = run("builder", "inbox", "done", *on, "--summary", "it works", "--artifact", "a.diff:diff")
+    assert (done["command"], done["thread"]["status"]) == ("done", "done")
+    assert not any(path.exists() for path in leases)
+    assert run("lead", "inbox", "search", "works")["messages"][0]["kind"] == "result"
+    other = run("lead", "inbox", "send", "--to", "builder", "--subject", "more")["thread_id"]
+    run("builder", "inbox", "claim", "--thread", other)
+    assert run("lead", "inbox", "cancel", "--thread", other)["thread"]["status"] == "cancelled"
+    fail = ("inbox", "fail", "--thread", other, "--summary", "late")
+    assert run("builder", *fail, code=20)["error"]["code"] == "already_terminal"
+
+
+def test_locks_are_held_by_a_ticket(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths mean what they are in the repository on the agent's own host."""
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    (tmp_path / "clone" / "src").mkdir()
+    monkeypatch.chdir(tmp_path / "clone" / "src")
+    lock = run("builder", "lock", "acquire", "app.py", "--ttl", "60")["locks"][0]
+    assert (lock["path"], lock["agent"]) == ("src/app.py", "builder")
+    refused = run("lead", "lock", "check", "../src/app.py", code=20)["error"]
+    assert (refused["code"], refused["holder"], refused["path"]) == ("locked", "builder", "src/app.py")
+    assert run("lead", "lock", "wait", "app.py", "--timeout-seconds", "0.01", code=10)["woke"] is False
+    assert [one["path"] for one in run("lead", "lock", "list")["locks"]] == ["src/app.py"]
+    assert run("builder", "lock", "renew", "--all")["locks"][0]["token"] == lock["token"]
+    assert run("lead", "lock", "acquire", "../../other", code=30)["error"]["code"] == "invalid_input"
+    assert len(run("builder", "lock", "release", "--all")["locks"]) == 1
+    assert run("lead", "lock", "wait", "app.py", "--timeout-seconds", "30")["woke"] is True
+    assert run("lead", "lock", "deadlocks")["deadlocks"] == []
+    assert "git diff" in run("lead", "lock", "hook")["hook"]
+
+
+def test_a_board_is_held_by_tickets(run: Run, tmp_path: Path) -> None:
+    """Members assess and vote from elsewhere; the resolution is the same for all."""
+    (tmp_path / "plan.md").write_text("ship it")
+    words = ("--checkpoint", "PRE_LAUNCH", "--proposal", str(tmp_path / "plan.md"), "--quick")
+    opened = run("lead", "board", "open", *words, "--member", "lead", "--member", "builder")
+    board = opened["board_id"]
+    assert [one["board_id"] for one in run("builder", "board", "list")["boards"]] == [board]
+    assert run("lead", "board", "resolve", board, code=20)["error"]["code"] == "board_phase"
+    for name in ("lead", "builder"):
+        run(name, "board", "assess", board, "--verdict", "APPROVE", "--score", "8")
+    assert run("builder", "board", "wait", board, "--timeout-seconds", "30")["woke"] is True
+    assert run("lead", "board", "resolve", board)["resolution"]["verdict"] == "APPROVED"
+    assert [one["member"] for one in run("lead", "board", "messages", board)["messages"]] == [
+        "lead",
+        "builder",
+    ]
+    late = run("lead", "board", "assess", board, "--verdict", "REJECT", code=20)
+    assert late["error"]["code"] == "board_phase"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from jobwire.coordination.board_verbs import statement_json
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
-    from jobwire.coordination.boards.resolution import Statement
     from jobwire.coordination.boards.stored import BoardView
 
 # A resolution names all that was said.
@@ -113,7 +113,7 @@ def board_show(args: Namespace) -> int:
 def board_messages(args: Namespace) -> int:
     """Print all that was said."""
     view = _boards(args).view(args.board)
-    said = [_statement(one) for one in view.said]
+    said = [statement_json(one) for one in view.said]
     lines = [
         safe(f"{one['at']}  {one['member']} {one['turn']}: {json.dumps(one['content'], ensure_ascii=False)}")
         for one in said
@@ -202,13 +202,3 @@ def _standing(view: BoardView) -> str:
     until = utc_timestamp(state.until_ms / 1000)
     missing = ", ".join(sorted(state.missing))
     return f"board {view.board.board_id} is {state.phase.value}{turn} until {until} and waits for {missing}"
-
-
-def _statement(one: Statement) -> dict[str, object]:
-    return {
-        "number": one.number,
-        "member": one.member,
-        "turn": one.turn.value,
-        "at": utc_timestamp(one.at_ms / 1000),
-        "content": dict(one.content),
-    }

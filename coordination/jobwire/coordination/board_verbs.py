@@ -1,0 +1,152 @@
+"""The verbs of boards as data: members take part from wherever they are, and see the boards they are on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
+from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
+from jobwire.coordination.home_key import home_key
+from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
+from jobwire.core.clock import utc_timestamp
+from jobwire.core.errors import ConflictError, InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobwire.coordination.boards.resolution import Statement
+    from jobwire.coordination.boards.stored import BoardView
+    from jobwire.coordination.store import CoordinationStore
+
+_PHASES = list(BoardPhase)
+
+
+def statement_json(one: Statement) -> dict[str, object]:
+    """Return what a member said as commands print it."""
+    return {
+        "number": one.number,
+        "member": one.member,
+        "turn": one.turn.value,
+        "at": utc_timestamp(one.at_ms / 1000),
+        "content": dict(one.content),
+    }
+
+
+def _boards(store: CoordinationStore) -> Boards:
+    return Boards(store, key=home_key(store.home))
+
+
+def _view(store: CoordinationStore, agent: str, args: dict[str, Any]) -> BoardView:
+    """Return a board that the agent is on, or opened; raises InvalidInputError (not_a_member)."""
+    view = _boards(store).view(args["board"])
+    if agent not in {*view.board.names, view.board.opened_by}:
+        raise InvalidInputError(
+            f"{agent} is not on board {view.board.board_id}",
+            hint=f"its members are {', '.join(view.board.names)}",
+            code="not_a_member",
+        )
+    return view
+
+
+def _told(view: BoardView, **more: object) -> dict[str, object]:
+    return {"board": view.to_json(), "board_id": view.board.board_id, **more}
+
+
+def _open(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    new = NewBoard(
+        agent,
+        args["checkpoint"],
+        args["proposal"],
+        tuple(args.get("members", DEFAULT_MEMBERS)),
+        quick=args.get("quick", False),
+        rounds=args.get("rounds", MAX_ROUNDS),
+        quorum=args.get("quorum", 0),
+        deadline_seconds=args.get("deadline_seconds", PHASE_SECONDS),
+        run_id=args.get("run_id", "default"),
+    )
+    return _told(_boards(store).open(new))
+
+
+def _turn(turn: BoardTurn) -> Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]:
+    """Return what lets a member have this turn."""
+
+    def say(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+        board = args.pop("board")
+        if turn is BoardTurn.VOTE:
+            args["final_verdict"] = args.pop("verdict", None)
+        return _told(_boards(store).say(board, agent, turn, args))
+
+    return say
+
+
+def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    view = _view(store, agent, args)
+    return _told(view, resolution=dict(view.resolution) if view.resolution else None)
+
+
+def _resolve(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    view = _view(store, agent, args)
+    if view.resolution is None:
+        raise ConflictError(
+            f"board {view.board.board_id} is {view.phase.value}, and has decided nothing",
+            hint="wait for it",
+            code="board_phase",
+        )
+    return _told(view, resolution=dict(view.resolution), sealed=view.board.resolution)
+
+
+def _messages(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    view = _view(store, agent, args)
+    return _told(view, messages=[statement_json(one) for one in view.said])
+
+
+def _wait(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """Look once: whoever is elsewhere sleeps there."""
+    phase = args.get("phase", BoardPhase.COMPLETE.value)
+    if phase not in [one.value for one in BoardPhase]:
+        raise InvalidInputError(f"phase is {phase!r:.80}", hint=f"one of {', '.join(BoardPhase)}")
+    view = _view(store, agent, args)
+    return _told(view, woke=_PHASES.index(view.phase) >= _PHASES.index(BoardPhase(phase)))
+
+
+def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    found = _boards(store).views(only_open=args.get("open", False), limit=limit_of(args))
+    mine = [one for one in found if agent in {*one.board.names, one.board.opened_by}]
+    return {"boards": [one.to_json() for one in mine]}
+
+
+def _turns(takes: Mapping[str, str], turn: BoardTurn) -> AgentVerb:
+    return AgentVerb({"board": TEXT, **takes}, _turn(turn), _BOARD, changes=True, keeps=True)
+
+
+_BOARD = ("board",)
+BOARD_VERBS: Mapping[str, AgentVerb] = {
+    "board-open": AgentVerb(
+        {
+            **dict.fromkeys(("checkpoint", "proposal", "run_id"), TEXT),
+            **dict.fromkeys(("rounds", "quorum"), WHOLE),
+            "members": TEXTS,
+            "quick": FLAG,
+            "deadline_seconds": NUMBER,
+        },
+        _open,
+        ("checkpoint", "proposal"),
+        changes=True,
+        keeps=True,
+    ),
+    "board-assess": _turns(
+        {"verdict": TEXT, "score": NUMBER, "concerns": TEXTS, "recommendations": TEXTS}, BoardTurn.ASSESS
+    ),
+    "board-discuss": _turns(
+        {"to": TEXT, "type": TEXT, "message": TEXT, "changes_my_verdict": FLAG}, BoardTurn.DISCUSS
+    ),
+    "board-pass": _turns({}, BoardTurn.PASS),
+    "board-vote": _turns({"verdict": TEXT, "confidence": NUMBER, "conditions": TEXTS}, BoardTurn.VOTE),
+    # A look resolves a board whose time is over: the same look gives the same answer.
+    "board-show": AgentVerb({"board": TEXT}, _show, _BOARD),
+    "board-resolve": AgentVerb({"board": TEXT}, _resolve, _BOARD),
+    "board-messages": AgentVerb({"board": TEXT}, _messages, _BOARD),
+    "board-wait": AgentVerb({"board": TEXT, "phase": TEXT}, _wait, _BOARD),
+    "board-list": AgentVerb({"open": FLAG, "limit": WHOLE}, _list),
+}

@@ -1,0 +1,152 @@
+"""The verbs of file locks as data.
+
+Paths are named relative to the run's root: whoever asks from elsewhere has that folder there, under a path of
+its own, and sends what `canonical` makes of it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from jobwire.coordination.locks.file_locks import LOCK_SECONDS, LockRequest, Locks
+from jobwire.coordination.locks.job_ended import JobEnded
+from jobwire.coordination.locks.queue import LockMode, is_name
+from jobwire.coordination.locks.targets import MAX_TARGET
+from jobwire.coordination.message import MAX_REFERENCE
+from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb
+from jobwire.core.bounds import check_line
+from jobwire.core.errors import ConflictError, InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobwire.coordination.locks.stored import FileLock
+    from jobwire.coordination.store import CoordinationStore
+
+_DEFAULT_RUN = "default"
+
+
+def locked_by_others(found: Sequence[FileLock]) -> ConflictError:
+    """Return the error for paths that others hold."""
+    first = found[0]
+    return ConflictError(
+        f"{first.target} is held by {first.agent_id}",
+        hint="wait with `jobwire lock wait PATH`, or talk to the holder",
+        code="locked",
+        holder=first.agent_id,
+        path=first.target,
+    )
+
+
+def checked_target(target: str) -> str:
+    """Return a target that was sent; raises InvalidInputError for what `canonical` never makes."""
+    check_line("path", target, MAX_TARGET)
+    plain = target.removeprefix("./") if is_name(target.removeprefix("./")) else target
+    if is_name(target) and target != "name:":
+        return target
+    outside = plain.startswith(("/", "../")) or plain == ".."
+    if outside or target == "name:" or posixpath.normpath(plain) != plain:
+        raise InvalidInputError(
+            f"{target!r:.200} is no path below the run's root", hint="relative to it, without . and .."
+        )
+    return target
+
+
+def _locks(store: CoordinationStore) -> Locks:
+    return Locks(store, job_ended=JobEnded(store.home))
+
+
+def _paths(args: dict[str, Any]) -> list[str]:
+    return [checked_target(path) for path in dict.fromkeys(args.get("paths", ()))]
+
+
+def _run(args: dict[str, Any]) -> str:
+    run_id: str = args.get("run_id", _DEFAULT_RUN)
+    check_line("run", run_id, MAX_REFERENCE)
+    return run_id
+
+
+def _mode(args: dict[str, Any]) -> LockMode:
+    return LockMode.SHARED if args.get("shared", False) else LockMode.EXCLUSIVE
+
+
+def _json(found: Sequence[FileLock]) -> dict[str, object]:
+    return {"locks": [lock.to_json() for lock in found]}
+
+
+def _acquire(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    granted = _locks(store).acquire(_wanted(agent, args))
+    return {**_json(granted), "token": granted[0].token}
+
+
+def _wanted(agent: str, args: dict[str, Any]) -> LockRequest:
+    return LockRequest(
+        agent,
+        tuple(_paths(args)),
+        run_id=_run(args),
+        mode=_mode(args),
+        seconds=float(args.get("ttl", LOCK_SECONDS)),
+        incarnation=str(args.get("incarnation", "")),
+        job_id=str(args.get("job_id", "")),
+    )
+
+
+def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    found = _locks(store).renew(agent, _paths(args), run_id=_run(args), token=args.get("token"))
+    return _json(found)
+
+
+def _release(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    found = _locks(store).release(agent, _paths(args), run_id=_run(args), token=args.get("token"))
+    return _json(found)
+
+
+def _check(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    found = _locks(store).conflicts(agent, _paths(args), run_id=_run(args), mode=_mode(args))
+    if found:
+        raise locked_by_others(found)
+    return _json(found)
+
+
+def _free(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """Look once whether nobody else holds them: whoever is elsewhere sleeps there."""
+    found = _locks(store).conflicts(agent, _paths(args), run_id=_run(args))
+    return {"woke": not found, **_json(found)}
+
+
+def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    del agent
+    state = _locks(store).state(args.get("run_id"))
+    return {**_json(state.locks), "waiting": [wait.to_json() for wait in state.waits]}
+
+
+def _deadlocks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    del agent
+    return {"deadlocks": _locks(store).deadlocks(args.get("run_id"))}
+
+
+def _break(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    target = checked_target(args["path"])
+    if args.get("confirm", False):
+        return _json(_locks(store).confirm_break(agent, target, run_id=_run(args)))
+    asked = _locks(store).ask_to_break(agent, target, run_id=_run(args), reason=args.get("reason", ""))
+    return _json(asked)
+
+
+_ON = {"paths": TEXTS, "run_id": TEXT}
+_WANTED = {**_ON, "shared": FLAG, "ttl": NUMBER, "incarnation": TEXT, "job_id": TEXT}
+_HELD = {**_ON, "token": WHOLE}
+# Nobody wants a lock later that it cannot have now: none of them is kept, but for giving one back.
+LOCK_VERBS: Mapping[str, AgentVerb] = {
+    "lock-acquire": AgentVerb(_WANTED, _acquire, ("paths",), changes=True),
+    "lock-renew": AgentVerb(_HELD, _renew, changes=True),
+    "lock-release": AgentVerb(_HELD, _release, changes=True, keeps=True),
+    "lock-check": AgentVerb({**_ON, "shared": FLAG}, _check, ("paths",)),
+    "lock-free": AgentVerb(_ON, _free, ("paths",)),
+    "lock-list": AgentVerb({"run_id": TEXT}, _list),
+    "lock-deadlocks": AgentVerb({"run_id": TEXT}, _deadlocks),
+    "lock-break": AgentVerb(
+        {"path": TEXT, "run_id": TEXT, "reason": TEXT, "confirm": FLAG}, _break, ("path",), changes=True
+    ),
+}

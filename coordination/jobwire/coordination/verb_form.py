@@ -1,0 +1,76 @@
+"""What a verb of an agent is: the arguments that it takes, each of a kind, and what it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobwire.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobwire.coordination.store import CoordinationStore
+
+MOST = 1000
+TEXT, WHOLE, NUMBER, FLAG, TEXTS, OBJECTS = (
+    "a text",
+    "a whole number",
+    "a number",
+    "true or false",
+    "a list of texts",
+    "a list of objects",
+)
+_FITS: Mapping[str, Callable[[object], bool]] = {
+    TEXT: lambda value: isinstance(value, str),
+    WHOLE: lambda value: type(value) is int and abs(value) < 2**62,
+    NUMBER: lambda value: type(value) in (int, float),
+    FLAG: lambda value: isinstance(value, bool),
+    TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    OBJECTS: lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
+}
+
+
+class AgentVerb(NamedTuple):
+    """What one verb takes, as names and kinds, and what it does.
+
+    `changes`: it must be done once, however often it is asked for; `keeps`: it is worth sending later;
+    `crosses`: it changes a job's record as well, which no transaction of the store holds. Done again under
+    the same `id`, or by the same holder, it changes nothing more.
+    """
+
+    takes: Mapping[str, str]
+    does: Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]
+    needs: tuple[str, ...] = ()
+    changes: bool = False
+    keeps: bool = False
+    crosses: bool = False
+
+    def check(self, name: str, args: Mapping[str, object]) -> None:
+        """Refuse arguments that it does not take; raises InvalidInputError."""
+        for field, value in args.items():
+            kind = self.takes.get(field)
+            if kind is None:
+                raise InvalidInputError(
+                    f"{name} takes no {field!r:.80}", hint=f"it takes {', '.join(self.takes)}"
+                )
+            if not _FITS[kind](value):
+                raise InvalidInputError(f"{field} of {name} is not {kind}")
+        for field in self.needs:
+            if field not in args:
+                raise InvalidInputError(f"{name} needs {field}")
+
+
+def limit_of(args: dict[str, Any]) -> int:
+    """Return how many are asked for; raises InvalidInputError."""
+    limit: int = args.get("limit", 20)
+    if not 1 <= limit <= MOST:
+        raise InvalidInputError(f"limit is {limit}", hint=f"from 1 to {MOST}")
+    return limit
+
+
+def artifact_fields(value: dict[str, Any]) -> tuple[str, str]:
+    """Return path and kind of an artifact; raises InvalidInputError."""
+    path, kind = value.get("path"), value.get("kind", "file")
+    if not isinstance(path, str) or not isinstance(kind, str) or value.keys() - {"path", "kind"}:
+        raise InvalidInputError("an artifact is an object with path and kind")
+    return path, kind

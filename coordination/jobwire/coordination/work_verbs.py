@@ -1,0 +1,133 @@
+"""The verbs of threads of work as data: claim, renew, update, done, fail, cancel, reply.
+
+Each crosses the store and a job's record, under the record's lock; `id` is the message's, so that what is
+asked for twice is said once. The lease of whoever speaks from elsewhere lies there: each request names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobwire.coordination import replying
+from jobwire.coordination.message import Artifact, NewMessage
+from jobwire.coordination.reading import message_of, thread_of
+from jobwire.coordination.stored import thread_json
+from jobwire.coordination.verb_form import NUMBER, OBJECTS, TEXT, TEXTS, AgentVerb, artifact_fields
+from jobwire.coordination.work import ThreadWork
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.work import Claimed, Worded
+
+
+def claimed_json(claimed: Claimed) -> dict[str, object]:
+    """Return a claim as commands print it."""
+    return {
+        "thread": thread_json(claimed.thread),
+        "lease_token": str(claimed.token),
+        "expires_at": claimed.expires_at,
+        "event_id": claimed.event_id,
+    }
+
+
+def worded_json(worded: Worded) -> dict[str, object]:
+    """Return what was said in a thread of work as commands print it."""
+    return {**worded.posted._asdict(), "thread": thread_json(worded.thread)}
+
+
+def _work(store: CoordinationStore, agent: str, args: dict[str, Any]) -> ThreadWork:
+    incarnation = str(args.get("incarnation", ""))
+    return ThreadWork(store, agent, incarnation=incarnation, environ={}, keeps_leases=False)
+
+
+def _claim(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    seconds = args.get("lease_seconds", DEFAULT_LEASE_SECONDS)
+    return claimed_json(_work(store, agent, args).claim(args["thread_id"], seconds))
+
+
+def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    work = _work(store, agent, args)
+    return claimed_json(work.renew(args["thread_id"], args.get("lease_seconds"), token=args.get("token")))
+
+
+def _update(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    said = _work(store, agent, args).update(
+        _words(agent, "progress", args),
+        args.get("status", "in_progress"),
+        token=args.get("token"),
+        choices=args.get("choices", ()),
+    )
+    return worded_json(said)
+
+
+def _done(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    said = _work(store, agent, args).done(_words(agent, "result", args), token=args.get("token"))
+    return worded_json(said)
+
+
+def _fail(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    said = _work(store, agent, args).fail(_words(agent, "result", args), token=args.get("token"))
+    return worded_json(said)
+
+
+def _cancel(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    work = _work(store, agent, args)
+    return worded_json(work.cancel(args["thread_id"], args.get("reason", ""), message_id=args.get("id", "")))
+
+
+def _reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    if "thread_id" not in args and "in_reply_to" in args:
+        args["thread_id"] = message_of(store, args["in_reply_to"]).thread_id
+    new = _words(agent, args.get("kind", replying.ANSWER), args)
+    new = new._replace(to=tuple(args.get("to", ())), in_reply_to=args.get("in_reply_to"))
+    posted, request = replying.reply(store, new, request=args.get("request"))
+    thread = thread_json(thread_of(store, posted.thread_id))
+    return {**posted._asdict(), "seq": posted.event_id, "thread": thread, "request": request}
+
+
+def _words(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
+    return NewMessage(
+        agent,
+        kind=kind,
+        type=args.get("type", ""),
+        summary=args.get("summary", ""),
+        body=args.get("body", ""),
+        payload=args.get("payload"),
+        id=args.get("id", ""),
+        thread_id=args.get("thread_id"),
+        artifacts=tuple(Artifact(*artifact_fields(one)) for one in args.get("artifacts", ())),
+    )
+
+
+_WORK = {"thread_id": TEXT, "incarnation": TEXT}
+_HELD = {**_WORK, "token": TEXT}
+_WORDS = {"summary": TEXT, "body": TEXT, "payload": TEXT, "artifacts": OBJECTS, "id": TEXT}
+_THREAD = ("thread_id",)
+# Claims are not kept: whoever wants to work now does not want it tomorrow.
+WORK_VERBS: Mapping[str, AgentVerb] = {
+    "claim": AgentVerb({**_WORK, "lease_seconds": NUMBER}, _claim, _THREAD, changes=True, crosses=True),
+    "renew-claim": AgentVerb({**_HELD, "lease_seconds": NUMBER}, _renew, _THREAD, changes=True, crosses=True),
+    "update": AgentVerb(
+        {**_HELD, **_WORDS, "status": TEXT, "choices": TEXTS},
+        _update,
+        _THREAD,
+        changes=True,
+        keeps=True,
+        crosses=True,
+    ),
+    "done": AgentVerb({**_HELD, **_WORDS}, _done, _THREAD, changes=True, keeps=True, crosses=True),
+    "fail": AgentVerb({**_HELD, **_WORDS}, _fail, _THREAD, changes=True, keeps=True, crosses=True),
+    "cancel": AgentVerb(
+        {**_WORK, "reason": TEXT, "id": TEXT}, _cancel, _THREAD, changes=True, keeps=True, crosses=True
+    ),
+    "reply": AgentVerb(
+        {**_WORK, **_WORDS, "to": TEXTS, "kind": TEXT, "type": TEXT, "in_reply_to": TEXT, "request": TEXT},
+        _reply,
+        changes=True,
+        keeps=True,
+        crosses=True,
+    ),
+}
