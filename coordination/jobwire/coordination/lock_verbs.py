@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination.locks.file_locks import LOCK_SECONDS, LockRequest, Locks
+from jobwire.coordination.locks.changes import LOCK_SECONDS, LockRequest
+from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode, is_name
 from jobwire.coordination.locks.targets import MAX_TARGET
@@ -21,7 +22,7 @@ from jobwire.core.errors import ConflictError, InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobwire.coordination.locks.stored import FileLock
+    from jobwire.coordination.locks.stored import FileLock, LockWait
     from jobwire.coordination.store import CoordinationStore
 
 _DEFAULT_RUN = "default"
@@ -76,8 +77,33 @@ def _json(found: Sequence[FileLock]) -> dict[str, object]:
 
 
 def _acquire(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    granted = _locks(store).acquire(_wanted(agent, args))
-    return {**_json(granted), "token": granted[0].token}
+    """Take locks; with `wait` begin to wait where others have them, and with `waiting` look again."""
+    locks, asked = _locks(store), _wanted(agent, args)
+    wait = _waiting(locks, agent, args)
+    if wait is None:
+        found = locks.begin(asked, waits=args.get("wait", False))
+    else:
+        mine = asked._replace(targets=wait.wanted.targets, mode=wait.wanted.mode)
+        found = locks.look_again(mine, wait) or wait
+    if isinstance(found, list):
+        return {"woke": True, **_json(found), "token": found[0].token}
+    return {"woke": False, "waiting": found.wait_id, **_json([])}
+
+
+def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    locks = _locks(store)
+    wait = _waiting(locks, agent, args)
+    if wait is not None:
+        locks.give_up(wait)
+    return {"woke": False}
+
+
+def _waiting(locks: Locks, agent: str, args: dict[str, Any]) -> LockWait | None:
+    """Return the agent's own place in the queue, if it is there still."""
+    if "waiting" not in args:
+        return None
+    state = locks.state(_run(args))
+    return next((one for one in state.waits if (one.wait_id, one.agent_id) == (args["waiting"], agent)), None)
 
 
 def _wanted(agent: str, args: dict[str, Any]) -> LockRequest:
@@ -139,7 +165,10 @@ _WANTED = {**_ON, "shared": FLAG, "ttl": NUMBER, "incarnation": TEXT, "job_id": 
 _HELD = {**_ON, "token": WHOLE}
 # Nobody wants a lock later that it cannot have now: none of them is kept, but for giving one back.
 LOCK_VERBS: Mapping[str, AgentVerb] = {
-    "lock-acquire": AgentVerb(_WANTED, _acquire, ("paths",), changes=True),
+    "lock-acquire": AgentVerb(
+        {**_WANTED, "wait": FLAG, "waiting": WHOLE}, _acquire, ("paths",), changes=True
+    ),
+    "lock-leave": AgentVerb({"waiting": WHOLE, "run_id": TEXT}, _leave, ("waiting",), changes=True),
     "lock-renew": AgentVerb(_HELD, _renew, changes=True),
     "lock-release": AgentVerb(_HELD, _release, changes=True, keeps=True),
     "lock-check": AgentVerb({**_ON, "shared": FLAG}, _check, ("paths",)),

@@ -5,6 +5,7 @@ One table names what each sends and how its answer is told; `remote_requests` ma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -18,7 +19,7 @@ from jobwire.coordination.heartbeat import Heartbeat, beat_while
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
 from jobwire.coordination.work_verbs import WORK_VERBS
-from jobwire.core.errors import InvalidInputError, NoWorkError
+from jobwire.core.errors import InvalidInputError, NoWorkError, UnreachableError
 from jobwire.core.terminal_text import safe
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PERCENT = 100
+_ACQUIRE = "lock-acquire"
 Request = dict[str, Any]
 
 
@@ -58,7 +60,7 @@ _WAYS = {
     "agent_actions:join": _Way("join", requests.join),
     "agent_actions:leave": _Way("leave", requests.nothing),
     "agent_actions:list_agents": _Way("agents", requests.run),
-    "locks.actions:lock_acquire": _Way("lock-acquire", requests.lock_acquire, waits=True),
+    "locks.actions:lock_acquire": _Way(_ACQUIRE, requests.lock_acquire, waits=True),
     "locks.actions:lock_renew": _Way("lock-renew", requests.lock_held),
     "locks.actions:lock_release": _Way("lock-release", requests.lock_held),
     "locks.actions:lock_list": _Way("lock-list", requests.run),
@@ -100,7 +102,7 @@ def by_ticket(args: Namespace) -> int:
             raise InvalidInputError(f"this is the ticket of {agent.agent}, not of {named}", code="forbidden")
         if way is None:
             return _beat(agent, args)
-        if way.waits and getattr(args, "wait", 1):
+        if way.waits and not (way.verb == _ACQUIRE and not args.wait):
             return _waited(agent, args, way)
         _print(args, _asked(agent, args, way))
     return 0
@@ -115,9 +117,13 @@ def _asked(agent: RemoteAgent, args: Namespace, way: _Way) -> dict[str, object]:
 
 
 def _waited(agent: RemoteAgent, args: Namespace, way: _Way) -> int:
-    seconds = args.wait if way.verb == "lock-acquire" else args.timeout_seconds
+    seconds = args.wait if way.verb == _ACQUIRE else args.timeout_seconds
     found = agent.wait(way.verb, way.asked(args), seconds)
     if not found["woke"]:
+        if waiting := found.pop("waiting", None):
+            # Who cannot say so loses its place a minute later.
+            with contextlib.suppress(UnreachableError):
+                agent.call("lock-leave", {"waiting": waiting, "run_id": args.run_id})
         again = f" --after-event {found['next_event_id']}" if "next_event_id" in found else ""
         raise NoWorkError(
             f"nothing came within {seconds:g} s",
@@ -125,8 +131,6 @@ def _waited(agent: RemoteAgent, args: Namespace, way: _Way) -> int:
             code="timeout",
             response=found,
         )
-    if way.verb == "lock-acquire":
-        found.pop("woke")
     _print(args, found)
     return 0
 
@@ -146,6 +150,8 @@ def _beat(agent: RemoteAgent, args: Namespace) -> int:
 
 
 def _print(args: Namespace, found: dict[str, Any]) -> None:
+    if args.runs == "locks.actions:lock_acquire":
+        del found["woke"]
     if "message" in found:
         text = present.message(found["message"])
     else:

@@ -168,7 +168,8 @@ def lock_acquire(args: Namespace) -> Request:
     """Ask for locks."""
     job_id = args.job or os.environ.get("JOBWIRE_JOB", "")
     incarnation = os.environ.get("JOBWIRE_INCARNATION", "")
-    return {**lock_check(args), "ttl": args.ttl, "job_id": job_id, "incarnation": incarnation}
+    waits = {"wait": True} if args.wait else {}
+    return {**lock_check(args), "ttl": args.ttl, "job_id": job_id, "incarnation": incarnation, **waits}
 
 
 def lock_held(args: Namespace) -> Request:

@@ -131,9 +131,10 @@ class RemoteService:
             latest = wait_until(news, home=self._store.home, names=["events"], seconds=_RECEIVE_SECONDS)
             if latest is None or latest == last:
                 continue
-            rows = self._store.rows("concerned_between", {"after": last, "through": latest})
+            between = {"after": last, "through": latest}
+            rows = self._store.rows("concerned_between", between) + self._store.rows("lock_moves", between)
             last = latest
-            for (agent,) in rows:
+            for agent in {row[0] for row in rows}:
                 if agent in self._seen and (key := self._keys.key(agent)) is not None:
                     self._publish(agent, seal_doorbell(agent, latest, key), expiry=_BELL_EXPIRY_SECONDS)
                     self.counts["doorbells"] += 1

@@ -192,6 +192,39 @@ def test_locks_keep_others_out_until_they_are_released(agents: Agents) -> None:
         two.call("lock-acquire", {"paths": []})
 
 
+def test_who_waits_for_a_lock_gets_it_in_its_turn(agents: Agents) -> None:
+    """The first waiter is first; who asks with somebody else's place gets none of it; who leaves is gone."""
+    one, two, three = agents("one"), agents("two"), agents("three")
+    wanted = {"paths": ["a.py"], "wait": True}
+    one.call("lock-acquire", {"paths": ["a.py"]})
+    place: Any = two.call("lock-acquire", wanted)
+    assert (place["woke"], place["locks"]) == (False, [])
+    stolen: Any = three.call("lock-acquire", {**wanted, "waiting": place["waiting"]})
+    assert stolen["waiting"] > place["waiting"]
+    found: list[Any] = []
+    asked = {**wanted, "waiting": place["waiting"]}
+    waiting = threading.Thread(target=lambda: found.append(two.wait("lock-acquire", asked, 60.0)))
+    waiting.start()
+    one.call("lock-release", {})
+    waiting.join(60)
+    assert (found[0]["woke"], found[0]["locks"][0]["agent"]) == (True, "two")
+    three.call("lock-leave", {"waiting": stolen["waiting"]})
+    state: Any = one.call("lock-list", {})
+    assert (len(state["locks"]), state["waiting"]) == (1, [])
+
+
+def test_a_wait_that_would_close_a_circle_is_refused(agents: Agents) -> None:
+    """Two that hold what the other wants: the second wait names the circle, and leaves nothing behind."""
+    one, two = agents("one"), agents("two")
+    one.call("lock-acquire", {"paths": ["x"]})
+    two.call("lock-acquire", {"paths": ["y"]})
+    one.call("lock-acquire", {"paths": ["y"], "wait": True})
+    with pytest.raises(ConflictError) as caught:
+        two.call("lock-acquire", {"paths": ["x"], "wait": True})
+    assert caught.value.facts["code"] == "deadlock"
+    assert len(one.call("lock-list", {})["waiting"]) == 1  # type: ignore[arg-type]
+
+
 def test_a_board_is_for_its_members(agents: Agents) -> None:
     """Members have their turns and are asked; a stranger neither speaks nor reads."""
     lead, member, stranger = agents("lead"), agents("member"), agents("stranger")

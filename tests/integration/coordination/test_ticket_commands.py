@@ -106,11 +106,15 @@ def test_locks_are_held_by_a_ticket(run: Run, tmp_path: Path, monkeypatch: pytes
     refused = run("lead", "lock", "check", "../src/app.py", code=20)["error"]
     assert (refused["code"], refused["holder"], refused["path"]) == ("locked", "builder", "src/app.py")
     assert run("lead", "lock", "wait", "app.py", "--timeout-seconds", "0.01", code=10)["woke"] is False
-    assert [one["path"] for one in run("lead", "lock", "list")["locks"]] == ["src/app.py"]
+    waited = run("lead", "lock", "acquire", "app.py", "--wait", "0.01", code=10)
+    assert waited["error"]["code"] == "timeout"
+    held = run("lead", "lock", "list")
+    assert ([one["path"] for one in held["locks"]], held["waiting"]) == (["src/app.py"], [])
     assert run("builder", "lock", "renew", "--all")["locks"][0]["token"] == lock["token"]
     assert run("lead", "lock", "acquire", "../../other", code=30)["error"]["code"] == "invalid_input"
     assert len(run("builder", "lock", "release", "--all")["locks"]) == 1
     assert run("lead", "lock", "wait", "app.py", "--timeout-seconds", "30")["woke"] is True
+    assert run("lead", "lock", "acquire", "app.py", "--wait", "30")["token"] > lock["token"]
     assert run("lead", "lock", "deadlocks")["deadlocks"] == []
     assert "git diff" in run("lead", "lock", "hook")["hook"]
 

@@ -52,19 +52,14 @@ class Locks:
         (timeout) after waiting in vain.
         """
         asked = _checked(asked)
-        with self._store.changing() as change:
-            state = self._cleared(change, asked.run_id, asked.targets, [asked.agent_id])
-            before = state.table.blockers(asked.wanted())
-            if not before:
-                return changes.grant(change, asked, state.locks)
-            if wait_seconds <= 0:
-                raise _locked(asked, state)
-            wait = changes.begin_to_wait(change, asked)
-            deadlocks.refuse_a_circle(change, asked.agent_id, before)
+        begun = self.begin(asked, waits=wait_seconds > 0)
+        if isinstance(begun, list):
+            return begun
+        wait = begun
         granted: list[FileLock] | None = None
         try:
             granted = wake.wait_until(
-                lambda: self._look_again(asked, wait),
+                lambda: self.look_again(asked, wait),
                 home=self._store.home,
                 names=[f"resource:{changes.waiting_name(wait.wait_id)}"],
                 seconds=wait_seconds,
@@ -72,7 +67,7 @@ class Locks:
             )
         finally:
             if granted is None:
-                self._give_up(wait)
+                self.give_up(wait)
         if granted is None:
             raise NoWorkError(
                 f"no lock on {changes.named(asked.targets)} within {wait_seconds:g} s",
@@ -80,6 +75,23 @@ class Locks:
                 code="timeout",
             )
         return granted
+
+    def begin(self, asked: LockRequest, *, waits: bool = True) -> list[FileLock] | LockWait:
+        """Take all of them, or begin to wait: `look_again` takes them later, `give_up` ends the wait.
+
+        Whoever waits looks at least each 30 s; one that is silent for a minute has lost its place.
+        """
+        asked = _checked(asked)
+        with self._store.changing() as change:
+            state = self._cleared(change, asked.run_id, asked.targets, [asked.agent_id])
+            before = state.table.blockers(asked.wanted())
+            if not before:
+                return changes.grant(change, asked, state.locks)
+            if not waits:
+                raise _locked(asked, state)
+            wait = changes.begin_to_wait(change, asked)
+            deadlocks.refuse_a_circle(change, asked.agent_id, before)
+            return wait
 
     def renew(
         self, agent: str, targets: Sequence[str] = (), *, run_id: str, token: int | None = None
@@ -199,7 +211,7 @@ class Locks:
                 deadlocks.tell_youngest(change, found)
             self._told.update(one.youngest.wait_id for one in found if one.youngest)
 
-    def _look_again(self, asked: LockRequest, wait: LockWait) -> list[FileLock] | None:
+    def look_again(self, asked: LockRequest, wait: LockWait) -> list[FileLock] | None:
         """Take the locks if it is our turn. Mostly it only reads, so that many waiters cost little."""
         with self._store.reading():
             state = state_near(self._store, asked.run_id, asked.targets, [asked.agent_id])
@@ -222,7 +234,8 @@ class Locks:
             changes.wake_waiters(change, asked.run_id, asked.targets)
             return granted
 
-    def _give_up(self, wait: LockWait) -> None:
+    def give_up(self, wait: LockWait) -> None:
+        """End a wait, and let others go on."""
         with self._store.changing() as change:
             change.execute("remove_lock_wait", {"wait_id": wait.wait_id})
             changes.wake_waiters(change, wait.run_id, wait.wanted.targets)

@@ -450,6 +450,13 @@ UNION
 SELECT DISTINCT m.from_agent FROM events AS e CROSS JOIN messages AS m ON m.thread_id = e.thread_id
 WHERE e.event_id > :after AND e.event_id <= :through AND e.thread_id <> '' AND m.from_agent <> e.source;
 
+-- name: lock_moves
+-- Who waits for a lock while locks were taken or given back.
+SELECT DISTINCT w.agent_id FROM lock_waits AS w WHERE EXISTS (
+    SELECT 1 FROM events AS e INDEXED BY events_of_type
+    WHERE e.event_type IN ('FILE_LOCK', 'FILE_UNLOCK') AND e.event_id > :after AND e.event_id <= :through
+);
+
 -- name: data_version
 -- Another number once another connection has committed (sqlite.org/pragma.html#pragma_data_version).
 SELECT data_version FROM pragma_data_version;
