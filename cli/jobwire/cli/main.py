@@ -65,6 +65,9 @@ COMMANDS: dict[str, Subcommand] = {
     "sessions": Subcommand(
         "jobwire.sessions.cli", "tmux sessions in which agents live: create, list, send, stop, resume ..."
     ),
+    "bus": Subcommand(
+        "jobwire.coordination.bus.cli", "the folders of other systems: export to them, import from them"
+    ),
     "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
     "mcp": Subcommand(
         f"{_OWN}:add_mcp", "the same as tools for agents, by the Model Context Protocol", "mcp"

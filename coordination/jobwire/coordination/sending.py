@@ -118,7 +118,7 @@ def write(
     if thread is not None:
         run_id, task_id = thread.run_id, task_id or thread.task_id or None
     else:
-        _begin(change, new._replace(task_id=None) if new_thread else new, thread_id, recipients)
+        begin_thread(change, new._replace(task_id=None) if new_thread else new, thread_id, recipients)
     change.execute(
         "insert_message",
         {
@@ -224,7 +224,8 @@ def _recipients(change: Transaction, new: NewMessage) -> list[str]:
     return list(dict.fromkeys(named + [name for name in others if name != new.from_agent]))
 
 
-def _begin(change: Transaction, new: NewMessage, thread_id: str, recipients: list[str]) -> None:
+def begin_thread(change: Transaction, new: NewMessage, thread_id: str, recipients: list[str]) -> None:
+    """Make the thread of its first message."""
     work = new.kind == "task"
     change.execute(
         "insert_thread",

@@ -64,6 +64,7 @@ LAST = {
 WRITERS = {
     ("init",), ("broker", "render"), ("broker", "passwd", "add"), ("broker", "passwd", "remove"),
     ("registry", "ticket"), ("agent", "ticket"), ("inbox", "init"), ("metrics", "keys"), ("metrics", "plot"),
+    ("bus", "export"),
 }  # fmt: skip
 _QUICKLY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

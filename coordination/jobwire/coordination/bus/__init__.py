@@ -1,0 +1,1 @@
+"""The folders of other systems: written for their readers, and taken in."""

@@ -1,0 +1,215 @@
+"""The message bus as a folder: its readers read what we write, and we take in what it holds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobwire.coordination import agents
+from jobwire.coordination.agents import Beat, Joining
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.phases import BoardTurn
+from jobwire.coordination.boards.statements import NewBoard
+from jobwire.coordination.bus.cli import BUS
+from jobwire.coordination.home_key import home_key
+from jobwire.coordination.locks.changes import LockRequest
+from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.sending import send
+from jobwire.coordination.store import CoordinationStore
+from jobwire.testing import new_home
+
+Bus = Callable[..., dict[str, Any]]
+# Every type of the bus with the fields of its payload.
+PAYLOADS: dict[str, dict[str, object]] = {
+    "PROGRESS": {"task_id": "1.1", "progress_pct": 40, "current_subtask": "parser"},
+    "TASK_COMPLETE": {
+        "task_id": "1.1",
+        "commit_sha": "ab12",
+        "files_modified": ["a.py"],
+        "unblocks": ["1.2"],
+    },
+    "TASK_FAILED": {"task_id": "1/3", "error": "no network", "stack_trace": "at line 1"},
+    "FILE_LOCK": {"filepath": "src/a.py", "lock_type": "write", "expires_at": "2026-01-01T00:30:00Z"},
+    "FILE_UNLOCK": {"filepath": "src/a.py"},
+    "BLOCKED": {"task_id": "1.2", "waiting_for": "worker-2", "resource": "src/a.py"},
+    "BOARD_ASSESS": {
+        "director": "CA",
+        "verdict": "APPROVE",
+        "score": 8,
+        "concerns": [],
+        "recommendations": [],
+    },
+    "BOARD_DISCUSS": {
+        "from": "CA",
+        "to": "ALL",
+        "type": "AGREE",
+        "message": "so",
+        "changes_my_verdict": False,
+    },
+    "BOARD_VOTE": {"director": "CA", "final_verdict": "APPROVE", "confidence": 0.9, "conditions": []},
+    "BOARD_RESOLVE": {
+        "verdict": "APPROVED",
+        "vote_summary": {"CA": "APPROVE"},
+        "conditions": [],
+        "dissent": [],
+    },
+}
+
+
+def read_messages(bus: Path, since: str | None = None, msg_type: str | None = None) -> list[dict[str, Any]]:
+    """Read a queue as programs of the bus do: each line is JSON, times are compared as texts."""
+    messages = []
+    with (bus / "queue.jsonl").open() as queue:
+        for line in queue:
+            message = json.loads(line)
+            if since and message["timestamp"] < since:
+                continue
+            if msg_type and message["type"] != msg_type:
+                continue
+            messages.append(message)
+    return messages
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoordinationStore:
+    """Give a home with one of each type in it."""
+    new_home(tmp_path / ".hermes")
+    monkeypatch.chdir(tmp_path)
+    for name in ("JOBWIRE_HOME", "JOBWIRE_DB", "JOBWIRE_AGENT", "JOBWIRE_JOB"):
+        monkeypatch.delenv(name, raising=False)
+    return CoordinationStore(str(tmp_path / ".hermes"))
+
+
+@pytest.fixture
+def bus(capfd: pytest.CaptureFixture[str]) -> Bus:
+    """Give the command: words in, the object out."""
+
+    def run(*words: str, code: int = 0) -> dict[str, Any]:
+        found = BUS.main([words[0], "--json", "--format", "message-bus", *words[1:]])
+        said = capfd.readouterr()
+        assert found == code, said
+        body: dict[str, Any] = json.loads(said.out.splitlines()[-1])
+        return body
+
+    return run
+
+
+def test_every_type_is_sent_and_read_back(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """Each type's payload fields come unchanged out of the queue, in order, and wake under their names."""
+    for message_type, payload in PAYLOADS.items():
+        send(
+            store,
+            NewMessage("worker-1.1-ab", type=message_type, payload=json.dumps(payload), id=message_type),
+        )
+    bus("export", "bus")
+    found = read_messages(tmp_path / "bus")
+    assert {one["type"]: one["payload"] for one in found} == PAYLOADS
+    assert [one["type"] for one in found] == list(PAYLOADS)
+    assert all(one["source"] == "worker-1.1-ab" and one["timestamp"].endswith("Z") for one in found)
+    assert read_messages(tmp_path / "bus", since=found[3]["timestamp"], msg_type="BLOCKED")
+    assert sorted(path.name for path in (tmp_path / "bus/events").iterdir()) == [
+        "BOARD_RESOLVE.event",
+        "BOARD_RESOLVE_all.event",
+        "FILE_UNLOCK_all.event",
+        "TASK_COMPLETE_1.1.event",
+        "TASK_FAILED_1%2F3.event",
+    ]
+
+
+def test_locks_workers_and_boards(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """What is held, who works on what, and the newest board stand where programs of the bus look."""
+    Locks(store, job_ended=lambda _: False).acquire(LockRequest("worker-1", ("src/a.py",)))
+    with store.changing() as change:
+        agents.join(change, "worker-1", Joining())
+        agents.beat(change, "worker-1", Beat("working", "1.1", 0.4))
+    boards = Boards(store, key=home_key(store.home))
+    board_id = boards.open(
+        NewBoard("lead", "PRE_LAUNCH", "launch it", ("CA", "CSO"), quick=True)
+    ).board.board_id
+    for name, verdict in (("CA", "APPROVE"), ("CSO", "CONCERNS")):
+        boards.say(board_id, name, BoardTurn.ASSESS, {"verdict": verdict, "concerns": ["no rollback"]})
+    bus("export", "bus")
+    found = {
+        path.relative_to(tmp_path / "bus").as_posix(): path.read_text()
+        for path in (tmp_path / "bus").rglob("*")
+        if path.is_file()
+    }
+    lock = json.loads(found["locks.json"])["src/a.py"]
+    assert lock["worker_id"] == "worker-1"
+    assert lock["acquired_at"] < lock["expires_at"]
+    worker = json.loads(found["worker-status.json"])["worker-1"]
+    assert (worker["status"], worker["task_id"], worker["progress_pct"]) == ("RUNNING", "1.1", 40)
+    session = json.loads(found[f"board/session-{board_id}.json"])
+    assert (session["status"], session["phases"]["assess"]) == (
+        "COMPLETE",
+        {"status": "COMPLETE", "complete": 2, "of": 2},
+    )
+    assert json.loads(found["board/assessments.json"])["CSO"]["concerns"] == ["no rollback"]
+    assert found["board/resolution.md"].startswith("# APPROVED: PRE_LAUNCH")
+    assert [
+        one["payload"]["director"] for one in read_messages(tmp_path / "bus", msg_type="BOARD_ASSESS")
+    ] == [
+        "CA",
+        "CSO",
+    ]
+
+
+def test_a_bus_is_taken_in_once(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """Messages keep their times, what is torn or wrong is told with its place, and again adds nothing."""
+    folder = tmp_path / "bus"
+    folder.mkdir()
+    good = {
+        "id": "msg-1",
+        "type": "TASK_COMPLETE",
+        "source": "worker 1",
+        "timestamp": "2026-01-01T12:00:00.500000Z",
+        "payload": PAYLOADS["TASK_COMPLETE"],
+    }
+    lines = [json.dumps(good), '{"id": "msg-2"}', "no json", '{"id": "torn", "ty']
+    (folder / "queue.jsonl").write_text("\n".join(lines))
+    far = {
+        "worker_id": "worker-2",
+        "acquired_at": "2026-01-01T12:00:00Z",
+        "expires_at": "2096-01-01T12:00:00Z",
+    }
+    (folder / "locks.json").write_text(json.dumps({"src/a.py": far, "../out": far, "b": 1}))
+    (folder / "worker-status.json").write_text(
+        json.dumps(
+            {
+                "worker-2": {
+                    "task_id": "1.2",
+                    "status": "RUNNING",
+                    "progress_pct": 50,
+                    "last_heartbeat": "2026-01-01T12:00:00Z",
+                },
+                "worker-3": {"status": "SLEEPING"},
+            }
+        )
+    )
+    found = bus("import", "bus")
+    assert [found[name] for name in ("messages", "known", "workers", "locks", "left_out")] == [1, 0, 1, 1, 6]
+    assert sorted(line.partition(": ")[0] for line in found["problems"]) == [
+        "locks.json",
+        "locks.json",
+        "queue.jsonl:2",
+        "queue.jsonl:3",
+        "queue.jsonl:4",
+        "worker-status.json",
+    ]
+    again = bus("import", "bus")
+    assert [again[name] for name in ("messages", "known")] == [0, 1]
+    bus("export", "out")
+    (back,) = read_messages(tmp_path / "out", msg_type="TASK_COMPLETE")
+    assert (back["timestamp"], back["payload"]) == (good["timestamp"], good["payload"])
+    assert back["source"] == "worker_201"
+    assert "src/a.py" in json.loads((tmp_path / "out/locks.json").read_text())
+
+
+def test_what_is_no_bus(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """A folder without a queue is said to be none, and a file in the way of a folder is in the way."""
+    assert bus("import", "nothing", code=40)["error"]["code"] == "not_found"
+    (tmp_path / "file").touch()
+    assert bus("export", "file/bus", code=30)["error"]["code"] == "invalid_input"
