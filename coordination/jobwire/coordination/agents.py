@@ -198,6 +198,11 @@ def present(store: Transaction | CoordinationStore, *, run_id: str | None = None
     return [_view(row) for row in store.rows("agents_present", {"run_id": run_id})]
 
 
+def gone(store: Transaction | CoordinationStore, *, since_ms: int, limit: int) -> list[AgentView]:
+    """Return who left or was found dead since then, the last one first."""
+    return [_view(row) for row in store.rows("agents_gone", {"since": since_ms, "limit": limit})]
+
+
 def _beat(change: Transaction, agent: str, said: Beat) -> None:
     change.execute("put_heartbeat", said._asdict() | {"agent_id": agent, "now_ms": change.now_ms})
 

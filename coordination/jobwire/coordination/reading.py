@@ -162,6 +162,17 @@ def search(
     return [InboxMessage(*row) for row in store.rows("search", values)]
 
 
+def search_numbers(
+    store: CoordinationStore, words: str, *, below: int | None = None, limit: int = 20
+) -> list[int]:
+    """Return the numbers of messages as `search` finds them; changes nothing.
+
+    What another program wrote is found once somebody has searched who may write.
+    """
+    values = {"words": expression_of(words), "below": 2**62 if below is None else below, "limit": limit}
+    return [seq for (seq,) in store.rows("found", values)]
+
+
 def expression_of(text: str) -> str:
     """Return what FTS5 takes for the words of a person: no operator of its language acts."""
     if len(text) > _MAX_WORDS:

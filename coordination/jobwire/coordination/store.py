@@ -104,7 +104,8 @@ class Transaction:
 class CoordinationStore:
     """The coordination store of the home at `home`, in `path` or its own file there.
 
-    Made where missing. `frozen` reads it on a disk on which nothing can be written. `listeners` are called
+    Made where missing. `read_only` neither makes nor changes it; `frozen` reads it on a disk on which nothing
+    can be written. `listeners` are called
     after each commit, in the committing thread; they must not raise. Methods raise the errors of
     `storage.sqlite.failures`.
     """
@@ -116,6 +117,7 @@ class CoordinationStore:
         path: str | None = None,
         clock: Clock | None = None,
         deadline_seconds: float = BUSY_SECONDS,
+        read_only: bool = False,
         frozen: bool = False,
         listeners: Iterable[Callable[[Commit], None]] = (),
     ) -> None:
@@ -124,6 +126,7 @@ class CoordinationStore:
         self.clock: Clock = clock or SystemClock()
         self.listeners = list(listeners)
         self._deadline_seconds = deadline_seconds
+        self._read_only = read_only
         self._frozen = frozen
         self._of_thread = ThreadLocal()
 
@@ -134,7 +137,13 @@ class CoordinationStore:
         if file is None or not file.is_current():
             if file is not None:
                 file.close()
-            file = SqliteFile(self.path, TABLES, deadline_seconds=self._deadline_seconds, frozen=self._frozen)
+            file = SqliteFile(
+                self.path,
+                TABLES,
+                deadline_seconds=self._deadline_seconds,
+                read_only=self._read_only,
+                frozen=self._frozen,
+            )
             try:
                 _check_version(file)
             except BaseException:

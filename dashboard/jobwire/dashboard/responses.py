@@ -69,6 +69,17 @@ def json_response(body: object, status: int = 200, *, headers: Mapping[str, str]
     return Response(text, status, headers=headers, media_type="application/json")
 
 
+def event_message(kind: str, body: object, event_id: str) -> bytes:
+    """Return one server-sent event."""
+    data = json.dumps(body, separators=(",", ":"))
+    return f"id: {event_id}\nevent: {kind}\ndata: {data}\n\n".encode()
+
+
+def read_only() -> Response:
+    """Return the answer to an action where none were allowed at the start."""
+    return json_response({"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403)
+
+
 def error_responses(handler: Handler) -> Handler:
     """Turn our errors into answers with cause and remedy."""
 

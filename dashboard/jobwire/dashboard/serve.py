@@ -22,6 +22,9 @@ from jobwire.dashboard.assembly import new_model, new_source, warn
 from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
 from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
+from jobwire.dashboard.coordination.acting import person_name
+from jobwire.dashboard.coordination.routes import StoreRoutes
+from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.fleet import Thresholds
 from jobwire.dashboard.follower import Follower
 from jobwire.dashboard.login import LoginRoutes
@@ -72,16 +75,26 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
         clock=clock,
         limits=settings.limits,
     )
+    person, watch = person_name(author(token)), StoreWatch(settings.home)
     shown = {
         "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
         "author": author(token),
+        "person": person,
     }
     assets, throttle = load_assets(shown), LoginThrottle()
     pages = Pages(
         backend=backend,
         broadcaster=broadcaster,
         assets=assets,
+        store_routes=StoreRoutes(
+            home=settings.home,
+            watch=watch,
+            broadcaster=broadcaster,
+            clock=clock,
+            person=person,
+            allow_actions=settings.allow_actions,
+        ),
         clock=clock,
         author=author(token),
         allow_actions=settings.allow_actions,
@@ -89,12 +102,14 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
     form = assets["login.html"].body.decode()
     login = LoginRoutes(gate=gate, throttle=throttle, clock=clock, form=form)
     app = build_app(pages, login, gate=gate, throttle=throttle, clock=clock)
-    app.router.lifespan_context = lambda _: _following(model, broadcaster, clock)
+    app.router.lifespan_context = lambda _: _following(model, watch, broadcaster, clock)
     return app, broadcaster
 
 
 @contextlib.asynccontextmanager
-async def _following(model: FleetModel, broadcaster: Broadcaster, clock: Clock) -> AsyncIterator[None]:
+async def _following(
+    model: FleetModel, watch: StoreWatch, broadcaster: Broadcaster, clock: Clock
+) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
 
     def in_loop(function: Callable[..., None], *values: object) -> None:
@@ -113,10 +128,12 @@ async def _following(model: FleetModel, broadcaster: Broadcaster, clock: Clock) 
         warn=warn,
     )
     follower.start()
+    watch.start()
     try:
         yield
     finally:
         await asyncio.to_thread(follower.stop)
+        await asyncio.to_thread(watch.stop)
 
 
 class _Server(uvicorn.Server):

@@ -2,7 +2,6 @@
 
 import hashlib
 import html
-import json
 from collections.abc import AsyncIterator, Mapping
 from importlib import resources
 from typing import NamedTuple
@@ -21,13 +20,22 @@ from jobwire.core.topics import check_job_id
 from jobwire.dashboard.auth import Gate
 from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
+from jobwire.dashboard.coordination.routes import VIEWS, StoreRoutes
 from jobwire.dashboard.fleet import tally
 from jobwire.dashboard.login import LoginRoutes
 from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.middleware import AccessMiddleware
 from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
-from jobwire.dashboard.responses import MAX_ANSWER_BODY, error_responses, json_response, no_route, read_object
+from jobwire.dashboard.responses import (
+    MAX_ANSWER_BODY,
+    error_responses,
+    event_message,
+    json_response,
+    no_route,
+    read_object,
+    read_only,
+)
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
 from jobwire.jobs.requests import Answer
 
@@ -72,10 +80,12 @@ class Pages:
         backend: Backend,
         broadcaster: Broadcaster,
         assets: Mapping[str, Asset],
+        store_routes: StoreRoutes,
         clock: Clock,
         author: str,
         allow_actions: bool,
     ) -> None:
+        self._store_routes = store_routes
         self._backend = backend
         self._broadcaster = broadcaster
         self._assets = assets
@@ -89,8 +99,7 @@ class Pages:
         return [
             Route("/", self.page),
             Route("/jobs/{job_id}", self.page),
-            Route("/charts", self.page),
-            Route("/feed", self.page),
+            *(Route(path, self.page) for path in ("/charts", "/feed", *VIEWS)),
             Route("/assets/{name}", self.asset),
             Route("/api/stream", self.stream),
             Route("/api/summary", self.summary),
@@ -101,6 +110,7 @@ class Pages:
             Route("/api/metrics", error_responses(self.metrics)),
             Route("/metrics", error_responses(self.prometheus)),
             Route("/healthz", self.health),
+            *self._store_routes.routes(self._streaming),
         ]
 
     async def page(self, request: Request) -> Response:
@@ -134,7 +144,7 @@ class Pages:
     async def cancel(self, request: Request) -> Response:
         """Cancel a job, where actions were allowed at the start."""
         if not self._allow_actions:
-            return _read_only()
+            return read_only()
         job_id = _job_id(request)
         reason = (await read_object(request)).get("reason", "")
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
@@ -145,7 +155,7 @@ class Pages:
     async def answer(self, request: Request) -> Response:
         """Answer what a job asks, where actions were allowed at the start."""
         if not self._allow_actions:
-            return _read_only()
+            return read_only()
         job_id, said = _job_id(request), await read_object(request, MAX_ANSWER_BODY)
         name, text, always = said.get("request"), said.get("text"), said.get("always", False)
         if not isinstance(name, str) or not isinstance(text, str) or not isinstance(always, bool):
@@ -175,7 +185,7 @@ class Pages:
     async def _history(self, job_id: str, start: int | None) -> AsyncIterator[bytes]:
         path = self._backend.history_path(job_id)
         position = start if start is not None else await run_in_threadpool(begin_at, path)
-        yield _message("begin", {"start": position, "now": self._clock.now()}, str(position))
+        yield event_message("begin", {"start": position, "now": self._clock.now()}, str(position))
         shown_row: object = None
         looks = 0
         while not self._broadcaster.closed:
@@ -184,19 +194,19 @@ class Pages:
                 record = self._backend.record(job_id) if chunk.lines or alive else None
             except JobwireError as error:
                 # Purged, or damaged by now: an open stream can only say so.
-                yield _message("gone", {"error": error.message}, str(position))
+                yield event_message("gone", {"error": error.message}, str(position))
                 return
             if chunk.lines and record is not None:
                 position = chunk.end
-                yield _message("lines", [entry_of(line, record) for line in chunk.lines], str(position))
+                yield event_message("lines", [entry_of(line, record) for line in chunk.lines], str(position))
                 continue
             row = self._broadcaster.rows.get(job_id)
             if row is not shown_row and row is not None:
                 shown_row, looks = row, 0
-                yield _message("row", {"now": self._clock.now(), **row._asdict()}, str(position))
+                yield event_message("row", {"now": self._clock.now(), **row._asdict()}, str(position))
             elif alive:
                 looks = 0
-                yield _message("alive", {"now": self._clock.now()}, str(position))
+                yield event_message("alive", {"now": self._clock.now()}, str(position))
             looks += 1
             await self._broadcaster.changed(_HISTORY_SECONDS)
 
@@ -240,10 +250,6 @@ def build_app(
     return app
 
 
-def _read_only() -> Response:
-    return json_response({"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403)
-
-
 def _job_id(request: Request) -> str:
     return check_job_id(str(request.path_params["job_id"]))
 
@@ -251,8 +257,3 @@ def _job_id(request: Request) -> str:
 def _last_id(request: Request) -> str:
     """Return what the page has seen: its browser says so when it reconnects, its script at other times."""
     return request.headers.get("last-event-id") or request.query_params.get("after", "")
-
-
-def _message(kind: str, body: object, event_id: str) -> bytes:
-    data = json.dumps(body, separators=(",", ":"))
-    return f"id: {event_id}\nevent: {kind}\ndata: {data}\n\n".encode()

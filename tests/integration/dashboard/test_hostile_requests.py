@@ -13,6 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.sending import send
+from jobwire.coordination.store import CoordinationStore
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.waiting import wait_for
@@ -21,7 +24,9 @@ JOB = "{job}"
 ROUTES = (
     "/", "/jobs/{job}", "/charts", "/assets/{name}", "/login", "/logout", "/api/stream", "/api/summary",
     "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/jobs/{job}/answer",
-    "/api/metrics", "/metrics", "/healthz",
+    "/api/metrics", "/metrics", "/healthz", "/conversations", "/api/store/stream", "/api/conversations",
+    "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/conversation/reply",
+    "/api/conversation/cancel", "/api/conversation/read",
 )  # fmt: skip
 # 503: the fleet is not read yet. 431 and 400 are the HTTP parser's own.
 KNOWN = {200, 303, 304, 400, 401, 403, 404, 405, 409, 413, 421, 429, 431, 503}
@@ -46,6 +51,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dashboard
     writer = FleetWriter(tmp_path_factory.mktemp("hostile") / "home")
     job = writer.start("one")
     writer.say(job, "progress", "half", percent=50)
+    store = CoordinationStore(str(writer.home))
+    send(store, NewMessage("lead", ("builder",), summary="one"))
+    store.close()
     with DashboardProcess(writer.home, "--allow-actions") as made:
         yield made, job
         errors = made.errors().splitlines()
@@ -111,7 +119,9 @@ _query = st.one_of(
     st.just(""),
     _target,
     st.tuples(
-        st.sampled_from(["after", "range", "next", "token", "wrong", "state"]),
+        st.sampled_from(
+            ["after", "range", "next", "token", "wrong", "state", "thread", "below", "q", "seq", "agent"]
+        ),
         st.one_of(
             _target, st.sampled_from([DIGITS, "-1", "1e9", "%ff", "%00", "²", "//evil", "x." + DIGITS])
         ),
@@ -133,10 +143,11 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
+_FIELDS = ("reason", "thread", "text", "through", "kind", "id")
 _body = st.one_of(
     st.just(b""),
     st.binary(max_size=200),
-    _json.map(lambda value: json.dumps({"reason": value}).encode()),
+    _json.map(lambda value: json.dumps(dict.fromkeys(_FIELDS, value)).encode()),
     st.sampled_from([b"x" * 5000, b"secret=" + b"x" * 5000, DEEP.encode(), f'{{"reason": {DEEP}'.encode(),
                      b'{"reason": "\\ud800"}', b'{"reason": 1e999}', f'{{"reason": {DIGITS}}}'.encode(),
                      b"secret=%ff"]),

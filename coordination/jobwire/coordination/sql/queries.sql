@@ -659,3 +659,61 @@ SELECT 1 FROM session_nudges WHERE agent_id = :agent_id AND seq = :seq;
 -- The first message that an agent has not read.
 SELECT seq FROM deliveries INDEXED BY deliveries_unread
 WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') ORDER BY seq LIMIT 1;
+-- For people who look on: parts of texts, so that no message is larger than a page.
+
+-- name: found
+-- The numbers of messages with these words, newest first, behind a number.
+SELECT rowid FROM message_words WHERE message_words MATCH :words AND rowid < :below ORDER BY rowid DESC LIMIT :limit;
+
+-- name: thread_counts
+-- How many threads there are in each status.
+SELECT status, count(*) FROM threads GROUP BY status;
+
+-- name: message_head
+-- What a message says in a line, by its id.
+SELECT seq, ts_ms, from_agent, kind, type, summary FROM messages WHERE id = :id;
+
+-- name: message_heads
+-- A message in a line, with the beginning of its body, by its number.
+SELECT seq, id, thread_id, ts_ms, from_agent, kind, type, summary, substr(body, 1, :most) FROM messages WHERE seq = :seq;
+
+-- name: messages_shown
+-- A thread's messages between two numbers, newest first; of long texts the beginning, and their length.
+SELECT
+    seq, id, ts_ms, from_agent, type, kind, summary, priority, class, in_reply_to, correlation_id, risk, expires_at_ms,
+    substr(acceptance, 1, :most), substr(body, 1, :most), length(body), body_ref,
+    substr(payload, 1, :most), length(payload), payload_ref
+FROM messages WHERE thread_id = :thread_id AND seq > :after AND seq < :below ORDER BY seq DESC LIMIT :limit;
+
+-- name: message_texts
+-- The whole texts of a message.
+SELECT body, body_ref, payload, payload_ref FROM messages WHERE seq = :seq;
+
+-- name: deliveries_shown
+-- What became of a message for its recipients.
+SELECT agent_id, state, attempts, delivered_ms, acted_ms, last_error FROM deliveries WHERE seq = :seq ORDER BY agent_id LIMIT :limit;
+
+-- name: artifacts_shown
+-- The files that a message names.
+SELECT path, kind, sha256 FROM artifacts WHERE message_id = :id ORDER BY artifact_id LIMIT :limit;
+
+-- name: turns_of_thread
+-- A thread's changes that are no messages, between two numbers, newest first.
+SELECT event_id, source, event_type, substr(summary, 1, :most), created_at FROM events
+WHERE thread_id = :thread_id AND event_type <> 'message' AND event_id > :after AND event_id < :below
+ORDER BY event_id DESC LIMIT :limit;
+
+-- name: unread_by
+-- How many messages an agent has not read, counted up to a number.
+SELECT count(*) FROM (
+    SELECT 1 FROM deliveries INDEXED BY deliveries_unread
+    WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') LIMIT :limit
+);
+
+-- name: agents_gone
+-- Who left or was found dead since a time, the last one first.
+SELECT
+    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
+    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
+FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
+WHERE a.left_at_ms >= :since ORDER BY a.left_at_ms DESC LIMIT :limit;

@@ -1,11 +1,18 @@
 // The shell around the views: addresses, keys, theme, and what every view tells.
 
 import { say } from "./dom.js";
+import { AgentsView } from "./agents.js";
 import { ChartsView } from "./charts.js";
+import { ConversationView } from "./conversation.js";
+import { ConversationsView } from "./conversations.js";
 import { FleetView } from "./fleet.js";
 import { clock, now } from "./format.js";
 import { JobView } from "./job.js";
 import { FeedView } from "./requests.js";
+import { SearchView } from "./search.js";
+
+const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView };
+const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search" };
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");
@@ -58,11 +65,13 @@ function show() {
   const job = /^\/jobs\/([0-9a-f]{8})$/.exec(location.pathname);
   document.title = "jobwire";
   shell.trouble("");
+  const thread = location.pathname === "/conversations" && new URLSearchParams(location.search).get("thread");
+  const View = VIEWS[location.pathname];
   if (job) view = new JobView(root, shell, job[1]);
-  else if (location.pathname === "/charts") view = new ChartsView(root, shell);
-  else if (location.pathname === "/feed") view = new FeedView(root, shell);
+  else if (thread) view = new ConversationView(root, shell, thread);
+  else if (View) view = new View(root, shell);
   else view = fleet ??= new FleetView(root, shell);
-  const name = job ? "job" : { "/charts": "charts", "/feed": "feed" }[location.pathname] ?? "fleet";
+  const name = job ? "job" : View ? location.pathname.slice(1) : "fleet";
   for (const link of document.querySelectorAll("[data-view]")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -90,8 +99,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "?") help.showModal();
   else if (event.key === "t") changeTheme();
   else if (event.key === "f") shell.go(view === fleet ? "/" : fleetAddress);
-  else if (event.key === "m") shell.go("/charts");
-  else if (event.key === "w") shell.go("/feed");
+  else if (event.key in KEYS) shell.go(KEYS[event.key]);
   else if (!view.key(event)) return;
   event.preventDefault();
 });

@@ -38,7 +38,7 @@ export function setBadge(node, row) {
     node.dataset.group = row.group;
     node.firstChild.firstChild.setAttribute("d", ICON[row.group]);
   }
-  say(node.lastChild, row.group === "done" ? row.status : NAMES[row.group]);
+  say(node.lastChild, row.word ?? (row.group === "done" ? row.status : NAMES[row.group]));
 }
 
 /** Return how long a job has said nothing, or null where it need not speak. */

@@ -1,5 +1,6 @@
 // One job: what it says, what happened, what can be done.
 
+import { confirmed } from "./confirm.js";
 import { ask, copyButton, h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { badge, idleText, setBadge } from "./fleet.js";
@@ -218,29 +219,11 @@ export class JobView {
   // -- cancelling --------------------------------------------------------------------------------
 
   #confirm() {
-    const reason = h("input", { type: "text", maxlength: "200", placeholder: "why (its worker reads this)", "aria-label": "Reason" });
-    const problem = h("p", { class: "wrong", role: "alert", hidden: true });
-    const dialog = h("dialog", { class: "confirm", "aria-labelledby": "confirm-title" },
-      h("h2", { id: "confirm-title" }, `Cancel job ${this.id}?`),
-      h("p", { class: "word" }, this.row.title || this.row.detail),
-      h("p", {}, "This cannot be undone. Its worker is told when it next speaks."),
-      reason, problem,
-      h("div", { class: "buttons" },
-        h("button", { type: "button", onclick: () => dialog.close() }, "Keep it"),
-        h("button", { type: "button", class: "danger", onclick: async (event) => {
-          event.target.disabled = true;
-          try {
-            await ask(`/api/jobs/${this.id}/cancel`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ reason: reason.value }) });
-            dialog.close();
-          } catch (error) {
-            event.target.disabled = false;
-            problem.hidden = false;
-            say(problem, error.message);
-          }
-        } }, "Cancel the job")));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    confirmed({
+      title: `Cancel job ${this.id}?`, word: this.row.title || this.row.detail,
+      note: "This cannot be undone. Its worker is told when it next speaks.", keep: "Keep it", button: "Cancel the job",
+      act: (reason) => ask(`/api/jobs/${this.id}/cancel`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ reason }) }),
+    });
   }
 }
 

@@ -1,0 +1,76 @@
+// Messages by their words.
+
+import { h, say } from "./dom.js";
+import { threadPath } from "./conversations.js";
+import { clock, fullTime } from "./format.js";
+import { Following, cannot, look, nothingYet } from "./store.js";
+
+export class SearchView {
+  constructor(root, shell) {
+    this.root = root;
+    this.shell = shell;
+    this.text = h("input", { type: "search", placeholder: "Words of a message; \"a phrase\"; begin*", "aria-label": "Search messages", autocomplete: "off", spellcheck: "false", maxlength: "1000",
+      onkeydown: (event) => { if (event.key === "Enter") this.#search(); if (event.key === "Escape") this.text.blur(); event.stopPropagation(); } });
+    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Search what agents said");
+    this.list = h("ol", { class: "messages found" });
+    this.note = h("p", { class: "empty", hidden: true });
+    this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => this.#ask(this.next) }, "Show older ones");
+    this.following = new Following(shell, async () => {});
+  }
+
+  mount() {
+    this.text.value = new URLSearchParams(location.search).get("q") ?? "";
+    this.root.replaceChildren(this.headline, h("div", { class: "search" }, this.text, h("button", { type: "button", class: "primary", onclick: () => this.#search() }, "Search")), this.list, this.note, this.more);
+    this.following.start();
+    if (this.text.value) this.#search();
+    else this.text.focus();
+  }
+
+  unmount() {
+    this.following.stop();
+  }
+
+  key(event) {
+    if (event.key === "/") { this.text.focus(); this.text.select(); return true; }
+    if (event.key === "j" || event.key === "k") {
+      const links = [...this.list.querySelectorAll("a.title")];
+      links[Math.min(Math.max(links.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1), 0), links.length - 1)]?.focus();
+      return true;
+    }
+    if (event.key !== "Escape") return false;
+    this.shell.go("/conversations");
+    return true;
+  }
+
+  #search() {
+    const words = this.text.value.trim();
+    history.replaceState(null, "", words ? `/search?${new URLSearchParams({ q: words })}` : "/search");
+    this.list.replaceChildren();
+    this.note.hidden = true;
+    this.more.hidden = true;
+    if (words) this.#ask();
+  }
+
+  async #ask(below) {
+    const words = this.text.value.trim();
+    try {
+      const data = await look("/api/search", { q: words, below });
+      if (words !== this.text.value.trim()) return;
+      if (!data.made) { nothingYet(this.note, "No agent has written here yet. Begin with one:", "inbox send --agent lead --to builder --summary 'build it'"); return; }
+      this.next = data.next;
+      this.more.hidden = data.next === null;
+      this.list.append(...data.messages.map(item));
+      const count = this.list.childElementCount;
+      say(this.headline, count ? `${count}${data.next === null ? "" : " or more"} ${count === 1 ? "message" : "messages"} with these words` : "No message has all these words");
+    } catch (error) {
+      cannot(this.note, error);
+    }
+  }
+}
+
+function item(one) {
+  return h("li", { class: "message", data: { kind: one.kind } },
+    h("p", { class: "message-head" }, h("b", {}, one.from), h("span", { class: "kind" }, one.type && one.type !== one.kind ? `${one.kind} · ${one.type}` : one.kind), h("time", { title: fullTime(one.at), datetime: fullTime(one.at) }, clock(one.at))),
+    h("a", { class: "title", href: threadPath(one.thread), "data-nav": true }, one.summary || one.id),
+    one.body && one.body !== one.summary ? h("p", { class: "detail" }, one.body) : null);
+}

@@ -1,0 +1,138 @@
+// Views of what the coordination store holds: asked for again whenever the server says that it changed.
+
+import { ask, h, jobwire, say } from "./dom.js";
+import { serverTime } from "./format.js";
+import { Live } from "./live.js";
+
+const LEAST_MS = 400;  // between two askings, however much happens
+
+/** Calls `refresh` (async) at the start, at each change of the store, and again each `seconds` if given. */
+export class Following {
+  constructor(shell, refresh, seconds = 0) {
+    this.refresh = refresh;
+    this.shell = shell;
+    this.seconds = seconds;
+    const heard = (data) => {
+      shell.trouble(data.trouble ? `The server cannot read the agents' store: ${data.trouble}` : "");
+    };
+    this.live = new Live("/api/store/stream", {
+      changed: (data) => { heard(data); this.again(); },
+      alive: heard,
+    }, (state) => shell.state(state));
+  }
+
+  start() {
+    this.on = true;
+    this.live.start();
+    if (this.seconds) this.timer = setInterval(() => this.again(), this.seconds * 1000);
+  }
+
+  stop() {
+    this.on = false;
+    this.live.stop();
+    clearInterval(this.timer);
+    clearTimeout(this.waiting);
+  }
+
+  /** Ask once more; while one asking is under way, once after it. */
+  async again() {
+    if (this.busy) { this.missed = true; return; }
+    this.busy = true;
+    this.missed = false;
+    try {
+      await this.refresh();
+    } finally {
+      this.waiting = setTimeout(() => {
+        this.busy = false;
+        if (this.missed && this.on) this.again();
+      }, LEAST_MS);
+    }
+  }
+}
+
+/** Return what the server answers, with its time noted. */
+export async function look(path, values = {}) {
+  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  const data = await ask(query.size ? `${path}?${query}` : path);
+  serverTime(data.now);
+  return data;
+}
+
+export function act(path, body) {
+  return ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** Show in `note` why something cannot be read; `hint` says what helps. */
+export function cannot(note, error) {
+  note.hidden = false;
+  note.replaceChildren(error.message, error.hint ? h("span", { class: "hint" }, error.hint) : "");
+}
+
+/** Show in `note` that there is nothing yet, with the command that begins. */
+export function nothingYet(note, words, command) {
+  note.hidden = false;
+  note.replaceChildren(words, h("code", { class: "block" }, jobwire(command)));
+}
+
+/** Bring the children of `parent` into the order of `nodes`, moving only those that stand elsewhere. */
+export function place(parent, nodes) {
+  const wanted = new Set(nodes);
+  for (const node of [...parent.children]) if (!wanted.has(node)) node.remove();
+  let next = parent.firstChild;
+  for (const node of nodes) {
+    if (node === next) next = next.nextSibling;
+    else parent.insertBefore(node, next);
+  }
+}
+
+/** A table of rows that stay what they are: `make(key)` gives {node, ...}, `fill(parts, row)` writes it. */
+export class Rows {
+  constructor(columns, name, { make, fill, key }) {
+    this.make = make;
+    this.fill = fill;
+    this.key = key;
+    this.parts = new Map();
+    this.body = h("tbody");
+    this.node = h("table", { class: `fleet ${name}` }, h("thead", {}, h("tr", {}, columns.map(([column, title]) => h("th", { scope: "col", class: column }, title)))), this.body);
+  }
+
+  show(rows) {
+    const wanted = new Set(rows.map(this.key));
+    for (const key of this.parts.keys()) if (!wanted.has(key)) this.parts.delete(key);
+    place(this.body, rows.map((row) => {
+      const key = this.key(row);
+      let parts = this.parts.get(key);
+      if (!parts) { parts = this.make(row); this.parts.set(key, parts); }
+      parts.row = row;
+      this.fill(parts, row);
+      return parts.node;
+    }));
+    this.node.hidden = rows.length === 0;
+  }
+
+  tick(times) {
+    for (const parts of this.parts.values()) times(parts, parts.row);
+  }
+
+  /** Go to the next or the previous row by keys. */
+  move(step) {
+    const links = [...this.body.querySelectorAll("a.title")];
+    const next = links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)];
+    if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+  }
+}
+
+/** Buttons of which one is chosen, each with a count; `choose(name)` hears which. */
+export class Choices {
+  constructor(label, names, choose) {
+    this.chips = new Map(Object.entries(names).map(([name, [title, group]]) => [name, h("button", { type: "button", class: "chip", data: { group }, "aria-pressed": "false", onclick: () => choose(name) }, h("span", {}, title), h("b", {}, "0"))]));
+    this.node = h("div", { class: "chips", role: "group", "aria-label": label }, [...this.chips.values()]);
+  }
+
+  show(chosen, counts) {
+    for (const [name, chip] of this.chips) {
+      chip.setAttribute("aria-pressed", String(name === chosen));
+      say(chip.lastChild, String(counts[name] ?? 0));
+    }
+  }
+}

@@ -1,0 +1,84 @@
+"""What a person does on the page among the agents: reads, replies, ends a conversation."""
+
+from pathlib import Path
+
+from jobwire.coordination import agents
+from jobwire.coordination.agents import Joining
+from jobwire.coordination.liveness import AgentKind
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.replying import reply
+from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.taking import mark_read
+from jobwire.coordination.work import ThreadWork
+from jobwire.core.errors import ConflictError, InvalidInputError
+from jobwire.core.topics import check_agent
+
+KINDS = ("event", "answer", "question")
+
+
+def person_name(author: str) -> str:
+    """Return the name among the agents of whoever acts on the page."""
+    try:
+        return check_agent(author)
+    except InvalidInputError:
+        return "page"
+
+
+class PersonOnThePage:
+    """The one whom the page's token lets in, as a participant. Methods raise as what they call."""
+
+    def __init__(self, home: Path, name: str) -> None:
+        self._home = home
+        self._name = name
+
+    def reply(self, thread_id: str, text: str, *, kind: str, message_id: str) -> dict[str, object]:
+        """Say something in a conversation; the same id again says it once."""
+        if kind not in KINDS:
+            raise InvalidInputError(f"a reply is no {kind!r:.40}", hint=f"one of {', '.join(KINDS)}")
+        if not text.strip():
+            raise InvalidInputError("there is nothing in the reply", hint="write something")
+        store = self._joined()
+        try:
+            new = NewMessage(self._name, kind=kind, thread_id=thread_id, body=text, id=message_id)
+            said = reply(store, new)
+            return {"message_id": said.posted.message_id, "answered": said.request}
+        finally:
+            store.close()
+
+    def cancel(self, thread_id: str, reason: str) -> dict[str, object]:
+        """End a conversation, and with it the job that does its work."""
+        store = self._joined()
+        try:
+            ended = ThreadWork(store, self._name).cancel(thread_id, reason)
+            return {"thread_id": thread_id, "status": str(ended.thread.status)}
+        finally:
+            store.close()
+
+    def read(self, thread_id: str, through: int) -> dict[str, object]:
+        """Note that the person has seen the conversation."""
+        store = CoordinationStore(str(self._home))
+        try:
+            mark_read(store, self._name, thread_id, through)
+            return {"thread_id": thread_id, "through": through}
+        finally:
+            store.close()
+
+    def _joined(self) -> CoordinationStore:
+        """Return the store, in which the person is known as one: it may reply and end wherever it looks.
+
+        Known, not present: nobody expects signs of life, and what is sent to all does not wait for it.
+        """
+        store = CoordinationStore(str(self._home))
+        known = store.rows("agent_kind", {"agent_id": self._name})
+        if known and known[0][0] != AgentKind.PERSON:
+            store.close()
+            raise ConflictError(
+                f"{self._name} is a {known[0][0]} here, and this page would speak in its name",
+                hint="let that agent join under another name",
+                code="not_expected",
+            )
+        if not known:
+            with store.changing() as change:
+                agents.join(change, self._name, Joining(kind=AgentKind.PERSON))
+                agents.leave(change, self._name)
+        return store

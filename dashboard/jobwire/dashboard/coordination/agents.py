@@ -1,0 +1,25 @@
+"""Who is there, read from the store."""
+
+from jobwire.coordination.agents import gone, present
+from jobwire.coordination.store import CoordinationStore
+from jobwire.dashboard.coordination.agent_rows import AgentRow, agent_row, arrange_agents
+
+# Who left or died is shown for a day; more than these are no list for people.
+_GONE_SECONDS = 86_400
+_MOST_GONE = 100
+MOST_AGENTS = 2000
+MOST_COUNTED = 1000
+
+
+def agent_rows(store: CoordinationStore, now: float) -> list[AgentRow]:
+    """Return the agents that are there, and those that have gone within a day, problems first."""
+    with store.reading():
+        since_ms = int((now - _GONE_SECONDS) * 1000)
+        views = [*present(store)[:MOST_AGENTS], *gone(store, since_ms=since_ms, limit=_MOST_GONE)]
+        rows = [agent_row(view, unread_of(store, view.agent_id), now) for view in views]
+    return arrange_agents(rows)
+
+
+def unread_of(store: CoordinationStore, agent: str) -> int:
+    """Return how many messages the agent has not read, at most MOST_COUNTED."""
+    return int(store.rows("unread_by", {"agent_id": agent, "limit": MOST_COUNTED})[0][0])

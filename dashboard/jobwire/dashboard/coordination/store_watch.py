@@ -1,0 +1,59 @@
+"""Whether the coordination store has changed: one look for all open pages, a few times a second."""
+
+import threading
+from pathlib import Path
+
+from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import StorageError
+from jobwire.dashboard.coordination.looking import is_being_made
+
+LOOK_SECONDS = 0.25
+_TROUBLE_LOOKS = 8
+
+
+class StoreWatch:
+    """Counts the store's changes while it runs. `number` rises with each; `trouble` says why it cannot.
+
+    Looks by SQLite's own counter, which no sign of life and no other program passes by. Any thread may read.
+    """
+
+    def __init__(self, home: Path, *, look_seconds: float = LOOK_SECONDS) -> None:
+        self._home = home
+        self._look_seconds = look_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobwire-store-watch", daemon=True)
+        self.number = 0
+        self.trouble = ""
+
+    def start(self) -> None:
+        """Start to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop and wait."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        store = CoordinationStore(str(self._home), read_only=True)
+        seen: object = None
+        looks = 0
+        while not self._stop.wait(self._look_seconds * (looks or 1)):
+            try:
+                found, trouble = self._look(store), ""
+            except StorageError as error:
+                store.close()
+                found, trouble = None, "" if is_being_made(error) else error.message
+            looks = _TROUBLE_LOOKS if trouble else 0
+            if (found, trouble) != seen:
+                seen, self.trouble = (found, trouble), trouble
+                self.number += 1
+        store.close()
+
+    def _look(self, store: CoordinationStore) -> object:
+        if not Path(store.path).exists():
+            store.close()
+            return None
+        # The counter is a connection's own: one that was opened anew begins again.
+        file = store.file
+        return id(file), store.rows("data_version")[0][0]

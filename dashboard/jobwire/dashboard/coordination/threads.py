@@ -1,0 +1,67 @@
+"""Conversations, read from the store: a page of the list, what has changed since, counts."""
+
+from typing import NamedTuple
+
+from jobwire.coordination.reading import threads
+from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.thread import InboxThread, ThreadStatus
+from jobwire.dashboard.coordination.agents import unread_of
+from jobwire.dashboard.coordination.thread_rows import (
+    CHOICES,
+    LastWord,
+    ThreadRow,
+    count_choices,
+    thread_row,
+)
+
+PAGE = 50
+
+
+class ThreadQuery(NamedTuple):
+    """Which conversations; `below` is where the page before ended, None for the first one."""
+
+    choice: str = ""
+    agent: str = ""
+    below: int | None = None
+
+
+def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dict[str, object]:
+    """Return a page of the list, the last changed first; on the first one, what is blocked before all.
+
+    `me` is who looks: what this person has not read is counted as well.
+    """
+    with store.reading():
+        statuses = CHOICES.get(query.choice, ())
+        first: list[InboxThread] = []
+        if not statuses:
+            # Those come first, so they are not among the others.
+            statuses = tuple(status for status in ThreadStatus if status is not ThreadStatus.BLOCKED)
+            first = _found(store, query, (ThreadStatus.BLOCKED,)) if query.below is None else []
+        found = _found(store, query, statuses)
+        rows = [_row(store, thread, me) for thread in (*first, *found)]
+        counts = dict(store.rows("thread_counts"))
+        return {
+            "threads": [row._asdict() for row in rows],
+            "next": found[-1].changed if len(found) == PAGE else None,
+            "counts": count_choices(counts) | {"all": sum(counts.values())},
+            "unread": unread_of(store, me),
+            "event_id": store.latest_event(),
+        }
+
+
+def _found(
+    store: CoordinationStore, query: ThreadQuery, statuses: tuple[ThreadStatus, ...]
+) -> list[InboxThread]:
+    return threads(store, agent=query.agent or None, statuses=statuses, below=query.below, limit=PAGE)
+
+
+def _row(store: CoordinationStore, thread: InboxThread, me: str) -> ThreadRow:
+    heads = store.rows("message_head", {"id": thread.latest_message_id})
+    return thread_row(thread, LastWord(*heads[0]) if heads else None, unread_in(store, thread, me))
+
+
+def unread_in(store: CoordinationStore, thread: InboxThread, me: str) -> dict[str, int]:
+    """Return how many messages of the thread its worker, its creator and who looks have not read."""
+    names = dict.fromkeys(filter(None, (thread.assigned_to, thread.created_by, me)))
+    values = {name: {"agent_id": name, "thread_id": thread.thread_id} for name in names}
+    return {name: int(store.rows("unread_in", one)[0][0]) for name, one in values.items()}
