@@ -137,12 +137,20 @@ def _dispatch(words: list[str], option: str | None) -> int:
         parser.print_help()
         return 0
     args.home = option
-    homes.settle_home(args, os.environ)
     try:
-        return int(body_of(args.run)(args))
+        if getattr(args, "told", False):
+            from jobwire.core.told import told_failures  # noqa: PLC0415 - few commands tell so
+
+            return told_failures(words[0], _run, args)
+        return _run(args)
     except ModuleNotFoundError as error:
         # What is heavy is imported where it is used.
         raise missing_library(error, COMMANDS[words[0]].extra) from error
+
+
+def _run(args: argparse.Namespace) -> int:
+    homes.settle_home(args, os.environ)
+    return int(body_of(args.run)(args))
 
 
 def _parser(chosen: str) -> CommandParser:

@@ -1,91 +1,30 @@
-"""What all commands of the coordination share: one JSON object on stdout on every path, and error codes."""
+"""What all commands of the coordination share: who speaks, and how a lost lease is told."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
-from jobwire.core.boundary import run_command
-from jobwire.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    JobwireError,
-    NotFoundError,
-    NoWorkError,
-    StoppedError,
-    TransitionError,
-)
+from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
+from jobwire.core.told import code_of, failure_json, say, say_failure, told_failures
 from jobwire.core.topics import check_agent
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+__all__ = [
+    "code_of",
+    "coordination_command",
+    "failure_json",
+    "incarnation",
+    "say",
+    "say_failure",
+    "who_am_i",
+]
 
 AGENT = "JOBWIRE_AGENT"
 INCARNATION = "JOBWIRE_INCARNATION"
-# The first class that fits names an error that has no code of its own.
-_CODES: tuple[tuple[type[JobwireError], str], ...] = (
-    (NoWorkError, "no_match"),
-    (StoppedError, "lease_lost"),
-    (ConflictError, "lease_conflict"),
-    (TransitionError, "illegal_transition"),
-    (InvalidInputError, "invalid_input"),
-    (NotFoundError, "not_found"),
-)
-_VERSION_ERROR = "DatabaseVersionError"
-
-
-def code_of(error: JobwireError) -> str:
-    """Return the error's word of the table of codes."""
-    code = error.facts.get("code")
-    if isinstance(code, str):
-        return code
-    if type(error).__name__ == _VERSION_ERROR:
-        return "schema_version"
-    return next((word for kind, word in _CODES if isinstance(error, kind)), "storage")
-
-
-def failure_json(command: str, error: JobwireError) -> dict[str, object]:
-    """Return what a program is told of a failure; facts that are plain are told as well."""
-    facts = {
-        name: value
-        for name, value in error.facts.items()
-        if isinstance(value, (str, int, float, bool, list)) and name not in {"code", "response"}
-    }
-    body = {
-        **facts,
-        "code": code_of(error),
-        "message": error.message,
-        "hint": error.hint,
-        "exit_code": int(error.exit_code),
-    }
-    response = error.facts.get("response")
-    return {
-        "ok": False,
-        "command": command,
-        **(response if isinstance(response, dict) else {}),
-        "error": body,
-    }
-
-
-def say_failure(command: str, error: JobwireError) -> None:
-    """Print a failure as one object on stdout."""
-    sys.stdout.write(json.dumps(failure_json(command, error), ensure_ascii=False) + "\n")
-    sys.stdout.flush()
-
-
-def say(args: argparse.Namespace, value: Mapping[str, object], text: str | Callable[[], str]) -> None:
-    """Print a success: one object for programs, words for people."""
-    if not args.json:
-        line = text if isinstance(text, str) else text()
-    else:
-        line = json.dumps({"ok": True, "command": args.verb, **value}, ensure_ascii=False)
-    if line:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def coordination_command(
@@ -102,9 +41,7 @@ def coordination_command(
             raise ConflictError(error.message, hint=error.hint, **facts) from error
 
     def told(args: argparse.Namespace) -> int:
-        if not args.json:
-            return run(args)
-        return run_command(run, args, prog=args.verb, as_json=True, tell=partial(say_failure, args.verb))
+        return told_failures(args.verb, run, args)
 
     return told
 

@@ -28,34 +28,6 @@ _NO_NAMES = frozenset(
 )
 
 
-def run_told(
-    command: str, body: Callable[[Namespace], dict[str, object] | None]
-) -> Callable[[Namespace], int]:
-    """Return a command that with --json prints one object on stdout on every path.
-
-    What `body` returns is printed as it went well; a failure with its code (its fact `code`), and its exit
-    code.
-    """
-
-    def run(args: Namespace) -> int:
-        try:
-            said = body(args)
-        except JobwireError as error:
-            if not args.json:
-                raise
-            code = error.facts.get("code") or error.exit_code.name.lower()
-            failure = {"code": code, "message": error.message, "hint": error.hint}
-            failure |= {"exit_code": int(error.exit_code)}
-            beside = {name: value for name, value in error.facts.items() if name not in failure}
-            print(json.dumps({"ok": False, "command": command, "error": {**beside, **failure}}, default=str))
-            return int(error.exit_code)
-        if said is not None:
-            print(json.dumps({"ok": True, "command": command, **said}), flush=True)
-        return int(ExitCode.OK)
-
-    return run
-
-
 def missing_library(error: ModuleNotFoundError, extra: str) -> Exception:
     """Return what to say of an import that failed: which extra brings it; a fault of our own as it is."""
     if error.name is None or error.name.startswith("jobwire") or not extra:

@@ -160,6 +160,12 @@ def wants_json(words: Sequence[str]) -> bool:
     return "--json" in own
 
 
+def _say_failure(command: str, error: JobwireError) -> None:
+    from jobwire.core.told import say_failure  # noqa: PLC0415 - where something is wrong
+
+    say_failure(command, error)
+
+
 def add_command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
@@ -168,17 +174,20 @@ def add_command(
     *,
     run: Body | None = None,
     bodies: str = "",
+    told: bool = False,
 ) -> argparse.ArgumentParser:
     """Add one command with its help, an example and `--json`; `run` as in `body_of`.
 
-    Without `run` its body is the function of its name in the module `bodies`.
+    Without `run` its body is the function of its name in the module `bodies`. `told`: with --json it prints
+    one object on stdout on every path (core.told), usage errors included.
     """
     parser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"example:\n  {example}",
+        tell=partial(_say_failure, name) if told else None,
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}")
+    parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}", told=told)
     return parser

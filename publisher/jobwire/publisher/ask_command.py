@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from jobwire.core.boundary import run_told
 from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.told import told
 from jobwire.jobs.requests import Answer
 from jobwire.publisher.inputs import STDIN, read_detail
 from jobwire.publisher.publisher import Publisher
@@ -43,4 +43,4 @@ def _ask(args: argparse.Namespace) -> dict[str, object] | None:
     return {"answer": said.pop("text"), **said, "job_id": publisher.job_id} if args.json else None
 
 
-ask = run_told("ask", _ask)
+ask = told("ask", _ask)

@@ -22,6 +22,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "ask a person, wait, and print the answer",
         "jobwire ask 'Push to main?' --choice yes --choice no --timeout 600 --default no",
         bodies="jobwire.publisher.ask_command",
+        told=True,
     )
     parser.description = (
         f"{parser.description}\n\nThe answer comes from `jobwire answer`, the page or `jobwire top`. Exit\n"

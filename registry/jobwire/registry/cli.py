@@ -345,6 +345,7 @@ def add_answer(commands: Subparsers) -> None:
         "answer what a job asks; the first answer is the answer",
         "%(prog)s 0a1b2c3d yes\n  %(prog)s 0a1b2c3d.5f20 --choice yes --always",
         bodies=_REQUESTS,
+        told=True,
     )
     add = parser.add_argument
     add("name", metavar="JOB|REQUEST", help="the request's id, or its job's where it asks one thing")
@@ -363,6 +364,7 @@ def add_feed(commands: Subparsers) -> None:
         "all that waits for you, the oldest and costliest first",
         "%(prog)s --watch",
         bodies=_REQUESTS,
+        told=True,
     )
     parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
 

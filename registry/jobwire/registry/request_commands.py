@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Iterable
 
-from jobwire.core.boundary import run_told
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
+from jobwire.core.told import told
 from jobwire.jobs.requests import MAX_ANSWER, Answer
 from jobwire.registry.actions import build
 from jobwire.registry.present import age
@@ -134,5 +134,5 @@ def _indented(text: str, indent: str = "  ") -> list[str]:
     return [indent + safe(line) for line in text.split("\n")]
 
 
-answer = run_told("answer", _answer)
-feed = run_told("feed", _feed)
+answer = told("answer", _answer)
+feed = told("feed", _feed)
