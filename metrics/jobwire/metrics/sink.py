@@ -308,7 +308,8 @@ def _check_complete(rows: Rows, place: AppliedRange | None, journal: str) -> Non
     wanted = place.next_offset if place else rows.begin
     if rows.begin != wanted or not rows.complete:
         raise DataLossError(
-            f"journal {journal}: rows {wanted} and on are wanted, {rows.size} of {rows.begin} to {rows.end} came",
+            f"journal {journal}: rows {wanted} and on are wanted,"
+            f" {rows.size} of {rows.begin} to {rows.end} came",
             hint="`jobwire metrics rebuild` computes the tables anew; "
             "`--allow-data-loss` goes on without the missing rows",
             wanted=wanted,
