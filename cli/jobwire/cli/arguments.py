@@ -4,6 +4,7 @@ Apart from those, which load brokers, transports and terminals: help and a typo 
 """
 
 import argparse
+import os
 from typing import Any, TypeAlias
 
 from jobwire.core.argument_types import add_job, count, number, whole
@@ -312,4 +313,13 @@ def add_mcp(subparsers: Subparsers) -> None:
         epilog="example:\n  jobwire mcp --agent builder",
     )
     parser.add_argument("--agent", metavar="NAME", help="who I am (default: $JOBWIRE_AGENT)")
-    parser.set_defaults(run="jobwire.cli.mcp_server:run")
+    parser.add_argument(
+        "--ticket",
+        metavar="FILE",
+        help="the agent's ticket, away from the home's host ($JOBWIRE_TICKET)",
+    )
+    parser.set_defaults(run="jobwire.cli.mcp_server:run", home_need=_need_of_mcp)
+
+
+def _need_of_mcp(args: argparse.Namespace) -> Need:
+    return Need.NOTHING if args.ticket or os.environ.get("JOBWIRE_TICKET") else Need.HOME

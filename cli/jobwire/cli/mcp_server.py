@@ -188,9 +188,18 @@ def server_of(tools: AgentTools) -> MCPServer:
     return server
 
 
+def _tools(args: Namespace) -> AgentTools:
+    ticket = args.ticket or os.environ.get("JOBWIRE_TICKET")
+    if not ticket:
+        return AgentTools(args.home, who_am_i(args))
+    from jobwire.cli.mcp_ticket import TicketTools  # noqa: PLC0415 - built on what stands here
+
+    return TicketTools(ticket, args.agent or os.environ.get("JOBWIRE_AGENT"))
+
+
 def run(args: Namespace) -> int:
     """Serve until stdin ends."""
-    tools = AgentTools(args.home, who_am_i(args))
+    tools = _tools(args)
     server_of(tools).run("stdio")
     tools.close()
     # A wait for a lock may still be under way: the process leaves without it.

@@ -1,0 +1,132 @@
+"""`jobwire mcp --ticket FILE`: the tools of an agent on another host, each a request over MQTT."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from jobwire.cli.mcp_server import AgentTools
+from jobwire.coordination.command import incarnation
+from jobwire.coordination.remote_agent import RemoteAgent
+from jobwire.coordination.remote_leases import LeasedAgent
+from jobwire.coordination.remote_requests import targets
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_seconds
+from jobwire.core.errors import InvalidInputError, NoWorkError
+from jobwire.core.override import override
+
+Said = dict[str, Any]
+# How often a wait looks whether its caller went away.
+_LOOK_SECONDS = 10.0
+
+
+class TicketTools(AgentTools):
+    """The tools of the agent of a ticket; signatures and docstrings are what the agent is shown."""
+
+    def __init__(self, ticket: str, named: str | None) -> None:
+        self._remote = RemoteAgent(Path(ticket))
+        if named and named != self._remote.agent:
+            raise InvalidInputError(
+                f"this is the ticket of {self._remote.agent}, not of {named}", code="forbidden"
+            )
+        super().__init__("", self._remote.agent)
+        self._leased = LeasedAgent(self._remote, incarnation=incarnation())
+
+    @override
+    def all(self) -> list[Any]:
+        """Return the tools: a job of its own is reported by a job's ticket."""
+        return [tool for tool in super().all() if tool.__name__ != "report"]
+
+    @override
+    def close(self) -> None:
+        """End all waits, and the connection."""
+        super().close()
+        self._remote.close()
+
+    @override
+    def ask(  # type: ignore[override]  # a thread is what is known here
+        self, text: str, thread: str, choices: list[str] | None = None, timeout_seconds: float = 600.0
+    ) -> Said:
+        """Ask a person, or whoever gave you the work, and wait for the answer. `thread` is what you claimed.
+        Nobody answers in time: error.code timeout; wait_reply waits again.
+        """  # noqa: D205 - shown to agents as it is
+        check_seconds("timeout_seconds", timeout_seconds)
+        words = {"status": "blocked", "summary": text, "choices": choices or []}
+        asked = self._leased.call("update", {"thread_id": thread, **words})
+        found = self._wait(thread, timeout_seconds, after=asked["event_id"], kinds=["answer"])
+        message: Said = found["message"]
+        return {"answer": message["body"] or message["summary"], "by": message["from_agent"], **found}
+
+    @override
+    def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
+        """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
+        return self._leased.call("claim", {"thread_id": thread, "lease_seconds": lease_seconds})
+
+    @override
+    def update(self, thread: str, summary: str, body: str = "", blocked: bool = False) -> Said:
+        """Say how the work goes; with `blocked` what it waits for: then wait_reply hears the answer."""
+        status = "blocked" if blocked else "in_progress"
+        return self._leased.call(
+            "update", {"thread_id": thread, "summary": summary, "body": body, "status": status}
+        )
+
+    @override
+    def done(self, thread: str, summary: str, body: str = "") -> Said:
+        """Hand in the result: what you did, where it is, how it was tested."""
+        return self._leased.call("done", {"thread_id": thread, "summary": summary, "body": body})
+
+    @override
+    def fail(self, thread: str, summary: str, body: str = "") -> Said:
+        """Say that the work cannot be done, and why."""
+        return self._leased.call("fail", {"thread_id": thread, "summary": summary, "body": body})
+
+    @override
+    def reply(self, thread: str, summary: str, body: str = "") -> Said:
+        """Say something in a thread, for example the answer to its question."""
+        return self._call("reply", thread_id=thread, summary=summary, body=body)
+
+    @override
+    def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
+        """Wait for what others say in a thread after your last question there."""
+        check_seconds("timeout_seconds", timeout_seconds)
+        return self._wait(thread, timeout_seconds)
+
+    @override
+    def search(self, words: str, limit: int = 20) -> Said:
+        """Find messages that hold all the words, newest first; `word*` finds any ending."""
+        return self._call("search", words=words, limit=limit)
+
+    @override
+    def lock_acquire(self, paths: list[str], wait_seconds: float = 0.0, ttl_seconds: float = 1800.0) -> Said:
+        """Keep others from files that you will change: all or none. error.code locked tells who has them."""
+        wanted: dict[str, object] = {"paths": targets(paths, None), "ttl": ttl_seconds}
+        wanted["job_id"] = os.environ.get("JOBWIRE_JOB", "")
+        if wait_seconds <= 0:
+            return self._call("lock-acquire", **wanted)
+        found = self._remote.wait("lock-acquire", {**wanted, "wait": True}, wait_seconds)
+        if not found["woke"]:
+            if "waiting" in found:
+                self._call("lock-leave", waiting=found["waiting"])
+            raise NoWorkError(f"no lock within {wait_seconds:g} s", hint="wait again", code="timeout")
+        return found
+
+    @override
+    def lock_release(self, paths: list[str] | None = None) -> Said:
+        """Give locks back; without `paths` all of yours."""
+        return self._call("lock-release", paths=targets(paths or [], None))
+
+    @override
+    def _call(self, verb: str, **args: object) -> Said:
+        return self._remote.call(verb, args)
+
+    def _wait(self, thread: str, seconds: float, **more: object) -> Said:
+        until = time.monotonic() + seconds
+        asked: dict[str, object] = {"thread_id": thread, **more}
+        while not self._gone.is_set() and (left := until - time.monotonic()) > 0:
+            found = self._remote.wait("wait-reply", asked, min(left, _LOOK_SECONDS))
+            if found["woke"]:
+                return found
+            if "next_event_id" in found:
+                asked["after"] = found["next_event_id"]
+        raise NoWorkError(
+            f"no reply in thread {thread} within {seconds:g} s", hint="wait again", code="timeout"
+        )
