@@ -37,8 +37,12 @@ LEFT_RUNNING = {"jobwire up": "all runs", "job_subscriber": "watching "}
 FOR_EVER = ("jobwire up",)
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _JOB = re.compile(r"\b[0-9a-f]{8}\b")
+# Jobs, threads, messages, and what an update of a thread asks.
+_ID = re.compile(r"\b(?:[atm]-[0-9a-f]{16,20}|inbox-[0-9a-f]{20}|[0-9a-f]{8})\b")
 _VARYING = (
-    (_JOB, "JOB"),
+    (_ID, "ID"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"\b\d+s ago\b"), "N ago"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b(after|pid) [\d.]+( min \d+)?"), r"\1 N"),
     (re.compile(r"\btoken=[\w-]+"), "token=TOKEN"),
@@ -226,10 +230,10 @@ class Reader:
 
     def _learn(self, expected: str, output: str) -> None:
         """Match the ids that were printed with those that the README shows, in the order of appearance."""
-        shown = [job_id for job_id in _ids(expected) if job_id not in self._ids]
-        real = [job_id for job_id in _ids(output) if job_id not in self._ids.values()]
-        for place, job_id in enumerate(real):
-            self._ids[shown[place] if place < len(shown) else job_id] = job_id
+        shown = [one for one in _ids(expected) if one not in self._ids]
+        real = [one for one in _ids(output) if one not in self._ids.values()]
+        for place, one in enumerate(real):
+            self._ids[shown[place] if place < len(shown) else one] = one
 
     def _plain(self, output: str) -> str:
         """Return an output with the README's ids, its port, and no place of this machine."""
@@ -241,7 +245,7 @@ class Reader:
 
 
 def _ids(text: str) -> list[str]:
-    return list(dict.fromkeys(_JOB.findall(text)))
+    return list(dict.fromkeys(_ID.findall(text)))
 
 
 def follow(text: str) -> dict[int, str]:

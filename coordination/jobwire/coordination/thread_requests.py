@@ -19,7 +19,7 @@ from jobwire.core.topics import check_agent
 from jobwire.jobs.requests import REQUEST, RESOLVED, RequestKind, request_body
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jobwire.coordination.store import Transaction
     from jobwire.coordination.thread import InboxThread
@@ -101,24 +101,23 @@ def _say(
         correlation_id=request.id,
         summary=first_line(text),
         body="" if text == first_line(text)[:MAX_SUMMARY] else text,
-        payload=json.dumps(_facts(request, asks=asks), ensure_ascii=False),
+        payload=_asked(request) if asks else None,
     )
     new = check_message(new)
     return write(change, new, Bulk.inline(new)).message_id
 
 
-def _facts(request: Request, *, asks: bool) -> Mapping[str, object]:
-    """Return what programs are told of it."""
-    if asks:
-        facts: dict[str, object] = {"kind": str(request.kind), "choices": list(request.choices)}
-        beside = {"preview": request.preview, "tool": request.tool, "default": request.default}
-        return {"request": request.id, **facts, **{name: value for name, value in beside.items() if value}}
-    return {
+def _asked(request: Request) -> str:
+    """Return what programs are told of a question; of an answer they need its words alone."""
+    facts = {
         "request": request.id,
-        "answered_by": request.answered_by,
-        "through": request.answered_through,
-        "always": request.always,
+        "kind": str(request.kind),
+        "choices": list(request.choices),
+        "preview": request.preview,
+        "tool": request.tool,
+        "default": request.default,
     }
+    return json.dumps({name: value for name, value in facts.items() if value}, ensure_ascii=False)
 
 
 def _agent(name: str | None) -> str:
