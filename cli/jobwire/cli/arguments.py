@@ -103,11 +103,11 @@ events wait in DIR/logs until the next `publish_event --flush` or the registry p
 exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
 
 
-class _TakeWords(argparse.Action):
+class TakeWords(argparse.Action):
     """Takes the command's words: those after the first `--`, which is not the command's."""
 
     @override
-    def __call__(
+    def __call__(  # noqa: D102 - argparse's
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
     ) -> None:
         words = values[1:] if values[:1] == ["--"] else values
@@ -157,7 +157,7 @@ def add_run(subparsers: Subparsers) -> None:
         "command",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
-        action=_TakeWords,
+        action=TakeWords,
         help="what to run, with its own options",
     )
     parser.set_defaults(run="jobwire.cli.run:run")

@@ -59,6 +59,9 @@ COMMANDS: dict[str, Subcommand] = {
     "board": Subcommand(
         "jobwire.coordination.boards.cli", "a decision that several agents take: open, assess, vote ..."
     ),
+    "autopilot": Subcommand(
+        "jobwire.cli.autopilot_options:add_autopilot", "let a command handle the messages of agents, as jobs"
+    ),
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),
@@ -87,10 +90,15 @@ COMMANDS: dict[str, Subcommand] = {
     "schema": Subcommand(f"{_OWN}:add_schema", "print the JSON Schema of event, record or state"),
 }
 
-# The options of `jobwire run` that take a value: what follows the last option is somebody else's.
+# The options that take a value, of commands that run another: what follows the last one is somebody else's.
 RUN_VALUES = frozenset(
     {"--title", "--agent-session", "--idle-timeout", "--wall-timeout", "--tmux", "--tmux-socket"}
 )
+AUTOPILOT_VALUES = frozenset(
+    {"--agent", "--agents", "--from", "--db", "--ticket", "--max-in-flight", "--per-run-cap", "--max-tries"}
+    | {"--retry-delays", "--verify-timeout", "--idle-timeout", "--wall-timeout", "--lease"}
+)
+VALUES = {"run": RUN_VALUES, "autopilot": AUTOPILOT_VALUES}
 
 EPILOG = """\
 start here:
@@ -205,8 +213,8 @@ def _end_of_ours(words: list[str]) -> int:
     while position < len(words) and words[position] != "--":
         word = words[position]
         if word.startswith("-"):
-            position += 1 if word != "--home" and word not in RUN_VALUES else 2
-        elif command == "run":
+            position += 1 if word != "--home" and word not in VALUES.get(command, RUN_VALUES) else 2
+        elif command in VALUES:
             return position
         else:
             command = command or word

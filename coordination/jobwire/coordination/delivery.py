@@ -95,7 +95,7 @@ def settled(held: InboxDelivery, now_ms: int) -> InboxDelivery:
     if held.state == DeliveryState.DONE:
         return held
     check_move(held, DeliveryState.DONE)
-    return _free(held)._replace(
+    return freed(held)._replace(
         state=DeliveryState.DONE,
         # Kept, so that whoever acknowledges again is known.
         lease_token=held.lease_token,
@@ -121,7 +121,7 @@ def failed(
         return dead(held, reason)
     delay = retry_delay(max(held.attempts, 1), jitter, cap=_LONGEST_DELAY_SECONDS)
     check_move(held, DeliveryState.QUEUED)
-    return _free(held)._replace(
+    return freed(held)._replace(
         state=DeliveryState.QUEUED, not_before_ms=now_ms + round(delay * 1000), last_error=reason
     )
 
@@ -129,7 +129,7 @@ def failed(
 def dead(held: InboxDelivery, reason: str) -> InboxDelivery:
     """Return the delivery as given up."""
     check_move(held, DeliveryState.DEAD)
-    return _free(held)._replace(state=DeliveryState.DEAD, last_error=reason)
+    return freed(held)._replace(state=DeliveryState.DEAD, last_error=reason)
 
 
 def redriven(held: InboxDelivery, *, force: bool) -> InboxDelivery:
@@ -180,5 +180,6 @@ def check_move(held: InboxDelivery, state: DeliveryState) -> None:
         )
 
 
-def _free(held: InboxDelivery) -> InboxDelivery:
+def freed(held: InboxDelivery) -> InboxDelivery:
+    """Return the delivery without its lease."""
     return held._replace(incarnation=None, lease_token=None, lease_seconds=None, lease_until_ms=None)

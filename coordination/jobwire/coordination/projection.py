@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.handling.tries import Handled, end_try
 from jobwire.coordination.lease_file import LeaseToken
 from jobwire.coordination.marks import boot, looked_in, marked, unmark
 from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
@@ -26,6 +27,7 @@ from jobwire.coordination.thread_requests import tell_requests
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
 from jobwire.core.topics import check_agent, is_job_id
 from jobwire.jobs import fold
+from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import thread_of
 from jobwire.registry.store import RecordStore
 
@@ -50,6 +52,7 @@ class Prepared(NamedTuple):
     large: Bulk
     digest: str
     cancels: bool
+    handled: Handled | None = None
 
 
 def _on_stderr(text: str) -> None:
@@ -112,6 +115,7 @@ def prepare(
     *,
     cancels: bool = False,
     digest: str = "",
+    handled: Handled | None = None,
 ) -> Prepared:
     """Step (a): keep a message, with an id, invisible until the record has changed.
 
@@ -119,7 +123,9 @@ def prepare(
     """
     audit = RecordStore(store.home).audit(locked.record.job_id)
     history = os.path.getsize(audit.events_path) if os.path.exists(audit.events_path) else 0
-    prepared = Prepared(new.id, new.thread_id or "", history, new, large, digest or digest_of(new), cancels)
+    prepared = Prepared(
+        new.id, new.thread_id or "", history, new, large, digest or digest_of(new), cancels, handled
+    )
     short = new._replace(body=large.body, payload=large.payload)
     said = {
         "new": short._asdict(),
@@ -127,6 +133,7 @@ def prepare(
         "payload_ref": large.payload_ref,
         "digest": prepared.digest,
         "cancels": cancels,
+        "handled": handled,
     }
     with store.changing() as change:
         change.execute(
@@ -150,7 +157,11 @@ def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Poste
         tell_requests(change, thread, record, coming=prepared.new)
     new = prepared.new if thread is None else copied(change, prepared.new, thread)
     posted = write(change, new, prepared.large, prepared.digest)
-    after = project(change, record, told=True)
+    again = False
+    if prepared.handled is not None:
+        good = record.status is Status.COMPLETED
+        again = end_try(change, prepared.handled, good=good, reason=new.summary)
+    after = project(change, record, told=True, again=again)
     # A thread that was opened again for another try has not said its last word.
     route_end(change, posted, new, prepared.large, final=after is not None and after.ended)
     change.execute("remove_prepared", {"op_id": prepared.op_id})
@@ -174,16 +185,22 @@ def settle(store: CoordinationStore, locked: LockedRecord) -> None:
 
 
 def project(
-    change: Transaction, record: JobRecord, *, incarnation: str = "", told: bool = False
+    change: Transaction,
+    record: JobRecord,
+    *,
+    incarnation: str = "",
+    told: bool = False,
+    again: bool = False,
 ) -> InboxThread | None:
     """Show the job's thread as its record says; None where it has none, or has another job by now.
 
-    The end of a job gets its receipt, unless the worker has `told` of it.
+    The end of a job gets its receipt, unless the worker has `told` of it. Where its work is to be tried
+    `again`, the thread waits for its next job instead of having failed.
     """
     found = thread_of_job(change, record.job_id) or _adopted(change, record)
     if found is None:
         return None
-    status = status_of(record)
+    status = ThreadStatus.PENDING if again else status_of(record)
     owner = record.lease.owner if record.lease is not None else None
     assigned = found.assigned_to
     if status == ThreadStatus.PENDING:
@@ -209,7 +226,7 @@ def project(
     moved = found._replace(
         status=status,
         assigned_to=assigned,
-        job_id=record.job_id,
+        job_id=None if again else record.job_id,
         jobs=max(found.jobs, 1) if found.job_id is not None else found.jobs + 1,
         work=1,
         updated_at=change.at,
@@ -312,7 +329,9 @@ def _prepared(store: CoordinationStore, row: tuple[str, str, int, str]) -> Prepa
     fields["artifacts"] = tuple(Artifact(*one) for one in fields["artifacts"])
     new = NewMessage(**fields)
     large = Bulk(new.body, said["body_ref"], new.payload, said["payload_ref"], BlobFolder(store.home))
-    return Prepared(op_id, thread_id, history, new, large, said["digest"], said["cancels"])
+    kept = said.get("handled")
+    handled = None if kept is None else Handled.of_json(kept)
+    return Prepared(op_id, thread_id, history, new, large, said["digest"], said["cancels"], handled)
 
 
 def _is_agent(name: str) -> bool:

@@ -281,7 +281,7 @@ def _next(change: Transaction, agent: str) -> InboxDelivery | None:
             one for one in rows if one.expires_at_ms is not None and one.expires_at_ms <= change.now_ms
         ]
         for one in expired:
-            _give_up(change, delivery.dead(one, "expired"))
+            give_up(change, delivery.dead(one, "expired"))
         live = [one for one in rows if one not in expired]
         if live or not expired:
             return live[0] if live else None
@@ -304,13 +304,13 @@ def _fail(
         permanent=permanent,
     )
     if after.state == DeliveryState.DEAD:
-        return _give_up(change, after)
+        return give_up(change, after)
     change.event("requeued", source=held.agent_id, thread_id=held.thread_id, summary=reason)
     change.agents.add(held.agent_id)
     return put(change, after)
 
 
-def _give_up(change: Transaction, after: InboxDelivery) -> InboxDelivery:
+def give_up(change: Transaction, after: InboxDelivery) -> InboxDelivery:
     """Write a dead delivery, and tell sender and lead."""
     put(change, after)
     said = message_of(change, after.seq)

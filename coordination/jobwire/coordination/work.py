@@ -47,11 +47,15 @@ from jobwire.registry.spec import JobSpec, check_reason
 from jobwire.registry.store import RecordStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from jobwire.coordination.handling.tries import Handled
     from jobwire.coordination.store import CoordinationStore
     from jobwire.jobs.record import JobRecord
     from jobwire.registry.store import LockedRecord
+
+    # How a caller changes the job that a claim registers.
+    Shape = Callable[[JobSpec], JobSpec]
 
 _ASKS = "permission_required"
 _EVENTS = {ThreadStatus.IN_PROGRESS: "progress", ThreadStatus.BLOCKED: _ASKS}
@@ -99,10 +103,19 @@ class ThreadWork:
         self._keeps_leases = keeps_leases
         self.records = RecordStore(store.home, clock=store.clock)
 
-    def claim(self, thread_id: str, seconds: float = DEFAULT_LEASE_SECONDS) -> Claimed:
+    def claim(
+        self,
+        thread_id: str,
+        seconds: float = DEFAULT_LEASE_SECONDS,
+        *,
+        settles: bool = True,
+        shape: Shape | None = None,
+    ) -> Claimed:
         """Take the thread's work, for nobody but us; our own claim again renews it.
 
-        Raises ConflictError: lease_conflict with holder and end, owner_mismatch, already_terminal.
+        What we were sent in the thread is done with that, where it `settles`. `shape` changes the job that
+        is registered. Raises ConflictError: lease_conflict with holder and end, owner_mismatch,
+        already_terminal.
         """
         grant = LeaseGrant(self.agent, seconds)
         lease.grant(grant, self.store.clock.now())
@@ -111,13 +124,14 @@ class ThreadWork:
         job_id = thread.job_id
         if job_id is None or thread.ended:
             check_may_claim(thread, self.agent)
-            job_id = self._register(thread, grant)
+            job_id = self._register(thread, grant, shape)
         with self.records.locked(job_id) as locked:
             settle(self.store, locked)
             self._take(thread, locked, grant)
             with self.store.changing() as change:
                 project(change, locked.record, incarnation=self.incarnation)
-                settle_in_thread(change, self.agent, thread_id, change.latest_event())
+                if settles:
+                    settle_in_thread(change, self.agent, thread_id, change.latest_event())
                 last = change.latest_event()
                 after = thread_of(change, thread_id)
             unmark(self.store, job_id)
@@ -173,6 +187,34 @@ class ThreadWork:
         """Say that the work failed, and why."""
         return self._report(new._replace(kind="result"), "error", token, needs_words=True)
 
+    def finish(
+        self,
+        new: NewMessage,
+        *,
+        good: bool,
+        token: str,
+        handled: Handled,
+        data: Mapping[str, object] | None = None,
+    ) -> Worded:
+        """Say that the work of a delivery is done, or that this try of it failed; see `handling.tries`.
+
+        `data` goes into the job's last event.
+        """
+        event = "completed" if good else "error"
+        new = new._replace(kind="result")
+        return self._report(new, event, token, needs_words=True, handled=handled, data=data)
+
+    def give_back(self, token: LeaseToken, reason: str) -> None:
+        """Give a job back: it is pending as its next attempt, or in error after the last one allowed.
+
+        Raises StoppedError where it is no longer ours.
+        """
+        queue = JobQueue(self.records, warn=_log.warning)
+        try:
+            queue.release(token.job_id, attempt=token.attempt, reason=reason)
+        finally:
+            queue.close()
+
     def cancel(self, thread_id: str, reason: str = "", *, message_id: str = "") -> Worded:
         """Cancel the thread: its creator, its assignee, a lead or a person may."""
         check_reason(reason)
@@ -220,6 +262,8 @@ class ThreadWork:
         *,
         needs_words: bool,
         choices: tuple[str, ...] = (),
+        handled: Handled | None = None,
+        data: Mapping[str, object] | None = None,
     ) -> Worded:
         thread = thread_of(self.store, str(new.thread_id))
         if needs_words and not (new.summary or new.body):
@@ -240,25 +284,32 @@ class ThreadWork:
         with self.records.locked(str(thread.job_id)) as locked:
             settle(self.store, locked)
             self._check_holder(thread, locked.record, token)
-            prepared = prepare(self.store, locked, new, large)
+            prepared = prepare(self.store, locked, new, large, handled=handled)
             try:
-                self._say(locked, event, new, choices)
+                self._say(locked, event, new, choices, data or {})
             except JobwireError:
                 settle(self.store, locked)
                 raise
             with self.store.changing() as change:
                 posted = publish(change, prepared, locked.record)
-                if locked.record.terminal:
+                if locked.record.terminal and handled is None:
                     settle_in_thread(change, self.agent, thread.thread_id, posted.event_id)
                 after = thread_of(change, thread.thread_id)
             unmark(self.store, str(thread.job_id))
             record = locked.record
         if after.ended and (kept := self._lease_file(thread.thread_id)) is not None:
             kept.remove()
-        self._hand_over(record)
+        self.mention(record.job_id, record.last_seq)
         return Worded(posted, after)
 
-    def _say(self, locked: LockedRecord, event: str, new: NewMessage, choices: tuple[str, ...]) -> None:
+    def _say(
+        self,
+        locked: LockedRecord,
+        event: str,
+        new: NewMessage,
+        choices: tuple[str, ...],
+        data: Mapping[str, object],
+    ) -> None:
         """Append the job's signed event, with the message's id as its op; `started` before the first."""
         now = self.store.clock.now()
         record = locked.record
@@ -269,11 +320,11 @@ class ThreadWork:
         redactor = Redactor(self._environ)
         about = asking(record, new, redactor, choices) if event == _ASKS else {}
         about = settling(record) if event == "progress" else about
-        draft = Draft(event, redactor.redact(new.summary)[:MAX_DETAIL], {"op": new.id, **about})
+        draft = Draft(event, redactor.redact(new.summary)[:MAX_DETAIL], {**data, "op": new.id, **about})
         said, signed = sign_next(record, draft, seq=record.last_seq + 1, now=now)
         locked.apply(said, signed.payload, source=PUBLISHER)
 
-    def _register(self, thread: InboxThread, grant: LeaseGrant) -> str:
+    def _register(self, thread: InboxThread, grant: LeaseGrant, shape: Shape | None) -> str:
         """Make the thread's job, running and ours at once, or find the one that a crash left."""
         first = next(iter(messages_of(self.store, thread.thread_id, limit=1)), None)
         text = first.full_body(BlobFolder(self.store.home)) if first is not None else ""
@@ -287,7 +338,7 @@ class ThreadWork:
         )
         queue = JobQueue(self.records, warn=_log.warning)
         try:
-            return queue.register(spec, grant).job_id
+            return queue.register(spec if shape is None else shape(spec), grant).job_id
         finally:
             queue.close()
 
@@ -381,10 +432,10 @@ class ThreadWork:
             return None
         return LeaseFile(f"{self.store.home}/{FOLDER}", self.agent, self.incarnation, thread_id)
 
-    def _hand_over(self, record: JobRecord) -> None:
+    def mention(self, job_id: str, seq: int) -> None:
         """Tell a registry process that there is something to send; without one the next publish sends it."""
         handover = HandOver(self.store.home, wishes={}, expiry_seconds=None, clock=self.store.clock)
-        handover.mention(record.job_id, record.last_seq)
+        handover.mention(job_id, seq)
 
 
 def _over(thread: InboxThread, status: str) -> ConflictError:

@@ -250,6 +250,15 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             own=_TEXTS,
         ),
     ),
+    "autopilot": (
+        Setting(
+            "verify",
+            _OWN_ONLY,
+            "(none)",
+            "acceptance lines that `--verify` may run though no plan holds them; `*` stands for anything",
+            own=_TEXTS,
+        ),
+    ),
     "metrics": _METRICS,
 }
 # Those of [broker], of a record's `broker` overrides and of the command line, by name.

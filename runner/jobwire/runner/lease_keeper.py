@@ -2,7 +2,7 @@
 
 import contextlib
 
-from jobwire.core.clock import Clock
+from jobwire.core.clock import Clock, epoch
 from jobwire.core.errors import ConflictError, NotFoundError, StorageError
 from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.fold import cancel, fail, renew
@@ -12,8 +12,8 @@ from jobwire.registry.store import RecordStore
 
 # A command may be silent for hours: its worker still shows that it lives.
 CHECK_SECONDS = 1.0
-# The watcher ends the job at its wall limit and says so; where there is no watcher, the worker does.
-_WALL_MARGIN_SECONDS = 2.0
+# The watcher ends the job at its limits and says so; where there is no watcher, the worker does.
+_MARGIN_SECONDS = 2.0
 
 
 class LeaseKeeper:
@@ -68,15 +68,23 @@ class LeaseKeeper:
         return not record.terminal or ended_by_event(record)
 
     def _expired(self, record: JobRecord, now: float) -> bool:
-        limit = record.timeouts.wall_seconds
-        if limit is None or now < self._began + limit + _WALL_MARGIN_SECONDS:
+        limit, idle = record.timeouts.wall_seconds, record.timeouts.idle_seconds
+        if limit is not None and now >= self._began + limit + _MARGIN_SECONDS:
+            self._end(f"wall timeout: not finished within {limit:g} s", "wall")
+            return True
+        if idle is None or record.status is not Status.RUNNING or record.attention:
             return False
-        cause = f"wall timeout: not finished within {limit:g} s"
+        silent = self._clock.now() - epoch(record.idle_since or record.updated_at)
+        if silent < idle + _MARGIN_SECONDS:
+            return False
+        self._end(f"idle timeout: no event for {idle:g} s", "idle")
+        return True
+
+    def _end(self, cause: str, limit: str) -> None:
         with self._store.locked(self._job_id) as locked:
             if not locked.record.terminal:
-                ended = fail(locked.record, self._store.clock.now(), cause, timeout="wall")
+                ended = fail(locked.record, self._store.clock.now(), cause, timeout=limit)
                 locked.replace(ended, cause=cause, source="worker")
-        return True
 
     def _renew(self, now: float) -> None:
         with self._store.locked(self._job_id) as locked:

@@ -10,6 +10,7 @@ that goes on, is recorded, and can be watched again with `job_subscriber`.
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,23 +31,37 @@ _GUARD_SECONDS = 0.2
 
 
 class CommandResult(NamedTuple):
-    """How a command ended, and a sentence about it."""
+    """How a command ended, and a sentence about it; `refused`: it succeeded, and its work is not accepted."""
 
     ending: ExitStatus
     detail: str
+    refused: bool = False
 
 
 class Worker:
-    """One command as one attempt of a job. `folder` is where the job's output is kept."""
+    """One command as one attempt of a job. `folder` is where the job's output is kept.
+
+    `check` may take back a success: it is called with what tells it to stop, while the lease is kept.
+    """
 
     def __init__(
-        self, *, command: Command, reporter: Reporter, lease: LeaseKeeper, folder: Path, clock: Clock
+        self,
+        *,
+        command: Command,
+        reporter: Reporter,
+        lease: LeaseKeeper,
+        folder: Path,
+        clock: Clock,
+        check: Callable[[Callable[[], bool]], CommandResult | None] | None = None,
     ) -> None:
         self._command = command
         self._reporter = reporter
         self._lease = lease
         self._folder = folder
         self._clock = clock
+        self._check = check
+        # Set where no retry makes the command run.
+        self.never_began = False
         self._readers: dict[Stream, ReportReader] = {}
 
     def work(self, title: str, stop: threading.Event) -> CommandResult:
@@ -57,9 +72,11 @@ class Worker:
         begun = self._clock.monotonic()
         self._reporter.start(title)
         result = self._run(stop)
+        if result.ending.good and self._check is not None:
+            result = self._check(lambda: stop.is_set() or not self._lease.holds()) or result
         write_ending(self._folder, result.ending)
         seconds = round(self._clock.monotonic() - begun, 3)
-        event = "completed" if result.ending.good else "error"
+        event = "completed" if result.ending.good and not result.refused else "error"
         self._reporter.finish(event, result.detail, {**result.ending.figures, "duration_seconds": seconds})
         return result
 
@@ -69,9 +86,11 @@ class Worker:
         try:
             streams = self._command.start()
         except FileNotFoundError as error:
+            self.never_began = True
             name = Path(os.fsdecode(error.filename or "")).name
             return CommandResult(ExitStatus(exit_status=NOT_FOUND), f"command not found: {name}")
         except OSError as error:
+            self.never_began = True
             words = f"the command cannot be executed: {error.strerror}"
             return CommandResult(ExitStatus(exit_status=NOT_EXECUTABLE), words)
         done = threading.Event()

@@ -19,7 +19,7 @@ from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.command import Command, Pipes
 from jobwire.runner.lease_keeper import LeaseKeeper
 from jobwire.runner.pseudo_terminal import Keyboard, PseudoTerminal
-from jobwire.runner.reporter import Reporter, complain
+from jobwire.runner.reporter import EventPublisher, Reporter, complain
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import PANE_VARIABLES
 from jobwire.runner.worker import Worker
@@ -113,13 +113,29 @@ def _report_on(
     store: RecordStore,
     answers: AnsweredInput | None,
 ) -> int:
-    lease = LeaseKeeper(
-        store, job_id=spec.job_id, attempt=spec.attempt, grant=LeaseGrant(spec.owner), clock=clock
-    )
+    folder = Path(store.log_dir(spec.job_id))
     # Not a context manager: leaving it would wait for a broker.
     publisher = Publisher(spec.job_id, home=spec.home, attempt=spec.attempt)
+    says: EventPublisher = publisher
+    assigned = None
+    grant = LeaseGrant(spec.owner)
+    if spec.errand is not None:
+        from jobwire.runner.assigned import AssignedWork, Errand  # noqa: PLC0415 - only errands need the store
+
+        errand = Errand.of_json(spec.errand)
+        grant = LeaseGrant(spec.owner, errand.lease_seconds)
+        says = assigned = AssignedWork(
+            publisher,
+            errand,
+            attempt=spec.attempt,
+            home=spec.home,
+            folder=folder,
+            environ=os.environ,
+            clock=clock,
+        )
+    lease = LeaseKeeper(store, job_id=spec.job_id, attempt=spec.attempt, grant=grant, clock=clock)
     reporter = Reporter(
-        publisher,
+        says,
         clock=clock,
         environ=os.environ,
         waiting=lease.waiting,
@@ -130,9 +146,13 @@ def _report_on(
         command=command,
         reporter=reporter,
         lease=lease,
-        folder=Path(store.log_dir(spec.job_id)),
+        folder=folder,
         clock=clock,
+        check=assigned.check if assigned is not None else None,
     )
+    if assigned is not None:
+        with assigned.holding(worker, stop.is_set):
+            return worker.work(spec.title, stop).ending.shell_status
     with _signs_of_life(spec):
         return worker.work(spec.title, stop).ending.shell_status
 

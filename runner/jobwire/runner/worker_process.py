@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -37,6 +37,8 @@ class WorkerSpec(NamedTuple):
     owner: str
     title: str
     answer_stdin: bool = False
+    # A delivery that the command handles (`assigned.Errand`), as JSON.
+    errand: dict[str, object] | None = None
 
 
 def spec_path(store: RecordStore, job_id: str) -> Path:
@@ -96,10 +98,18 @@ class ChildWorker:
     """A worker as our child, sharing our terminal for output, in a session of its own.
 
     Its own session, because Ctrl-C at the terminal must reach `jobwire run` alone, which then
-    cancels the job in order.
+    cancels the job in order. `stdin` is its input, else ours; the worker holds the descriptors `kept` open.
     """
 
-    def __init__(self, spec: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> None:
+    def __init__(
+        self,
+        spec: Path,
+        *,
+        quiet: bool = False,
+        terminal: Terminal | None = None,
+        stdin: int | None = None,
+        kept: Sequence[int] = (),
+    ) -> None:
         if terminal is not None:
             self._process = _before_terminal(spec, terminal)
             return
@@ -108,7 +118,12 @@ class ChildWorker:
         # In a session of its own the terminal is not the child's: reading from it would fail halfway.
         source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
         self._process = subprocess.Popen(
-            worker_command(spec), stdin=source, stdout=sink, stderr=sink, start_new_session=True
+            worker_command(spec),
+            stdin=source if stdin is None else stdin,
+            stdout=sink,
+            stderr=sink,
+            pass_fds=kept,
+            start_new_session=True,
         )
 
     def alive(self) -> bool:

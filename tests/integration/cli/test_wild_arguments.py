@@ -53,6 +53,7 @@ LAST = {
     ("dashboard",): ["--host", "192.0.2.1"],
     ("demo",): ["--directory", "directory"],
     ("wait",): _AT_ONCE,
+    ("autopilot",): ["--dry-run", "--", "true"],
     ("inbox", "watch"): _AT_ONCE,
     ("inbox", "wait-reply"): _AT_ONCE,
     ("board", "wait"): _AT_ONCE,

@@ -7,7 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jobwire.cli.arguments import add_run
-from jobwire.cli.main import COMMANDS, RUN_VALUES, _take_home, main
+from jobwire.cli.autopilot_options import add_autopilot
+from jobwire.cli.main import AUTOPILOT_VALUES, COMMANDS, RUN_VALUES, _take_home, main
 from jobwire.cli.schema import asyncapi, json_schema
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event, encode_signed
@@ -54,13 +55,17 @@ def test_home_is_taken_on_both_sides_but_not_from_the_command() -> None:
 
 
 def test_where_the_words_of_the_command_begin() -> None:
-    """The options of `run` that take a value are those that the word-splitting knows."""
+    """The options of `run` and `autopilot` that take a value are those that the word-splitting knows."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     add_run(commands)
     run = commands.choices["run"]
     taking = {name for one in run._actions if one.nargs is None for name in one.option_strings}
     assert taking == RUN_VALUES
+    add_autopilot(commands)
+    autopilot = commands.choices["autopilot"]
+    taking = {name for one in autopilot._actions if one.nargs is None for name in one.option_strings}
+    assert taking - {"--home"} == AUTOPILOT_VALUES
 
 
 def test_the_published_schema_accepts_what_is_published() -> None:

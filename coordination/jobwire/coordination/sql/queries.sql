@@ -598,6 +598,18 @@ SELECT number, member, turn, at_ms, content FROM board_statements WHERE board_id
 -- How far the last request in a thread has come.
 SELECT hop FROM messages WHERE thread_id = :thread_id AND kind = 'task' ORDER BY seq DESC LIMIT 1;
 
+-- name: claimed_after
+-- Whether a thread was claimed after an event.
+SELECT 1 FROM events WHERE thread_id = :thread_id AND event_id > :after AND event_type = 'thread_claimed' LIMIT 1;
+
+-- name: next_due_delivery
+-- When the next of an agent's deliveries may be taken, or its lease ends; NULL: there is none.
+SELECT min(due) FROM (
+    SELECT min(not_before_ms) AS due FROM deliveries INDEXED BY deliveries_queued WHERE agent_id = :agent_id AND state = 'queued'
+    UNION ALL
+    SELECT min(lease_until_ms) FROM deliveries INDEXED BY deliveries_leased WHERE agent_id = :agent_id AND state = 'leased'
+);
+
 -- name: known_agent
 -- Whether an agent has joined, or was ever sent something.
 SELECT 1 FROM agents WHERE agent_id = :agent_id
