@@ -18,10 +18,11 @@ _PORT = whole(1, MAX_PORT)
 _SECONDS = number(MAX_SECONDS, zero=False)
 # Of output, that `attach` shows from before.
 _LINES = 10
-# What `unit`, `schema` and `skill` know (tests hold them to it).
+# What `unit`, `schema`, `skill` and `run` know (tests hold them to it).
 SERVICES = ("up", "broker", "registry", "metrics", "dashboard")
 DOCUMENTS = ("event", "record", "state", "asyncapi")
 ROLES = ("worker", "lead", "director")
+AGENTS = ("claude", "codex", "opencode")
 
 
 def add_init(subparsers: Subparsers) -> None:
@@ -82,7 +83,7 @@ _RUN_EXAMPLES = """\
 examples:
   jobwire run -- make -j2 world
   jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
-  jobwire run --tmux work -- claude -p "fix the tests"
+  jobwire run --tmux work --agent claude -- claude "fix the tests"
   job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
 
 the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
@@ -147,6 +148,17 @@ def add_run(subparsers: Subparsers) -> None:
         "--answer-stdin",
         action="store_true",
         help="the answers to its `::permission` and `::question` lines are the command's standard input",
+    )
+    parser.add_argument(
+        "--agent",
+        metavar="NAME",
+        choices=AGENTS,
+        help=f"COMMAND starts this coding agent, whose own hooks then report for it: {', '.join(AGENTS)}",
+    )
+    parser.add_argument(
+        "--approve-remotely",
+        action="store_true",
+        help="with --agent codex: its questions wait for an answer from here; nobody can answer at its pane",
     )
     parser.add_argument(
         "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"

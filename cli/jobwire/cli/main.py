@@ -71,6 +71,7 @@ COMMANDS: dict[str, Subcommand] = {
     "bus": Subcommand(
         "jobwire.coordination.bus.cli", "the folders of other systems: export to them, import from them"
     ),
+    "hook": Subcommand("jobwire.hooks.cli", "what a coding agent's own hooks call"),
     "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
     "mcp": Subcommand(
         f"{_OWN}:add_mcp", "the same as tools for agents, by the Model Context Protocol", "mcp"
@@ -92,7 +93,7 @@ COMMANDS: dict[str, Subcommand] = {
 
 # The options that take a value, of commands that run another: what follows the last one is somebody else's.
 RUN_VALUES = frozenset(
-    {"--title", "--agent-session", "--idle-timeout", "--wall-timeout", "--tmux", "--tmux-socket"}
+    {"--title", "--agent", "--agent-session", "--idle-timeout", "--wall-timeout", "--tmux", "--tmux-socket"}
 )
 AUTOPILOT_VALUES = frozenset(
     {"--agent", "--agents", "--from", "--db", "--ticket", "--max-in-flight", "--per-run-cap", "--max-tries"}

@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "in a tmux pane the command's input is the pane", hint="leave out --answer-stdin, or --tmux"
         )
+    if args.approve_remotely and args.agent is None:
+        raise InvalidInputError("--approve-remotely is for an agent's questions", hint="add --agent NAME")
     plan = Plan(
         args.command,
         title=args.title,
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             _heeding_signals(job, leave if pane else None),
             job_control(terminal, job.tell_worker),
         ):
-            _start(job, home, pane, terminal, mtls=args.mtls)
+            _start(args, job, home, pane, terminal)
             begun()
             try:
                 return _watch(args, job, settings, leave, say)
@@ -109,14 +111,27 @@ def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
 
 
 def _start(
-    job: Delegation, home: Path, pane: tuple[Tmux, str] | None, terminal: Terminal | None, *, mtls: bool
+    args: argparse.Namespace,
+    job: Delegation,
+    home: Path,
+    pane: tuple[Tmux, str] | None,
+    terminal: Terminal | None,
 ) -> None:
+    cause = "no certificate could be issued for it"
     try:
-        environ = job_identity(home, job.job_id) if mtls else dict(os.environ)
+        environ = job_identity(home, job.job_id) if args.mtls else dict(os.environ)
+        command = None
+        if args.agent is not None:
+            from jobwire.hooks.injection import injected  # noqa: PLC0415 - of agents only
+
+            cause = "its agent could not be given our hooks"
+            folder = Path(job.log_directory)
+            own = injected(args.agent, args.command, environ, folder, approve_remotely=args.approve_remotely)
+            command, environ = own
     except JobwireError:
-        job.cancel("no certificate could be issued for it")
+        job.cancel(cause)
         raise
-    job.start(tmux=pane, environ=environ, directory=Path.cwd(), terminal=terminal)
+    job.start(tmux=pane, command=command, environ=environ, directory=Path.cwd(), terminal=terminal)
 
 
 def _watch(

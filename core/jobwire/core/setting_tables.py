@@ -112,7 +112,20 @@ _TEXTS = Values(
 )
 _NOWHERE = Values("nothing in a home, because it runs a command", lambda _: False)
 _OWN_ONLY = Values("nothing in a home, because it grants something", lambda _: False)
+_NOT_GRANTED = Values("nothing in a home, because it grants something", lambda _: False)
+# A tool, or a tool and a pattern (`hooks.policy` reads them).
+_RULE = re.compile(r"[A-Za-z0-9_.*?\[\]-]{1,100}(\(.{0,900}\))?", re.DOTALL)
+_RULES = Values(
+    'a list of at most 256 rules like "Edit" or "Bash(git status*)"',
+    lambda value: (
+        isinstance(value, list)
+        and len(value) <= 256  # noqa: PLR2004 - said in the words
+        and all(isinstance(one, str) and _RULE.fullmatch(one) is not None for one in value)
+    ),
+)
 _SWITCH = Values('"on" or "off"', is_switch)
+_VERDICTS = Values('"ask", "allow" or "deny"', lambda value: value in {"ask", "allow", "deny"})
+_TURN_ENDS = Values('"ask" or "complete"', lambda value: value in {"ask", "complete"})
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))
 _PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
 _PROTOCOL = Values(f"one of {', '.join(PROTOCOLS)}", lambda value: value in PROTOCOLS)
@@ -260,6 +273,25 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
         ),
     ),
     "metrics": _METRICS,
+    "agents.policy": (
+        Setting("deny", _NOT_GRANTED, "(none)", "tools that an agent may not use", own=_RULES),
+        Setting("ask", _NOT_GRANTED, "(none)", "tools about which a person is asked", own=_RULES),
+        Setting("allow", _NOT_GRANTED, "(none)", "tools that an agent may use unasked", own=_RULES),
+        Setting(
+            "default",
+            _NOT_GRANTED,
+            "ask",
+            "what holds for a tool that an agent asks about, and no rule names",
+            own=_VERDICTS,
+        ),
+        Setting(
+            "turn_end",
+            _NOT_GRANTED,
+            "ask",
+            "a turn that ends without a verdict: ask a person, or take it as complete",
+            own=_TURN_ENDS,
+        ),
+    ),
 }
 # Those of [broker], of a record's `broker` overrides and of the command line, by name.
 BROKER = {setting.name: setting for setting in _BROKER}

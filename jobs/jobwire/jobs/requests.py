@@ -380,7 +380,11 @@ def _check_answer(asked: Request, answer: Answer) -> None:
     check_line("way of the answer", answer.through, MAX_NAME)
     if not answer.text:
         raise InvalidInputError("the answer is empty", hint=_takes(asked))
-    if asked.kind is RequestKind.PERMISSION and asked.choices and answer.text not in asked.choices:
+    if (
+        asked.kind is RequestKind.PERMISSION
+        and asked.choices
+        and choice_in(answer.text, asked.choices)[0] not in asked.choices
+    ):
         raise InvalidInputError("the answer is none of the choices", hint=_takes(asked))
     if answer.always and asked.scope is None:
         raise InvalidInputError(
@@ -388,8 +392,20 @@ def _check_answer(asked: Request, answer: Answer) -> None:
         )
 
 
+def choice_in(answer: str, choices: Sequence[str]) -> tuple[str, str]:
+    """Return the choice that an answer makes, and the words that follow it: `deny: use the copy`."""
+    if answer in choices:
+        return answer, ""
+    made = [one for one in choices if answer.startswith(f"{one}:")]
+    choice = max(made, key=len, default="")
+    return choice, answer[len(choice) + 1 :].strip() if choice else answer
+
+
 def _takes(asked: Request) -> str:
-    return f"one of: {', '.join(asked.choices)}" if asked.choices else "give a text"
+    if not asked.choices:
+        return "give a text"
+    more = "; words for whoever asked follow a colon" if asked.kind is RequestKind.PERMISSION else ""
+    return f"one of: {', '.join(asked.choices)}{more}"
 
 
 def _is_late(one: Request, until: float) -> bool:

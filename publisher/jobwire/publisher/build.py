@@ -52,7 +52,7 @@ def open_event_log(
         return events
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
-    pinned = attempt if attempt is not None else _attempt_in(environ, job_id)
+    pinned = attempt if attempt is not None else attempt_in(environ, job_id)
     return HomeEventLog(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned)
 
 
@@ -116,7 +116,7 @@ def _expiry(option: int | None, environ: Mapping[str, str]) -> int | None:
     return option if option is not None else _number_in(environ, ENV_EXPIRY, MAX_EXPIRY)
 
 
-def _attempt_in(environ: Mapping[str, str], job_id: str) -> int | None:
+def attempt_in(environ: Mapping[str, str], job_id: str) -> int | None:
     """Return the attempt that the environment pins, unless it speaks of another job."""
     if environ.get(ENV_JOB, job_id) != job_id:
         return None

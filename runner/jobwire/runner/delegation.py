@@ -81,19 +81,20 @@ class Delegation:
         tmux: tuple[Tmux, str] | None = None,
         environ: Mapping[str, str],
         directory: Path,
+        command: list[str] | None = None,
         quiet: bool = False,
         terminal: Terminal | None = None,
     ) -> None:
         """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session.
 
-        With `terminal` its command has that.
+        With `terminal` its command has that. `command`: how the plan's is started, where that is other words.
         """
         home = Path(self._store.home)
         spec = WorkerSpec(
             job_id=self.job_id,
             attempt=self.record.attempt,
             home=str(home.resolve()),
-            command=self._plan.command,
+            command=command or self._plan.command,
             directory=str(directory),
             environment=worker_environment(
                 home, self.job_id, self.record.attempt, for_pane(environ) if tmux else environ

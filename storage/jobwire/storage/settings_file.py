@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE = "jobwire.toml"
 MAX_SETTINGS = 1024 * 1024
-_ROLES = "roles"
+# What holds tables of its own: their names in `TABLES` begin with it.
+_HOLDERS = ("roles", "agents")
 
 
 class SettingsFile(NamedTuple):
@@ -89,12 +90,13 @@ def _read(path: str, *, own: bool) -> SettingsFile:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", hint="correct the line named above", path=path
         ) from error
-    roles = document.pop(_ROLES, {})
     file = SettingsFile(path, text, {})
-    tables = {
-        **document,
-        **{f"{_ROLES}.{name}": table for name, table in _table(file, _ROLES, roles).items()},
+    held = {
+        f"{holder}.{name}": table
+        for holder in _HOLDERS
+        for name, table in _table(file, holder, document.pop(holder, {})).items()
     }
+    tables = {**document, **held}
     return file._replace(tables={name: _checked(file, name, table, own) for name, table in tables.items()})
 
 

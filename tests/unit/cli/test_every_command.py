@@ -20,6 +20,7 @@ WITHOUT_A_HOME = {
     ("broker", "up"): "makes one",
     ("demo",): "makes one in its own directory",
     ("schema",): "prints what is in the code",
+    ("hook",): "fails open: an agent is never stopped by it",
     ("skill",): "prints what is in the code",
     ("lock", "hook"): "prints what is in the code",
     ("broker", "access-table"): "prints what is in the code",

@@ -729,3 +729,12 @@ SELECT
     coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
 FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
 WHERE a.left_at_ms >= :since ORDER BY a.left_at_ms DESC LIMIT :limit;
+
+
+-- name: held_deliveries
+-- What one incarnation of an agent was given and has not settled, oldest first.
+SELECT
+    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+FROM deliveries INDEXED BY deliveries_leased
+WHERE agent_id = :agent_id AND state = 'leased' AND incarnation = :incarnation ORDER BY seq;

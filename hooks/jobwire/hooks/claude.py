@@ -1,0 +1,114 @@
+"""Claude Code: its hooks' input as signs, and answers in its form (https://code.claude.com/docs/en/hooks)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.hooks.signs import Answered, Question, Said, Sign, tool_in, word, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+QUESTIONS = "AskUserQuestion"
+# Claude cuts what a hook adds at 10,000 characters.
+MAX_CONTEXT = 9000
+_MOST = 16
+# Its events -> what they are here; all others are none of the job's.
+EVENTS: Mapping[str, Sign] = {
+    "SessionStart": Sign.BEGUN,
+    "UserPromptSubmit": Sign.PROMPTED,
+    "PreToolUse": Sign.TOOL_BEFORE,
+    "PermissionRequest": Sign.PERMISSION,
+    "PostToolUse": Sign.TOOL_AFTER,
+    "PostToolUseFailure": Sign.TOOL_AFTER,
+    "PermissionDenied": Sign.SETTLED,
+    "Notification": Sign.NOTIFIED,
+    "Stop": Sign.TURN_END,
+    "StopFailure": Sign.FAILED,
+    "SessionEnd": Sign.ENDED,
+}
+# Where `additionalContext` is read.
+_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"})
+
+
+def read(body: Mapping[str, object]) -> Said | None:
+    """Return what the hook says; None for what is none of our business, or in no form that we know."""
+    event = word(body, "hook_event_name")
+    sign = EVENTS.get(event)
+    if sign is None:
+        return None
+    tool, given = tool_in(body)
+    return Said(
+        sign,
+        event,
+        conversation=word(body, "session_id"),
+        directory=word(body, "cwd", most=4096),
+        transcript=word(body, "transcript_path", most=4096),
+        tool=tool,
+        given=given,
+        call=word(body, "tool_use_id"),
+        text=words(body, "prompt", "last_assistant_message", "message", "reason", "error_details"),
+        kind=word(body, "source", "notification_type", "error", "reason"),
+        questions=_questions(given) if tool == QUESTIONS else (),
+        background=_length(body, "background_tasks"),
+        asked_again=body.get("stop_hook_active") is True,
+        failed=event == "PostToolUseFailure",
+        within=bool(word(body, "agent_id")),
+        model=word(body, "model", most=64),
+        suggestions=_objects(body.get("permission_suggestions")),
+    )
+
+
+def write(said: Said, answered: Answered) -> dict[str, object] | None:
+    """Return the hook's answer, None for none."""
+    own: dict[str, object] = {}
+    if said.sign is Sign.PERMISSION:
+        decision = _decision(said, answered)
+        if decision is not None:
+            own["decision"] = decision
+    elif said.sign is Sign.TOOL_BEFORE and answered.verdict == "deny":
+        own |= {"permissionDecision": "deny", "permissionDecisionReason": answered.words}
+    if said.sign is Sign.TURN_END and answered.go_on:
+        # A decision to block would be shown as an error of the hook.
+        own["additionalContext"] = answered.go_on[:MAX_CONTEXT]
+    if answered.context and said.event in _CONTEXT:
+        own["additionalContext"] = answered.context[:MAX_CONTEXT]
+    return {"hookSpecificOutput": {"hookEventName": said.event, **own}} if own else None
+
+
+def _decision(said: Said, answered: Answered) -> dict[str, object] | None:
+    if answered.verdict == "deny":
+        return {"behavior": "deny", "message": answered.words or "denied by a person"}
+    if said.questions:
+        # "allow" alone would answer each question with nothing.
+        if not answered.replies:
+            return None
+        return {"behavior": "allow", "updatedInput": {**said.given, "answers": dict(answered.replies)}}
+    if answered.verdict != "allow":
+        return None
+    if answered.always and said.suggestions:
+        # For this conversation: nothing is written into the user's settings.
+        rules = [{**one, "destination": "session"} for one in said.suggestions]
+        return {"behavior": "allow", "updatedPermissions": rules}
+    return {"behavior": "allow"}
+
+
+def _questions(given: Mapping[str, object]) -> tuple[Question, ...]:
+    found = []
+    for one in _objects(given.get("questions")):
+        text = word(one, "question", most=2048)
+        labels = [word(option, "label", most=512) for option in _objects(one.get("options"))]
+        if text:
+            found.append(Question(text, tuple(dict.fromkeys(label for label in labels if label))))
+    return tuple(found)
+
+
+def _objects(value: object) -> tuple[Mapping[str, object], ...]:
+    if not isinstance(value, list):
+        return ()
+    return tuple(one for one in value[:_MOST] if isinstance(one, dict))
+
+
+def _length(body: Mapping[str, object], name: str) -> int:
+    value = body.get(name)
+    return len(value) if isinstance(value, list) else 0

@@ -1,0 +1,78 @@
+"""Codex: its hooks' input as signs, and answers in its form (https://developers.openai.com/codex/hooks).
+
+Its hook for permissions is run before the question is drawn: while one waits, nobody can answer at the pane.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.hooks.signs import Answered, Said, Sign, tool_in, word, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EVENTS: Mapping[str, Sign] = {
+    "SessionStart": Sign.BEGUN,
+    "UserPromptSubmit": Sign.PROMPTED,
+    "PreToolUse": Sign.TOOL_BEFORE,
+    "PermissionRequest": Sign.PERMISSION,
+    "PostToolUse": Sign.TOOL_AFTER,
+    "Stop": Sign.TURN_END,
+}
+# The plain `notify` program: the one event that it knows.
+_TURN_COMPLETE = "agent-turn-complete"
+_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse"})
+MAX_CONTEXT = 9000
+
+
+def read(body: Mapping[str, object]) -> Said | None:
+    """Return what the hook says; None for what is none of our business, or in no form that we know."""
+    if body.get("type") == _TURN_COMPLETE:
+        return Said(
+            Sign.TURN_END,
+            _TURN_COMPLETE,
+            conversation=word(body, "thread-id"),
+            directory=word(body, "cwd", most=4096),
+            text=words(body, "last-assistant-message"),
+            asked_again=True,
+        )
+    event = word(body, "hook_event_name")
+    sign = EVENTS.get(event)
+    if sign is None:
+        return None
+    tool, given = tool_in(body)
+    return Said(
+        sign,
+        event,
+        conversation=word(body, "session_id"),
+        directory=word(body, "cwd", most=4096),
+        transcript=word(body, "transcript_path", most=4096),
+        tool=tool,
+        given=given,
+        call=word(body, "tool_use_id"),
+        text=words(body, "prompt", "last_assistant_message"),
+        kind=word(body, "source"),
+        asked_again=body.get("stop_hook_active") is True,
+        within=bool(word(body, "agent_id")),
+        model=word(body, "model", most=64),
+    )
+
+
+def write(said: Said, answered: Answered) -> dict[str, object] | None:
+    """Return the hook's answer, None for none; what Codex does not take would make it refuse."""
+    if said.event == _TURN_COMPLETE:
+        return None
+    own: dict[str, object] = {}
+    if said.sign is Sign.PERMISSION and answered.verdict:
+        decision = {"behavior": answered.verdict}
+        if answered.verdict == "deny":
+            decision["message"] = answered.words or "denied by a person"
+        own["decision"] = decision
+    elif said.sign is Sign.TOOL_BEFORE and answered.verdict == "deny":
+        own |= {"permissionDecision": "deny", "permissionDecisionReason": answered.words}
+    elif said.sign is Sign.TURN_END and answered.go_on:
+        return {"decision": "block", "reason": answered.go_on[:MAX_CONTEXT]}
+    if answered.context and said.event in _CONTEXT:
+        own["additionalContext"] = answered.context[:MAX_CONTEXT]
+    return {"hookSpecificOutput": {"hookEventName": said.event, **own}} if own else None

@@ -1,0 +1,75 @@
+"""What a hook works with: which job it is in, as whom, and by which rules."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.topics import is_job_id
+from jobwire.hooks.own_policy import own_policy
+from jobwire.hooks.voice import Voice
+from jobwire.publisher.build import attempt_in
+from jobwire.publisher.variables import ENV_JOB
+from jobwire.storage.home import find_home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.core.clock import Clock
+    from jobwire.hooks.kinds import HookKind
+    from jobwire.hooks.policy import Policy
+
+ENV_AGENT, ENV_SESSION = "JOBWIRE_AGENT", "JOBWIRE_SESSION"
+# Of one launch: the process ends with its turn, and gives the verdict; permissions wait for a person although
+# nobody can answer at the pane meanwhile.
+ENV_ENDS, ENV_HOLD = "JOBWIRE_AGENT_ENDS", "JOBWIRE_APPROVE_REMOTELY"
+
+
+class Desk:
+    """One call of one hook; None of it is looked up before it is needed."""
+
+    def __init__(
+        self, kind: HookKind, home: str, job_id: str, environ: Mapping[str, str], clock: Clock
+    ) -> None:
+        self.kind = kind
+        self.home = home
+        self.environ = environ
+        self.clock = clock
+        attempt = attempt_in(environ, job_id) if environ.get(ENV_JOB) == job_id else None
+        self.voice = Voice(home, job_id, attempt=attempt, environ=environ, clock=clock)
+
+    @property
+    def agent(self) -> str:
+        """Return the agent's name in the inbox; "" for none."""
+        return self.environ.get(ENV_AGENT, "")
+
+    @property
+    def ends_with_its_turn(self) -> bool:
+        """Tell whether the agent's process ends with its turn: who runs it gives the verdict."""
+        return bool(self.environ.get(ENV_ENDS))
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether a hook may wait for a person."""
+        return self.kind.waits or bool(self.environ.get(ENV_HOLD))
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Return the user's rules."""
+        return own_policy(self.environ)
+
+    def has_store(self) -> bool:
+        """Tell whether there is anything of other agents here."""
+        return os.path.exists(os.path.join(self.home, "coordination.db"))  # noqa: PTH110,PTH118 - start-up
+
+
+def open_desk(
+    kind: HookKind, environ: Mapping[str, str], *, home: str | None = None, clock: Clock | None = None
+) -> Desk | None:
+    """Return the desk of the job that this runs in; None outside of any. Raises as `find_home`."""
+    job_id = environ.get(ENV_JOB, "")
+    if not is_job_id(job_id):
+        return None
+    return Desk(kind, find_home(home, environ), job_id, environ, clock or SystemClock())

@@ -1,0 +1,221 @@
+"""What each sign of an agent becomes: events and requests of its job, and the answer to its hook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobwire.hooks.policy import ALLOW, ASK, DENY
+from jobwire.hooks.signs import NOTHING, Answered, Said, Sign, line_of, shown
+from jobwire.hooks.turn_end import ASKED, AfterTurn, judge_end, last_line
+from jobwire.hooks.voice import ours
+from jobwire.jobs.requests import is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobwire.hooks.desk import Desk
+    from jobwire.hooks.policy import Ruled
+    from jobwire.jobs.record import JobRecord
+
+# What an agent does is said at most so often: a tool a second would be an event a second.
+QUIET_SECONDS = 3.0
+# A longer text has no rule that fits the whole of it.
+_MAX_JUDGED = 1024 * 1024
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "unknown"})
+_IDLE = "idle_prompt"
+
+
+def handle(desk: Desk, said: Said) -> Answered:
+    """Take note of what a hook says, and return what it is answered; may wait for a person.
+
+    Raises JobwireError where it cannot be kept: the agent goes its own way then.
+    """
+    record = desk.voice.record()
+    if record.terminal:
+        return NOTHING
+    if said.within and said.sign not in {Sign.PERMISSION, Sign.TOOL_BEFORE, Sign.TOOL_AFTER}:
+        return NOTHING
+    return _HANDLERS[said.sign](desk, said, record)
+
+
+def _begun(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    data = {"agent": desk.kind.name, "conversation": said.conversation}
+    first = record.last_seq == record.attempt_seq
+    _settle_all(desk, record, "a conversation began")
+    how = "goes on with its conversation" if said.kind == "resume" else "began a conversation"
+    desk.voice.say("started" if first else "progress", f"{desk.kind.name} {how}", data)
+    return _with_messages(desk, said, NOTHING)
+
+
+def _prompted(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    if record.last_seq == record.attempt_seq:
+        desk.voice.say("started", f"{desk.kind.name} was given its work", {"agent": desk.kind.name})
+    elif record.attention:
+        # Whatever was open: somebody is at the pane.
+        open_ones = ours(record)
+        if open_ones:
+            desk.voice.close_requests(open_ones, "settled at the pane")
+        else:
+            desk.voice.say("progress", "a turn begins")
+    elif desk.voice.seconds_silent(record) >= QUIET_SECONDS:
+        desk.voice.say("progress", "a turn begins")
+    return _with_messages(desk, said, NOTHING)
+
+
+def _before_tool(desk: Desk, said: Said, _: JobRecord) -> Answered:
+    ruled = desk.policy.denies(said.tool, _judged(said))
+    if ruled is not None:
+        return _by_policy(desk, said, ruled)
+    if said.paths and desk.agent and desk.has_store():
+        from jobwire.hooks.guard import holder_of  # noqa: PLC0415 - only edits of files need the store
+
+        held = holder_of(desk, said)
+        if held:
+            desk.voice.say("progress", f"held back: {held.short}", {"lock": {"path": held.path}})
+            return Answered("deny", words=held.words)
+    return NOTHING
+
+
+def _permission(desk: Desk, said: Said, _: JobRecord) -> Answered:
+    if not said.questions:
+        ruled = desk.policy.judge(said.tool, _judged(said))
+        if ruled.verdict != ASK:
+            return _by_policy(desk, said, ruled)
+    if not desk.waits:
+        desk.voice.say("permission_required", f"at its pane: {line_of(said.tool, said.given)}")
+        return NOTHING
+    from jobwire.hooks.asking import ask_person  # noqa: PLC0415 - only who waits needs it
+
+    return ask_person(desk, said)
+
+
+def _after_tool(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    settled = ours(record, said.digest)
+    line = line_of(said.tool, said.given) + (" (failed)" if said.failed else "")
+    if settled:
+        # Of calls that are alike each has its own.
+        desk.voice.close_requests(settled[:1], f"settled at the pane: {line}")
+    elif _unnamed(record) or desk.voice.seconds_silent(record) >= QUIET_SECONDS:
+        desk.voice.say("progress", line)
+    return _with_messages(desk, said, NOTHING)
+
+
+def _notified(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    if said.kind == _IDLE and not is_open(record.requests):
+        # No end of a turn came before it: the turn was interrupted at the keyboard.
+        desk.voice.say("permission_required", f"{desk.kind.name} waits at its prompt")
+    return NOTHING
+
+
+def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    _settle_all(desk, record, "settled at the pane")
+    from jobwire.hooks.usage import used_since  # noqa: PLC0415 - once a turn
+
+    used = used_since(desk, said)
+    if desk.ends_with_its_turn:
+        desk.voice.say("progress", last_line(said.text) or "the turn ended", used)
+        return NOTHING
+    end = judge_end(said, desk.policy)
+    if end.ending in {AfterTurn.VERDICT, AfterTurn.POLICY}:
+        data = {
+            **used,
+            **({"policy": {"turn_end": desk.policy.turn_end}} if end.ending is AfterTurn.POLICY else {}),
+        }
+        desk.voice.say(end.event, end.detail, data)
+        return NOTHING
+    if end.ending is AfterTurn.BUSY:
+        desk.voice.say("progress", f"{said.background} tasks go on in the background", used)
+        return NOTHING
+    if end.ending is AfterTurn.PERSON:
+        if used:
+            desk.voice.say("progress", last_line(said.text) or "the turn ended", used)
+        if not desk.waits:
+            desk.voice.say("permission_required", "the turn ended without a verdict: go on at the pane")
+        return _with_messages(desk, said, NOTHING)
+    desk.voice.say("progress", "the turn ended: asked for a verdict", used)
+    return _with_messages(desk, said, Answered(go_on=ASKED))
+
+
+def _failed(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    _settle_all(desk, record, "settled at the pane")
+    data = {"error": said.kind or "unknown", "retryable": (said.kind or "unknown") in _RETRYABLE}
+    desk.voice.say(
+        "permission_required", f"the model's service failed ({data['error']}): {last_line(said.text)}", data
+    )
+    return NOTHING
+
+
+def _settled(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    from jobwire.hooks.asking import request_id_of  # noqa: PLC0415 - as above
+
+    name = request_id_of(desk, said) if said.call else ""
+    found = [one for one in ours(record) if one.id == name or (said.tool and one.digest == said.digest)]
+    desk.voice.close_requests(found[:1], "settled at the pane")
+    return NOTHING
+
+
+def _ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
+    _settle_all(desk, record, "the conversation ended")
+    desk.voice.say(
+        "progress", f"{desk.kind.name} ended its conversation: {said.kind or said.text or 'no reason'}"
+    )
+    return NOTHING
+
+
+_HANDLERS: dict[Sign, Callable[[Desk, Said, JobRecord], Answered]] = {
+    Sign.BEGUN: _begun,
+    Sign.PROMPTED: _prompted,
+    Sign.TOOL_BEFORE: _before_tool,
+    Sign.PERMISSION: _permission,
+    Sign.TOOL_AFTER: _after_tool,
+    Sign.NOTIFIED: _notified,
+    Sign.TURN_END: _turn_ended,
+    Sign.FAILED: _failed,
+    Sign.SETTLED: _settled,
+    Sign.ENDED: _ended,
+}
+
+
+def _settle_all(desk: Desk, record: JobRecord, why: str) -> None:
+    desk.voice.close_requests(ours(record), why)
+
+
+def _unnamed(record: JobRecord) -> bool:
+    """Tell whether something is open that the next event closes."""
+    return any(not one.named and not one.settled for one in record.requests)
+
+
+def _judged(said: Said) -> str:
+    """Return what patterns are matched with: all of it, whatever is shown to people."""
+    command = said.given.get("command")
+    if isinstance(command, str):
+        return command
+    return said.paths[0] if said.paths else shown(said.given)
+
+
+def _by_policy(desk: Desk, said: Said, ruled: Ruled) -> Answered:
+    """Take the user's rule for the answer; it is said as such."""
+    verdict = "denied" if ruled.verdict == DENY else "allowed"
+    by = f"rule {ruled.rule}" if ruled.rule else "default"
+    desk.voice.say(
+        "progress",
+        f"{verdict} by policy ({by}): {line_of(said.tool, said.given)}",
+        {"policy": {"verdict": ruled.verdict, "rule": ruled.rule, "tool": said.tool, "digest": said.digest}},
+    )
+    if ruled.verdict == ALLOW:
+        return Answered("allow")
+    return Answered("deny", words=f"The user's policy denies this ({by}). Do it another way, or leave it.")
+
+
+def _with_messages(desk: Desk, said: Said, answered: Answered) -> Answered:
+    """Return the answer with what other agents have to say, where there is anything."""
+    if said.within or not desk.agent or not desk.has_store():
+        return answered
+    from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
+
+    text = messages_for(desk, said)
+    if not text:
+        return answered
+    if said.sign is Sign.TURN_END:
+        return answered._replace(go_on=f"{text}\n\n{answered.go_on}".strip())
+    return answered._replace(context=text)

@@ -1,0 +1,97 @@
+"""Where a hook begins and ends: `python -P -m jobwire.hooks.main AGENT`, or `jobwire hook AGENT`.
+
+An agent stands still while it runs, so it loads what its sign needs and nothing else. It fails open: whatever
+goes wrong, the agent goes its own way, and one line on stderr says why.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import IO
+
+WAKE = "--wake"
+# An agent that waits for nobody is woken by this exit code, and told what stands on stderr.
+WAKES = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one hook; as a program of its own (no `argv`) end the process."""
+    if argv is None:
+        gc.disable()  # for a tenth of a second there is no garbage worth looking for
+    words = list(sys.argv[1:] if argv is None else argv)
+    code = hook(words[0] if words else "", words[1:], environ=os.environ)
+    if argv is None:
+        from jobwire.core.boundary import leave
+
+        leave(code)
+    return code
+
+
+def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: str | None = None) -> int:
+    """Take one hook's input from stdin, or as the last word (Codex's notify); print the answer, if any."""
+    from jobwire.core.errors import JobwireError
+
+    try:
+        return _hook(agent, rest, environ, home)
+    except JobwireError as error:
+        _complain(f"{error.message}; {error.hint}")
+    except Exception as error:  # noqa: BLE001 - an agent is never stopped by a defect of ours
+        _complain(f"unexpected {type(error).__name__}: {error}")
+    return 0
+
+
+def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str | None) -> int:
+    from jobwire.hooks.kinds import kind_of
+    from jobwire.hooks.raw_input import NoHookInputError, parse, take_input
+
+    kind = kind_of(agent)
+    wakes = WAKE in rest
+    given = [word for word in rest if word != WAKE]
+    try:
+        body = parse(os.fsencode(given[-1])) if given else take_input(_stdin())
+    except NoHookInputError as error:
+        _complain(str(error))
+        return 0
+    said = kind.read(body)
+    if said is None:
+        return 0
+    from jobwire.hooks.desk import open_desk
+
+    desk = open_desk(kind, environ, home=home)
+    if desk is None:
+        return 0
+    if wakes:
+        from jobwire.hooks.waking import wait_behind
+
+        told = wait_behind(desk, said)
+        if told:
+            print(told, file=sys.stderr)  # noqa: T201 - what a command does
+        return WAKES if told else 0
+    from jobwire.hooks.handling import handle
+
+    answered = handle(desk, said)
+    answer = kind.write(said, answered) if answered else None
+    if answer is not None:
+        sys.stdout.write(json.dumps(answer))
+        sys.stdout.flush()
+    return 0
+
+
+def _stdin() -> IO[bytes]:
+    return sys.stdin.buffer
+
+
+def _complain(text: str) -> None:
+    # One line, whatever an input held.
+    print(f"jobwire hook: {' '.join(text.split())[:400]!a}", file=sys.stderr)  # noqa: T201 - as above
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+// jobwire's plugin for opencode: hands over what happens, and carries out what jobwire answers.
+// Written for one launch; outside of a job jobwire answers nothing.
+import { spawn } from "node:child_process"
+
+const words = JSON.parse(process.env.JOBWIRE_HOOK ?? "[]")
+const wanted = new Set([
+  "session.created", "session.idle", "session.error", "session.deleted", "permission.asked", "permission.replied",
+])
+const limit = 1 << 20
+
+function hand(body) {
+  return new Promise((resolve) => {
+    if (words.length === 0) return resolve({})
+    const child = spawn(words[0], words.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+    let said = ""
+    child.on("error", () => resolve({}))
+    child.stdin.on("error", () => {})
+    child.stdout.on("data", (part) => { if (said.length < limit) said += part })
+    child.on("close", () => {
+      try { resolve(JSON.parse(said || "{}")) } catch { resolve({}) }
+    })
+    child.stdin.end(JSON.stringify(body))
+  })
+}
+
+export const Jobwire = async ({ client, directory }) => {
+  const asked = new Set()
+  const parents = new Map()
+  const say = (sessionID, text) =>
+    client.session.promptAsync({ path: { id: sessionID }, body: { parts: [{ type: "text", text }] } })
+
+  async function told({ event }) {
+    if (!wanted.has(event.type)) return
+    const properties = event.properties ?? {}
+    if (event.type === "session.created") parents.set(properties.info?.id, properties.info?.parentID)
+    const sessionID = properties.sessionID ?? properties.info?.id
+    const body = {
+      type: event.type, properties, directory,
+      parentID: parents.get(sessionID), asked_again: asked.has(sessionID),
+    }
+    if (event.type === "session.idle") body.properties = { ...properties, text: await lastWords(sessionID) }
+    const answer = await hand(body)
+    if (answer.reply) {
+      await client.postSessionIdPermissionsPermissionId({
+        path: { id: sessionID, permissionID: answer.requestID }, body: { response: answer.reply },
+      })
+      if (answer.reply === "reject" && answer.message) await say(sessionID, answer.message)
+    }
+    if (answer.prompt) {
+      asked.add(sessionID)
+      await say(sessionID, answer.prompt)
+    }
+  }
+
+  async function lastWords(sessionID) {
+    const found = await client.session.messages({ path: { id: sessionID } })
+    const last = (found.data ?? []).filter((one) => one.info?.role === "assistant").at(-1)
+    return (last?.parts ?? []).filter((part) => part.type === "text").map((part) => part.text).join("\n")
+  }
+
+  return {
+    // Not awaited: opencode goes on while a person thinks.
+    event: async (input) => { told(input).catch(() => {}) },
+    "chat.message": async (input) => {
+      await hand({ type: "chat.message", properties: { sessionID: input.sessionID }, directory })
+    },
+    "tool.execute.before": async (input, output) => {
+      const properties = { sessionID: input.sessionID, tool: input.tool, callID: input.callID, args: output.args }
+      const answer = await hand({ type: "tool.execute.before", properties, directory })
+      if (answer.deny) throw new Error(answer.deny)
+    },
+    "tool.execute.after": async (input, output) => {
+      const properties = { sessionID: input.sessionID, tool: input.tool, callID: input.callID, args: input.args ?? {} }
+      const answer = await hand({ type: "tool.execute.after", properties, directory })
+      if (answer.context) output.output = `${output.output ?? ""}\n\n${answer.context}`
+    },
+  }
+}
