@@ -19,11 +19,10 @@ from typing import Any
 from metrics_bench import store  # type: ignore[import-not-found]  # Python finds it beside this script
 
 from jobwire.core.clock import SystemClock
-from jobwire.metrics.database import open_database
-from jobwire.metrics.pipeline import Pipeline, open_shards
+from jobwire.metrics.pipeline import Pipeline, open_journals
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
-from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.shards import AllShards
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PHASES = ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets")
@@ -56,21 +55,18 @@ def processor_ms() -> dict[str, float]:
 def measure(spark: Any, home: Path, folder: Path, rows: int) -> dict[str, float]:
     """Take the journal through the query once; return medians of phases and means of processor time."""
     settings = MetricsSettings(
-        home=home,
+        home=folder,
         journals=(home / "journal",),
         sink=str(folder / "metrics.db"),
-        checkpoint=folder / "checkpoint",
         history=None,
         max_rows=rows,
     )
-    database = open_database(settings.sink)
-    with MetricsSink(database, clock=SystemClock()) as sink:
-        sink.prepare()
-        pipeline = Pipeline(session=spark, settings=settings, sink=sink, shards=open_shards(settings, sink))
-        before = processor_ms()
-        query = pipeline.start(available_now=True)
-        query.awaitTermination()
-        after = processor_ms()
+    AllShards(settings.sink, clock=SystemClock()).prepare(1)
+    pipeline = Pipeline(session=spark, settings=settings, journals=open_journals(settings, {}))
+    before = processor_ms()
+    query = pipeline.start(available_now=True)
+    query.awaitTermination()
+    after = processor_ms()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
     reports = [report for report in reports if report["numInputRows"]]
     result = {

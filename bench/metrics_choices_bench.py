@@ -1,4 +1,4 @@
-"""The choices behind the metrics pipeline, each beside what was not chosen (docs/adr/0401 and 0404).
+"""The choices behind the metrics pipeline, each beside what was not chosen (docs/adr/0401, 0404 and 0405).
 
     python bench/metrics_choices_bench.py [--events 200000] [--small 60]
 
@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.override import override
 from jobwire.journal import JournalReader, JournalWriter
-from jobwire.metrics.database import open_database
+from jobwire.metrics.folding import COUNTS, FoldTask
 from jobwire.metrics.history import History
-from jobwire.metrics.rows import rows_of
 from jobwire.metrics.session import SparkSettings, start_session
-from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.shards import AllShards
 from jobwire.testing.rehearsal import CLEAN, Rehearsal
 
 RESULTS = Path(__file__).resolve().parent / "results" / "metrics_choices.json"
@@ -54,15 +54,14 @@ def store(directory: Path, total: int) -> None:
 class Ways:
     """The ways to keep counts; each turns a reader of messages into a query."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._identity = identity
         self._number = 0
 
     def all(self) -> Mapping[str, Callable[[Any], Any]]:
         """Return the ways by name."""
         ways = {
-            "fold in the driver, all tables": self.fold,
+            "fold in the task, all tables": self.fold,
             "native windows with watermark": self.native_windows,
             "native totals of jobs": self.native_jobs,
         }
@@ -74,14 +73,11 @@ class Ways:
     def fold(self, messages: Any) -> Any:
         """Do what the product does."""
         self._number += 1
-        database = open_database(str(self._folder / f"{self._number}.db"))
-        sink = MetricsSink(database, clock=SystemClock())
-        sink.prepare()
-
-        def apply(frame: Any, _batch_id: int) -> None:
-            sink.apply(rows_of(frame.toArrow()), self._identity)
-
-        return messages.option("parse", "metrics").load().writeStream.foreachBatch(apply)
+        sink = str(self._folder / f"{self._number}.db")
+        AllShards(sink, clock=SystemClock()).prepare(1)
+        task = FoldTask.of(MetricsSettings(self._folder, (), sink, None))
+        ranges = messages.option("parse", "ranges").option("shards", 1).load()
+        return ranges.mapInArrow(task.fold, COUNTS).writeStream.foreachBatch(_collect)
 
     def native_windows(self, messages: Any) -> Any:
         """Count by window and type, in Spark's state store."""
@@ -155,7 +151,7 @@ def measure_state(folder: Path, small: int) -> Rows:
     """Return each way's batch time at a few rows, and its rate at large batches."""
     journal = folder / "journal"
     with JournalReader(journal) as reader:
-        identity, total = reader.identity, reader.durable_offset
+        total = reader.durable_offset
     spark = start_session(
         SparkSettings(
             log_file=folder / "spark.log",
@@ -169,7 +165,7 @@ def measure_state(folder: Path, small: int) -> Rows:
     )
     rows: Rows = {}
     try:
-        ways = Ways(folder, identity).all()
+        ways = Ways(folder).all()
         # The first round is the JVM's: it compiles what all of them use.
         for number in range(2):
             for name, way in ways.items():

@@ -136,6 +136,8 @@ _DAYS = _number(0, _MAX_DAYS, "days; 0 keeps for ever")
 _SECONDS = _number(0, 86400, "seconds")
 _MIB = Values("a whole number from 1 to 1024 (MiB)", lambda value: type(value) is int and 0 < value <= 1024)  # noqa: PLR2004 - said in the words
 
+_SHARDS = Values("a whole number from 1 to 64", lambda value: type(value) is int and 0 < value <= 64)  # noqa: PLR2004 - said in the words
+
 _BROKER = (
     Setting("broker", _TEXT, "localhost", "host name or address of the broker", "MQTT_BROKER"),
     Setting("port", _PORT, "(8883, without TLS 1883)", "its port", "MQTT_PORT"),
@@ -174,7 +176,6 @@ _METRICS = (
         file=True,
         secret=True,
     ),
-    Setting("checkpoint", _TEXT, "(HOME/metrics/checkpoint)", "Spark's checkpoint", file=True),
     Setting(
         "history", _TEXT, "(HOME/metrics/history)", 'Delta table of accepted events; "" for none', file=True
     ),
@@ -189,6 +190,7 @@ _METRICS = (
     Setting("memory", Values('a size like "512m" or "2g"', _matches(_HEAP)), "1g", "heap of Spark's driver"),
     Setting("trigger_seconds", _SECONDS, 0.5, "shortest time between two batches"),
     Setting("history_seconds", _SECONDS, 60.0, "time between two writes to the Delta table"),
+    Setting("shards", _SHARDS, 1, "tasks that fold the jobs, each its own, into tables of its own"),
     Setting("max_rows", _ROWS, 100_000, "rows that a batch reads at most"),
     Setting("max_mib", _MIB, 64, "about how much of a journal a batch reads at most"),
     Setting("keep_10s_days", _DAYS, 7, "windows of 10 s stay in the tables for so long"),

@@ -4,13 +4,13 @@ import argparse
 from pathlib import Path
 
 from jobwire.core.argument_types import number, whole
-from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
+from jobwire.metrics.settings import MAX_SHARDS, MetricsSettings, load_metrics_settings
 
 _MAX_ROWS = 10**9
 _SAME = (
     "sink",
     "history",
-    "checkpoint",
+    "shards",
     "master",
     "memory",
     "max_rows",
@@ -35,7 +35,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--history", metavar="DIR", help="Delta table of accepted events; '' for none")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="Spark's checkpoint (default: HOME/metrics/checkpoint)"
+        "--shards",
+        metavar="N",
+        type=whole(1, MAX_SHARDS),
+        help="how many tasks fold the jobs, each its own, into tables of its own (1)",
     )
     parser.add_argument("--master", metavar="URL", help="local[2] (default), or spark://HOST:PORT")
     parser.add_argument("--memory", metavar="SIZE", help="heap of the Spark driver (default: 1g)")

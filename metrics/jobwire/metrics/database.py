@@ -9,14 +9,15 @@ import errno
 import os
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.core.override import override
-from jobwire.metrics.errors import SinkError
+from jobwire.metrics.errors import FULL_HINT, SinkError
 from jobwire.metrics.settings import split_url
+from jobwire.metrics.statements import COUNTED, schema
 from jobwire.storage.named_files import check_target
 
 POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
@@ -24,9 +25,6 @@ POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 _CHUNK = 500
 _BUSY_SECONDS = 30.0
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FULL_HINT = (
-    "free disk space, then start again: nothing is lost, the next run continues where this one stopped"
-)
 # SQLite's page cache, in KiB: where a job's row is in a table of a million is anybody's guess.
 _CACHE_KIB = 64 * 1024
 Row = tuple[Any, ...]
@@ -36,6 +34,8 @@ class Database(ABC):
     """One connection, used from one thread at a time. Every failure is a SinkError."""
 
     _connection: Any
+    # Whether all that is in it belongs to one shard.
+    one_shard: bool
 
     @abstractmethod
     def transaction(self, shard: int = 0) -> contextlib.AbstractContextManager[None]:
@@ -114,9 +114,26 @@ def open_database(url: str, *, durable: bool = True, read_only: bool = False) ->
     return SqliteDatabase(path, durable=durable, read_only=read_only)
 
 
+def shard_place(url: str, shard: int, shards: int) -> str:
+    """Return where the tables of a shard are: with SQLite the first one's file, or one beside it."""
+    if shard == 0 or _is_postgres(url):
+        return url
+    path = Path(url.removeprefix("sqlite://"))
+    return str(path.with_name(f"{path.stem}-{shard}-of-{shards}{path.suffix}"))
+
+
+def _is_postgres(url: str) -> bool:
+    return "://" in url and split_url(url).scheme in POSTGRES_SCHEMES
+
+
+def exists(url: str) -> bool:
+    """Tell whether the database is there, as far as that can be told without asking it."""
+    return "://" in url or Path(url).exists()
+
+
 def open_tables(url: str) -> Database:
     """Connect to read the metric tables; raises NotFoundError before the first run has made them."""
-    if "://" in url or Path(url).exists():
+    if exists(url):
         database = open_database(url, read_only=True)
         if "progress" in database.tables():
             return database
@@ -130,8 +147,11 @@ def open_tables(url: str) -> Database:
 class SqliteDatabase(Database):
     """A file in WAL mode: readers never wait for the writer."""
 
+    one_shard = True
+
     def __init__(self, path: Path, *, durable: bool, read_only: bool) -> None:
         self.path = path
+        self._read_only = read_only
         with self._errors():
             if not read_only:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,6 +171,14 @@ class SqliteDatabase(Database):
                 self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
                 self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
                 self._connection.execute("PRAGMA temp_store=MEMORY")
+            else:
+                self._join_shards()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Return what may be told to refuse more than a database here does."""
+        connection: sqlite3.Connection = self._connection
+        return connection
 
     @override
     @contextlib.contextmanager
@@ -186,6 +214,33 @@ class SqliteDatabase(Database):
         values = ", ".join("?" * self._width(table))
         self._connection.executemany(f"INSERT INTO staged_{table} VALUES ({values})", rows)  # noqa: S608 - as above
 
+    def _join_shards(self) -> None:
+        """Attach the other shards' files, and put views over all of them before the tables of this one."""
+        if "metrics_schema" not in self.tables() or not self.rows("PRAGMA table_info(progress)"):
+            return
+        known = self.rows("SELECT * FROM metrics_schema")
+        shards = known[0][1] if known and len(known[0]) > 1 else 1
+        if shards == 1:
+            return
+        names = {f"shard{n}": Path(shard_place(str(self.path), n, shards)) for n in range(1, shards)}
+        self.attach(names, shards)
+        for name in (*COUNTED, "job_states"):
+            parts = " UNION ALL ".join(f"SELECT * FROM {place}.{name}" for place in ("main", *names))  # noqa: S608 - names of ours
+            self.execute(f"CREATE TEMP VIEW {name} AS {parts}")
+        for statement in schema():
+            if statement.startswith("CREATE VIEW") and not statement.startswith("CREATE VIEW job_states"):
+                self.execute(statement.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
+
+    def attach(self, places: Mapping[str, Path], shards: int) -> None:
+        """Attach files by names, and give SQL the function that tells of which of `shards` a job is."""
+        with self._errors():
+            for name, path in places.items():
+                mode = "ro" if self._read_only else "rw"
+                self._connection.execute(f"ATTACH ? AS {name}", (f"{path.absolute().as_uri()}?mode={mode}",))
+            self._connection.create_function(
+                "shard_of", 1, lambda job_id: int(job_id, 16) % shards, deterministic=True
+            )
+
     def _width(self, table: str) -> int:
         return len(self._connection.execute(f"PRAGMA table_info({table})").fetchall())
 
@@ -209,14 +264,14 @@ class SqliteDatabase(Database):
             full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             raise SinkError(
                 f"the metric tables in {self.path}: {error}",
-                hint=_FULL_HINT if full else "check the file, its folder and its owner",
+                hint=FULL_HINT if full else "check the file, its folder and its owner",
                 disk_full=full,
             ) from error
         except OSError as error:
             full = error.errno in _FULL_ERRNOS
             raise SinkError(
                 f"the metric tables in {self.path}: {error.strerror}",
-                hint=_FULL_HINT if full else "check the folder and its owner",
+                hint=FULL_HINT if full else "check the folder and its owner",
                 disk_full=full,
             ) from error
 
@@ -235,6 +290,7 @@ def _create_private(path: Path) -> None:
 class PostgresDatabase(Database):
     """A PostgreSQL database; the tables are made in the first schema of the search path."""
 
+    one_shard = False
     # 53100: disk_full (PostgreSQL's table of error codes).
     _DISK_FULL = "53100"
 
@@ -307,7 +363,7 @@ class PostgresDatabase(Database):
             full = getattr(error, "sqlstate", None) == self._DISK_FULL
             raise SinkError(
                 f"the metric tables in {self._name}: {str(error).strip().splitlines()[0]}",
-                hint=_FULL_HINT if full else "check that PostgreSQL runs and lets this user in",
+                hint=FULL_HINT if full else "check that PostgreSQL runs and lets this user in",
                 disk_full=full,
             ) from error
 

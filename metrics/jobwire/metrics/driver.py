@@ -6,8 +6,9 @@ reports what happens as small dicts: {"kind": "ready" | "batch" | "note" | "done
 
 import contextlib
 import json
+import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobwire.core.clock import Clock, SystemClock
@@ -15,18 +16,17 @@ from jobwire.core.errors import JobwireError
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.errors import truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.checkpoint import reconcile, set_aside
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import CheckpointError, QueryError
-from jobwire.metrics.failures import failure_of
+from jobwire.metrics.errors import FolderError, QueryError
+from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
 from jobwire.metrics.health_listener import HealthListener
 from jobwire.metrics.history import History, pieces
-from jobwire.metrics.pipeline import Pipeline, Shard, open_shards
+from jobwire.metrics.pipeline import Journal, Pipeline, open_journals
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
-from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
-from jobwire.metrics.sink import AppliedRange, MetricsSink
+from jobwire.metrics.shards import AllShards
+from jobwire.metrics.sink import AppliedRange
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.storage.file_lock import AlreadyRunningError
@@ -39,6 +39,8 @@ _RETRY_SECONDS = 0.5
 _LOCK_SECONDS = 60.0
 _STEP_SECONDS = 0.2
 _OWN_GROUP = "jobwire-metrics"
+# Batches whose reports may still come.
+_REMEMBERED = 20
 
 
 class Driver:
@@ -51,7 +53,6 @@ class Driver:
         self._report = report
         self._stop = stop
         self._clock = clock if clock is not None else SystemClock()
-        self._lookup = SessionLookup(settings.home)
         self._history = History(settings.history) if settings.history is not None else None
         self._history_at = self._clock.monotonic()
         self._batches = 0
@@ -59,18 +60,19 @@ class Driver:
         self._health: HealthTable | None = None
         self._health_lock = threading.Lock()
         self._told = ("", -1)
+        self._rows: dict[int, int] = {}
 
     def run(self, *, available_now: bool) -> None:
         """Follow the journals until `stop` is set, or to their present end. Raises JobwireError."""
-        with self._running() as (session, sink):
+        with self._running() as (session, tables):
             failures = 0
             while not self._stop.is_set():
                 before = self._batches
                 try:
-                    self._query(session, sink, available_now=available_now)
+                    self._query(session, tables, available_now=available_now)
                 except JobwireError as error:
                     failures = 1 if self._batches > before else failures + 1
-                    if failures >= _TRIES or not error.facts.get("retry"):
+                    if failures >= _TRIES or not may_pass(error):
                         raise
                     if not _is_alive(session):
                         raise QueryError(
@@ -83,26 +85,26 @@ class Driver:
 
     def rebuild(self) -> None:
         """Compute tables and history anew, compare, and report the digests. Raises JobwireError."""
-        with self._running() as (session, sink):
-            before, digests = sink.progress(), sink.digests()
-            shards = [self._whole(shard, before) for shard in open_shards(self._settings, sink)]
-            sink.clear()
-            self._lookup.remember(sink.kept_sessions())
-            pipeline = self._pipeline(session, sink, shards)
+        with self._running() as (session, tables):
+            before, digests = tables.progress(), tables.digests()
+            journals = [self._whole(one, before) for one in open_journals(self._settings, before)]
+            tables.clear()
+            pipeline = Pipeline(session=session, settings=self._settings, journals=journals)
             rows = 0
-            for shard in shards:
-                place = before.get(shard.identity)
-                end = place.next_offset if place else shard.start
-                for first, last in pieces(shard.start, end, self._settings.max_rows):
+            for journal in journals:
+                place = before.get(journal.identity)
+                end = place.next_offset if place else journal.start
+                for first, last in pieces(journal.start, end, self._settings.max_rows):
                     if self._stop.is_set():
                         self._note("stopped in the middle: the next run goes on with the rest of the journal")
                         return
-                    rows += pipeline.replay(shard, first, last)
+                    rows += pipeline.replay(journal, first, last)
                     self._report({"kind": "batch", "batch": -1, "rows": last - first, "backlog": end - last})
-            sink.drop_kept_sessions()
-            again = sink.digests()
-            set_aside(self._settings.checkpoint)
-            self._rewrite_history(session, sink, shards)
+            tables.drop_kept_sessions()
+            again = tables.digests()
+            if self._history is not None:
+                shutil.rmtree(self._history.directory, ignore_errors=True)
+                self._write_history(pipeline, tables, journals, now=True)
             self._report(
                 {
                     "kind": "rebuilt",
@@ -113,33 +115,24 @@ class Driver:
                 }
             )
 
-    def _whole(self, shard: Shard, before: dict[str, AppliedRange]) -> Shard:
-        with JournalReader(shard.directory) as reader:
+    def _whole(self, journal: Journal, before: dict[str, AppliedRange]) -> Journal:
+        with JournalReader(journal.directory) as reader:
             first, end = reader.first_offset, reader.durable_offset
-        place = before.get(shard.identity)
+        place = before.get(journal.identity)
         if place is not None and place.first_offset < first and not self._settings.allow_data_loss:
             raise truncated(place.first_offset, first, end)
-        return shard._replace(start=max(first, place.first_offset if place else first))
+        return journal._replace(start=max(first, place.first_offset if place else first))
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[tuple[Any, MetricsSink]]:
+    def _running(self) -> Iterator[tuple[Any, AllShards]]:
         settings = self._settings
         with self._locked(), contextlib.ExitStack() as stack:
-            database = open_database(settings.sink)
-            stack.callback(database.close)
-            sink = MetricsSink(
-                database,
-                clock=self._clock,
-                session_of=self._lookup,
-                fail_on_data_loss=not settings.allow_data_loss,
-                keep=settings.keep,
-            )
-            sink.prepare()
+            tables = AllShards(settings.sink, clock=self._clock)
+            present = tables.prepare(settings.shards)
             for ingest in self._recorders():
                 stack.callback(ingest.close)
                 ingest.start()
                 self._ingests.append(ingest)
-            self._lookup.remember(sink.kept_sessions())
             # Its own connection: the listener's thread must not wait for a batch, nor a batch for it.
             health = open_database(settings.sink, durable=False)
             stack.callback(health.close)
@@ -158,7 +151,9 @@ class Driver:
             self._health = HealthTable(health, clock=self._clock)
             session.streams.addListener(HealthListener(self._on_health, self._note))
             self._report({"kind": "ready", "spark": session.version, "log": str(settings.log_file)})
-            yield session, sink
+            if present != settings.shards:
+                self._divide(session, tables, present)
+            yield session, tables
 
     def _recorders(self) -> Iterator[Ingest]:
         """Yield the embedded recorder of each journal, where that was asked for."""
@@ -173,87 +168,93 @@ class Driver:
             )
             yield Ingest(options, clock=self._clock)
 
+    def _divide(self, session: Any, tables: AllShards, present: int) -> None:
+        def catch_up(identity: str, start: int, end: int, shards: int) -> None:
+            settings = self._settings._replace(shards=shards)
+            journal = next((one for one in open_journals(settings, {}) if one.identity == identity), None)
+            if journal is not None:
+                Pipeline(session=session, settings=settings, journals=[]).replay(journal, start, end)
+
+        self._note(f"dividing the tables: {present} shards become {self._settings.shards}")
+        tables.divide(self._settings.shards, catch_up)
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         folder = self._settings.folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._settings.log_file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._settings.checkpoint.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise CheckpointError(f"cannot create {folder}: {error.strerror}", path=str(folder)) from error
+            raise FolderError(f"cannot create {folder}: {error.strerror}", path=str(folder)) from error
         with self._settings.sole_driver(clock=self._clock, deadline_seconds=_LOCK_SECONDS):
             yield
 
-    def _pipeline(self, session: Any, sink: MetricsSink, shards: list[Shard]) -> Pipeline:
-        def count(_batch_id: int, _applied: object) -> None:
-            self._batches += 1
-
-        return Pipeline(session=session, settings=self._settings, sink=sink, shards=shards, on_batch=count)
-
-    def _query(self, session: Any, sink: MetricsSink, *, available_now: bool) -> None:
-        shards = open_shards(self._settings, sink)
-        places = {name: place.next_offset for name, place in sink.progress().items()}
-        done = reconcile(self._settings.checkpoint, places, [shard.identity for shard in shards])
-        if done:
-            self._note(done)
-        pipeline = self._pipeline(session, sink, shards)
+    def _query(self, session: Any, tables: AllShards, *, available_now: bool) -> None:
+        journals = open_journals(self._settings, tables.progress())
+        pipeline = Pipeline(
+            session=session, settings=self._settings, journals=journals, on_batch=self._count_batch
+        )
         try:
             query = pipeline.start(available_now=available_now)
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
-                self._write_history(pipeline, sink, shards)
+                self._write_history(pipeline, tables, journals)
                 for ingest in self._ingests:
                     ingest.keep_alive()
-            failure = None if query.isActive else pipeline.failure or query.exception()
+            failure = None if query.isActive else query.exception()
             if failure is None:
                 # The listener is told a moment later, and perhaps never: ask for the last one.
                 if (last := query.lastProgress) is not None:
                     self._on_health(read_progress(json.loads(last.json)))
                 pipeline.stop(query)
-                self._write_history(pipeline, sink, shards, now=True)
+                self._write_history(pipeline, tables, journals, now=True)
         except JobwireError:
             raise
         except Exception as error:  # py4j's own errors: the JVM is gone
-            raise failure_of(pipeline.failure or error) from error
+            raise failure_of(error) from error
         if failure is not None:
             raise failure_of(failure)
 
+    def _count_batch(self, batch_id: int, counts: Sequence[Any]) -> None:
+        self._batches += 1
+        rows = sum(count.rows + count.repeated for count in counts)
+        with self._health_lock:
+            self._rows = {batch_id: rows} | dict(list(self._rows.items())[:_REMEMBERED])
+
     def _write_history(
-        self, pipeline: Pipeline, sink: MetricsSink, shards: list[Shard], *, now: bool = False
+        self, pipeline: Pipeline, tables: AllShards, journals: list[Journal], *, now: bool = False
     ) -> None:
         """Bring the history up to the tables, when it is time."""
         due = self._history_at + self._settings.history_seconds
         if self._history is None or not (now or self._clock.monotonic() >= due):
             return
-        progress = sink.progress()
-        for shard in shards:
-            place = progress.get(shard.identity)
+        progress = tables.progress()
+        for journal in journals:
+            place = progress.get(journal.identity)
             if place is not None:
-                self._extend_history(self._history, pipeline, shard, place)
+                self._extend_history(self._history, pipeline, journal, place)
         self._history_at = self._clock.monotonic()
 
     def _extend_history(
-        self, history: History, pipeline: Pipeline, shard: Shard, place: AppliedRange
+        self, history: History, pipeline: Pipeline, journal: Journal, place: AppliedRange
     ) -> None:
-        start = history.next_offset(shard.identity)
+        history.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        start = history.next_offset(journal.identity)
         if start is None:
             start = place.first_offset
-        for first, last in pieces(start, place.next_offset, self._settings.max_rows):
-            history.append(shard.identity, pipeline.history(shard, first, last).toArrow(), last)
-        if start < place.next_offset and self._settings.consumer:
-            consumers = Consumers(shard.directory)
+        ranges = list(pieces(start, place.next_offset, self._settings.max_rows))
+        for first, last in ranges:
+            pipeline.extend_history(history.directory, journal, first, last)
+        history.compact_when_due(len(ranges))
+        if ranges and self._settings.consumer:
+            consumers = Consumers(journal.directory)
             name = f"{self._settings.consumer}-history"
             with contextlib.suppress(AlreadyRunningError):  # a permission to prune: later is safe
                 consumers.register(name, place.next_offset)
                 consumers.commit(name, place.next_offset)
 
-    def _rewrite_history(self, session: Any, sink: MetricsSink, shards: list[Shard]) -> None:
-        if self._history is not None:
-            set_aside(self._history.directory)
-            self._write_history(self._pipeline(session, sink, shards), sink, shards, now=True)
-
     def _on_health(self, health: BatchHealth) -> None:
         with self._health_lock:
+            health = health._replace(rows=self._rows.get(health.batch_id, 0) if health.rows else 0)
             key = (health.run_id, health.batch_id)
             if not health.rows or key == self._told or self._health is None:
                 return

@@ -2,7 +2,7 @@
 
 ConfigError                  30
 ├── JavaMissingError            no usable Java: Spark cannot start
-└── CheckpointError             the checkpoint directory cannot be used
+└── FolderError                 the folder of the metrics cannot be used
 StorageError                 50
 ├── SinkError                   the tables cannot be read or written; facts: disk_full
 ├── DataLossError               the journal does not hold what the tables need next
@@ -11,13 +11,17 @@ StorageError                 50
 
 from jobwire.core.errors import ConfigError, StorageError
 
+FULL_HINT = (
+    "free disk space, then start again: nothing is lost, the next run continues where this one stopped"
+)
+
 
 class JavaMissingError(ConfigError):
     """No Java, or one that is too old."""
 
 
-class CheckpointError(ConfigError):
-    """The checkpoint directory is not writable."""
+class FolderError(ConfigError):
+    """The folder of the metrics is not writable."""
 
 
 class SinkError(StorageError):

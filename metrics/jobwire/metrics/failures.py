@@ -4,15 +4,18 @@ import re
 
 from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.journal.errors import JournalCorrupt, JournalNotFound, JournalRecreated, JournalTruncated
-from jobwire.metrics.errors import QueryError
+from jobwire.metrics.errors import FULL_HINT, DataLossError, QueryError, SinkError
 
-# What trying again cannot heal. The last line of a Python traceback is "module.Class: text".
-_PERMANENT: dict[str, type[JobwireError]] = {
+# What a task tells by its class; of these trying again heals a database only. The last line of a Python
+# traceback is "module.Class: text".
+_KNOWN: dict[str, type[JobwireError]] = {
     "JournalTruncated": JournalTruncated,
     "JournalRecreated": JournalRecreated,
     "JournalCorrupt": JournalCorrupt,
     "JournalNotFound": JournalNotFound,
     "ConfigError": ConfigError,
+    "DataLossError": DataLossError,
+    "SinkError": SinkError,
 }
 _LINE = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _LONGEST = 300
@@ -24,9 +27,10 @@ def failure_of(error: BaseException) -> JobwireError:
         return error
     text = str(error)
     for name, message in _LINE.findall(text):
-        if name in _PERMANENT:
+        if name in _KNOWN:
             cause, _, hint = message.partition(" (")
-            return _PERMANENT[name](cause, hint=hint.removesuffix(")"), cause=name)
+            hint = hint.removesuffix(")")
+            return _KNOWN[name](cause, hint=hint, cause=name, disk_full=hint == FULL_HINT)
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return QueryError(
         f"the query failed: {first[:_LONGEST]}",

@@ -15,7 +15,10 @@ _MICROSECONDS = 1_000_000
 
 
 class BatchHealth(NamedTuple):
-    """One micro-batch as Spark saw it. `backlog`: rows in the journals that were not read yet."""
+    """One micro-batch. `rows`: what Spark counts, ranges of a journal, until the driver says the rows.
+
+    `backlog`: rows in the journals that were not read yet.
+    """
 
     run_id: str
     batch_id: int

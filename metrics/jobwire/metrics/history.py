@@ -2,7 +2,8 @@
 
 Each append stores, in the same atomic commit, the offset after its last row (Delta's application
 transactions), so a range is written once however often a crash repeats it. docs/adr/0404 compares
-this with plain Parquet. Only the driver writes here; anything that reads Delta or Parquet may read.
+this with plain Parquet. Tasks append (folding.py), the driver joins small files; anything that reads Delta or
+Parquet may read.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ class History:
         return None if version is None else int(version)
 
     def append(self, journal: str, events: Any, next_offset: int) -> None:
-        """Add an Arrow table of `transform.history_rows`; all rows are below `next_offset`.
+        """Add an Arrow table of `pipeline.Pipeline.extend_history`; all rows are below `next_offset`.
 
         Atomic; durable as far as the file system makes renames durable. Raises StorageError.
         """
@@ -48,8 +49,11 @@ class History:
             )
         except Exception as error:  # delta-rs has no common root for disk errors
             raise self._failed("append to", error) from error
-        self._appends += 1
-        if self._appends % _COMPACT_AT == 0:
+
+    def compact_when_due(self, appended: int) -> None:
+        """Note how many appends there were, and compact after every so many. Raises StorageError."""
+        before, self._appends = self._appends, self._appends + appended
+        if before // _COMPACT_AT != self._appends // _COMPACT_AT:
             self.compact()
 
     def compact(self) -> None:

@@ -44,8 +44,8 @@ FROM earlier_job_totals WHERE job_id > ? ORDER BY job_id LIMIT ?
 """
 
 
-def bring_up(database: Database, found: int) -> None:
-    """Make the tables where `found` is 0, or bring those of form `found` to the present one."""
+def bring_up(database: Database, found: int, shards: int) -> None:
+    """Make the tables for `shards` where `found` is 0, or bring those of form `found` to the present one."""
     present = database.tables()
     database.drop_views()
     replaced = [table for table in _REPLACED.get(found, ()) if table in present]
@@ -53,7 +53,7 @@ def bring_up(database: Database, found: int) -> None:
         database.execute(f"ALTER TABLE {table} RENAME TO {_OLD}{table}")
     for statement in schema():
         database.execute(statement)
-    database.execute(queries()["put_form"], (FORM, 1))
+    database.execute(queries()["put_form"], (FORM, 1 if found else shards))
     if found:
         database.execute(
             "INSERT INTO progress SELECT journal, 0, first_offset, next_offset, watermark_us, updated_at "

@@ -1,28 +1,32 @@
 """The metrics query: journals in, tables out.
 
-One streaming query over all journals, without state in Spark: executors read, check and parse; the
-driver folds the compact rows into the tables, in one transaction that holds the offsets as well.
-docs/adr/0401 and 0402 give the measurements behind this.
+One streaming query over all journals, without state in Spark. The source plans ranges; the task that has
+one reads, checks, parses and folds it into the tables, in one transaction that holds the offset as well
+(folding.py). The driver learns counts. docs/adr/0405 gives the measurements behind this.
 """
 
+import shutil
 import threading
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.compute as pc
-
-from jobwire.core.errors import JobwireError
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.rows import rows_of
+from jobwire.metrics.folding import COUNTS, FoldTask, HistoryTask
 from jobwire.metrics.settings import MetricsSettings
-from jobwire.metrics.sink import Applied, MetricsSink
-from jobwire.metrics.source.options import PARSE_EVENT, PARSE_FOLD
-from jobwire.metrics.transform import HISTORY_COLUMNS, history_rows, union_of
+from jobwire.metrics.sink import AppliedRange
+from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES
+
+# In the order of the history's own columns.
+_HISTORY_COLUMNS = (
+    *("offset", "received_at", "job_id", "seq", "event", "timestamp", "detail", "data"),
+    "verdict",
+)
 
 
-class Shard(NamedTuple):
+class Journal(NamedTuple):
     """One journal of the query: where it is, whose it is, and the first offset the tables want."""
 
     directory: Path
@@ -34,15 +38,14 @@ class StoppingError(Exception):
     """A batch came after the query was asked to stop; it will come again at the next start."""
 
 
-def open_shards(settings: MetricsSettings, sink: MetricsSink) -> list[Shard]:
-    """Return the journals and where to go on in each.
+def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) -> list[Journal]:
+    """Return the journals and where to go on in each, given what the tables have of each.
 
     Raises JournalNotFound; JournalTruncated when rows that the tables want are pruned, and
     JournalRecreated when a journal the tables know was replaced by another: both unless data loss
     is allowed.
     """
-    progress = sink.progress()
-    shards = []
+    journals = []
     for directory in settings.journals:
         with JournalReader(directory) as reader:
             first, end, identity = reader.first_offset, reader.durable_offset, reader.identity
@@ -52,13 +55,13 @@ def open_shards(settings: MetricsSettings, sink: MetricsSink) -> list[Shard]:
             if not settings.allow_data_loss:
                 raise truncated(start, first, end)
             start = first if start < first else end
-        shards.append(Shard(directory, identity, start))
-    _check_not_recreated(settings, shards, set(progress))
-    return shards
+        journals.append(Journal(directory, identity, start))
+    _check_not_recreated(settings, journals, set(progress))
+    return journals
 
 
-def _check_not_recreated(settings: MetricsSettings, shards: Sequence[Shard], known: set[str]) -> None:
-    present = {shard.identity for shard in shards}
+def _check_not_recreated(settings: MetricsSettings, journals: Sequence[Journal], known: set[str]) -> None:
+    present = {journal.identity for journal in journals}
     gone, new = known - present, present - known
     if gone and new and not settings.allow_data_loss:
         raise JournalRecreated(
@@ -71,107 +74,101 @@ def _check_not_recreated(settings: MetricsSettings, shards: Sequence[Shard], kno
 
 
 class Pipeline:
-    """Builds the query's DataFrames and applies their rows to the tables."""
+    """The query, and the same tasks over ranges of a journal that is named.
+
+    `on_batch` gets the number of each batch and its rows of COUNTS, one for each shard of each journal.
+    """
 
     def __init__(
         self,
         *,
         session: Any,
         settings: MetricsSettings,
-        sink: MetricsSink,
-        shards: Sequence[Shard],
-        on_batch: Callable[[int, Applied], None] | None = None,
+        journals: Sequence[Journal],
+        on_batch: Callable[[int, Sequence[Any]], None] = lambda *_: None,
     ) -> None:
         self._session = session
         self._settings = settings
-        self._sink = sink
-        self._shards = shards
+        self._journals = journals
         self._on_batch = on_batch
+        self._task = FoldTask.of(settings)
         self._busy = threading.Lock()
         self._stopping = False
-        self.failure: JobwireError | None = None
 
     def start(self, *, available_now: bool) -> Any:
-        """Start the streaming query and return it. The checkpoint fits the tables (`reconcile`)."""
+        """Start the streaming query where the tables stand, and return it.
+
+        Its checkpoint is begun anew: the offsets in the tables are the truth, and no task can take a range
+        twice or leave one out.
+        """
         self._stopping = False
-        self.failure = None
-        streams = [self._stream(shard) for shard in self._shards]
-        writer = (
-            union_of(streams)
-            .writeStream.queryName("metrics")
-            .option("checkpointLocation", self._settings.checkpoint.as_uri())
-            .foreachBatch(self._apply)
-        )
+        shutil.rmtree(self._settings.checkpoint, ignore_errors=True)
+        ranges = reduce(lambda left, right: left.unionAll(right), map(self._ranges, self._journals))
         trigger = (
             {"availableNow": True}
             if available_now
             else {"processingTime": f"{int(self._settings.trigger_seconds * 1000)} milliseconds"}
         )
-        return writer.trigger(**trigger).start()
-
-    def _stream(self, shard: Shard) -> Any:
-        reader = self._options(self._session.readStream.format("mqtt"), shard)
-        reader = (
-            reader.option("startingOffset", str(shard.start))
-            .option("consumer", self._settings.consumer)
-            .option("maxRowsPerBatch", str(self._settings.max_rows))
-            .option("maxBytesPerBatch", str(self._settings.max_mib << 20))
-            .option("failOnDataLoss", str(not self._settings.allow_data_loss).lower())
-            .option("parse", PARSE_FOLD)
-        )
-        return reader.load()
-
-    def table(self, shard: Shard, start: int, end: int, **options: str) -> Any:
-        """Return the messages [start, end) of one journal as a DataFrame; `options` of the source."""
-        reader = self._options(self._session.read.format("mqtt"), shard).options(**options)
-        return reader.option("startingOffset", str(start)).option("endingOffset", str(end)).load()
-
-    def history(self, shard: Shard, start: int, end: int) -> Any:
-        """Return the accepted events in [start, end) as columns for the history."""
-        return history_rows(
-            self.table(shard, start, end, parse=PARSE_EVENT, columns=",".join(HISTORY_COLUMNS))
-        )
-
-    def _options(self, reader: Any, shard: Shard) -> Any:
         return (
-            reader.option("journal", str(shard.directory))
-            .option("topicRoot", self._settings.topic_root)
-            .option("verify", str(self._settings.verify).lower())
-            .option("inline", str(self._settings.inline).lower())
+            ranges.mapInArrow(self._task.fold, COUNTS)
+            .writeStream.queryName("metrics")
+            .option("checkpointLocation", self._settings.checkpoint.as_uri())
+            .foreachBatch(self._run)
+            .trigger(**trigger)
+            .start()
         )
 
-    def replay(self, shard: Shard, start: int, end: int) -> int:
-        """Fold [start, end) of one journal in by batch reads, and return the rows counted."""
-        counted = 0
-        for first in range(start, end, self._settings.max_rows):
-            last = min(end, first + self._settings.max_rows)
-            rows = rows_of(self.table(shard, first, last, parse=PARSE_FOLD).toArrow())
-            counted += self._sink.apply(rows, shard.identity).rows
-        return counted
+    def _ranges(self, journal: Journal) -> Any:
+        settings = self._settings
+        reader = self._reader(self._session.readStream, journal).option("parse", PARSE_RANGES)
+        return (
+            reader.option("startingOffset", journal.start)
+            .option("consumer", settings.consumer)
+            .option("maxRowsPerBatch", settings.max_rows)
+            .option("maxBytesPerBatch", settings.max_mib << 20)
+            .option("failOnDataLoss", not settings.allow_data_loss)
+            .load()
+        )
 
-    def _apply(self, frame: Any, batch_id: int) -> None:
-        """Handle one micro-batch; called by Spark, from a thread of its own."""
+    def _reader(self, read: Any, journal: Journal) -> Any:
+        return (
+            read.format("mqtt")
+            .option("journal", str(journal.directory))
+            .option("topicRoot", self._settings.topic_root)
+            .option("shards", self._settings.shards)
+            .option("inline", self._settings.inline)
+        )
+
+    def _run(self, counts: Any, batch_id: int) -> None:
+        """Run one micro-batch; called by Spark, from a thread of its own."""
         with self._busy:
             if self._stopping:
                 raise StoppingError
-            try:
-                applied = self._apply_shards(frame.toArrow())
-            except JobwireError as error:
-                # Spark hands on the text only; the class decides what happens next.
-                self.failure = error
-                raise
-            if self._on_batch is not None:
-                self._on_batch(batch_id, applied)
+            self._on_batch(batch_id, counts.collect())
 
-    def _apply_shards(self, table: Any) -> Applied:
-        if len(self._shards) == 1:
-            return self._sink.apply(rows_of(table), self._shards[0].identity)
-        applied = Applied(0, 0)
-        for number, shard in enumerate(self._shards):
-            rows = rows_of(table.filter(pc.equal(table.column("shard"), number)))
-            one = self._sink.apply(rows, shard.identity)
-            applied = Applied(applied.rows + one.rows, applied.repeated + one.repeated)
-        return applied
+    def replay(self, journal: Journal, start: int, end: int) -> int:
+        """Fold [start, end) of one journal in by a batch read, and return the rows counted."""
+        ranges = self._part(journal, start, end).option("parse", PARSE_RANGES).load()
+        return sum(row.rows for row in ranges.mapInArrow(self._task.fold, COUNTS).collect())
+
+    def extend_history(self, directory: Path, journal: Journal, start: int, end: int) -> None:
+        """Append the accepted events in [start, end) to the history, `date` (UTC) last."""
+        events = (
+            self._part(journal, start, end)
+            .option("parse", PARSE_EVENT)
+            .option("columns", ",".join(_HISTORY_COLUMNS))
+            .option("verify", self._settings.verify)
+            # One task: one commit holds the rows and the offset after them.
+            .option("shards", 1)
+            .load()
+        )
+        accepted = events.where("verdict = 'accepted'").drop("verdict")
+        dated = accepted.selectExpr("*", "to_date(received_at) AS date")
+        dated.mapInArrow(HistoryTask(directory, journal.identity, end).append, "rows bigint").collect()
+
+    def _part(self, journal: Journal, start: int, end: int) -> Any:
+        reader = self._reader(self._session.read, journal)
+        return reader.option("startingOffset", start).option("endingOffset", end)
 
     def stop(self, query: Any, *, deadline_seconds: float = 60.0) -> None:
         """Let the present batch finish, then end the query."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobwire.core.errors import ConfigError
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import POSTGRES_SCHEMES
-from jobwire.metrics.errors import CheckpointError
+from jobwire.metrics.errors import FolderError
 from jobwire.metrics.java import find_java
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.metrics.settings import MetricsSettings
@@ -30,7 +30,6 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
             hint="unset it: the default is this Python",
         )
     _check_writable(settings.folder, "what a run leaves behind")
-    _check_writable(settings.checkpoint.parent, "the checkpoint")
     if settings.history is not None:
         _check_writable(settings.history.parent, "the history")
     if settings.ingest and not settings.verify:
@@ -65,8 +64,6 @@ def _check_writable(folder: Path, what: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CheckpointError(f"cannot create {folder} for {what}: {error.strerror}") from error
+        raise FolderError(f"cannot create {folder} for {what}: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CheckpointError(
-            f"{folder} is not writable: {what} lives there", hint=f"check who owns {folder}"
-        )
+        raise FolderError(f"{folder} is not writable: {what} lives there", hint=f"check who owns {folder}")

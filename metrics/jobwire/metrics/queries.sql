@@ -3,6 +3,12 @@
 -- name: form
 SELECT MAX(version) FROM metrics_schema
 
+-- name: shards
+SELECT MAX(shards) FROM metrics_schema
+
+-- name: set_shards
+UPDATE metrics_schema SET shards = ?
+
 -- name: put_form
 INSERT INTO metrics_schema (version, shards) VALUES (?, ?)
 
@@ -13,6 +19,14 @@ SELECT
     CASE WHEN COUNT(*) < (SELECT MAX(shards) FROM metrics_schema) THEN MIN(first_offset) ELSE MIN(next_offset) END,
     MIN(watermark_us)
 FROM progress GROUP BY journal
+
+-- name: uneven_progress
+SELECT
+    journal,
+    CASE WHEN COUNT(*) < (SELECT MAX(shards) FROM metrics_schema) THEN MIN(first_offset) ELSE MIN(next_offset) END,
+    MAX(next_offset)
+FROM progress GROUP BY journal
+HAVING COUNT(*) < (SELECT MAX(shards) FROM metrics_schema) OR MIN(next_offset) < MAX(next_offset)
 
 -- name: progress
 SELECT first_offset, next_offset, watermark_us FROM progress WHERE journal = ? AND shard = ?
@@ -121,6 +135,13 @@ ON CONFLICT (job_id) DO NOTHING
 
 -- name: kept_sessions
 SELECT job_id, session FROM kept_sessions
+
+-- name: any_kept_session
+SELECT 1 FROM kept_sessions LIMIT 1
+
+-- The list of ids is filled in by the caller.
+-- name: kept_sessions_of
+SELECT job_id, session FROM kept_sessions WHERE job_id IN (...)
 
 -- name: drop_kept_sessions
 DELETE FROM kept_sessions

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jobwire.core.bounds import check_text
 from jobwire.core.errors import InvalidInputError
-from jobwire.metrics.database import POSTGRES_SCHEMES, open_tables
+from jobwire.metrics.database import POSTGRES_SCHEMES, SqliteDatabase, open_tables
 from jobwire.metrics.settings import split_url
 
 MAX_ROWS = 100_000
@@ -46,8 +46,11 @@ def answer(sink: str, sql: str, *, limit: int, seconds: float) -> QueryResult:
 
 def _of_sqlite(path: Path, sql: str, limit: int, seconds: float) -> QueryResult:
     until = time.monotonic() + seconds
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-    with contextlib.closing(connection), _wrong_statements(sqlite3.Error, lambda: time.monotonic() >= until):
+    with (
+        contextlib.closing(SqliteDatabase(path, durable=False, read_only=True)) as database,
+        _wrong_statements(sqlite3.Error, lambda: time.monotonic() >= until),
+    ):
+        connection = database.connection
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         # sqlite.org/security.html: what comes from outside may read, and nothing else.
         connection.execute("PRAGMA trusted_schema = OFF")

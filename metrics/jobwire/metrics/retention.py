@@ -19,7 +19,7 @@ _JOBS = (
 )
 # One for each beginning of the table's key: otherwise all windows of a width would be read.
 _HISTOGRAMS = (
-    "DELETE FROM histograms WHERE width_seconds = ? AND window_start < ? AND shard = ? "
+    "DELETE FROM histograms WHERE width_seconds = ? "
     "AND measure IN ('delay', 'ahead', 'duration', 'waiting', 'begun', 'queued', 'pickup') "
     "AND dimension IN ('', 'session', 'worker', 'label', 'attempt')"
 )
@@ -37,22 +37,25 @@ class Keep(NamedTuple):
         """Tell whether the watermark came into another hour."""
         return any(self) and before_us // _HOUR_US != watermark_us // _HOUR_US
 
-    def trim(self, database: "Database", shard: int, watermark_us: int) -> None:
-        """Forget what is older than the settings say. Raises SinkError."""
+    def trim(self, database: "Database", shard: int, shards: int, watermark_us: int) -> None:
+        """Forget what of a shard's is older than the settings say. Raises SinkError.
+
+        Of shards that were more there are rows of higher numbers: the remainder tells whose they are now.
+        """
+        if database.one_shard:
+            shard, shards = 0, 1
         now = watermark_us // _HOUR_US * 3600
         for width, days in ((10, self.keep_10s_days), (60, self.keep_60s_days), (3600, self.keep_hours_days)):
             if not days:
                 continue
-            values = (width, int(now - days * _DAY_SECONDS), shard)
-            database.execute(_HISTOGRAMS, values)
+            old = "window_start < ? AND shard - shard / ? * ? = ?"
+            values = (int(now - days * _DAY_SECONDS), shards, shards, shard)
+            database.execute(f"{_HISTOGRAMS} AND {old}", (width, *values))
             for table in _COUNTS:
-                database.execute(
-                    f"DELETE FROM {table} WHERE width_seconds = ? AND window_start < ? AND shard = ?",  # noqa: S608 - names of ours
-                    values,
-                )
+                database.execute(f"DELETE FROM {table} WHERE width_seconds = ? AND {old}", (width, *values))  # noqa: S608 - names of ours
             if width == 3600:  # noqa: PLR2004 - what was used is kept by the hour
-                database.execute("DELETE FROM usage_counts WHERE window_start < ? AND shard = ?", values[1:])
-        if self.keep_jobs_days:
+                database.execute(f"DELETE FROM usage_counts WHERE {old}", values)  # noqa: S608 - as above
+        if self.keep_jobs_days and shard == 0:
             for statement in _JOBS:
                 database.execute(statement, (int((now - self.keep_jobs_days * _DAY_SECONDS) * 1_000_000),))
 

@@ -42,6 +42,8 @@ QUERY_SETTINGS = {
     # Checkpoint files without a .crc beside each: half the files, and nothing more that a crash can tear.
     # Spark's RocksDB state store insists on the other class.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # Tasks give counts. What would bring rows here shall fail, not grow the driver.
+    "spark.driver.maxResultSize": "4m",
     # The query computes nothing in the JVM that would repay writing Java for each batch: 8 ms of 62.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -5,7 +5,6 @@ purged or changed later does not change old windows, and a rebuild uses what was
 registry's directory is not on this host, the session is empty.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from jobwire.core.terminal_text import safe
@@ -19,20 +18,11 @@ _LONGEST = 64
 class SessionLookup:
     """Finds a job's session by its record file below `home`. About 60 µs a job; never raises."""
 
-    def __init__(self, home: Path, known: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path) -> None:
         self._jobs = Path(HomePaths(home).jobs_path())
-        self._known = dict(known or {})
 
     def __call__(self, job_id: str) -> str:
         """Return the session's name, or "" where nobody knows it."""
-        known = self._known.get(job_id)
-        return known if known is not None else self._read(job_id)
-
-    def remember(self, sessions: Mapping[str, str]) -> None:
-        """Use these before any record: what the tables said before a rebuild."""
-        self._known |= sessions
-
-    def _read(self, job_id: str) -> str:
         try:
             record = decode_record((self._jobs / f"{check_job_id(job_id)}.json").read_bytes())
         except (OSError, RecordFormatError):

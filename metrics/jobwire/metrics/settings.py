@@ -22,6 +22,9 @@ LOCK_NAME = "driver.lock"
 # Half a second of rest a batch costs little freshness and leaves the cores to others.
 TRIGGER_SECONDS = 0.5
 HISTORY_SECONDS = 60.0
+MAX_SHARDS = 64
+# SQLite attaches ten.
+MAX_FILES = 8
 
 
 class MetricsSettings(NamedTuple):
@@ -30,13 +33,13 @@ class MetricsSettings(NamedTuple):
     home: Path
     journals: tuple[Path, ...]
     sink: str
-    checkpoint: Path
     history: Path | None
     topic_root: str = DEFAULT_ROOT
     master: str = "local[2]"
     memory: str = "1g"
     trigger_seconds: float = TRIGGER_SECONDS
     history_seconds: float = HISTORY_SECONDS
+    shards: int = 1
     max_rows: int = 100_000
     max_mib: int = 64
     keep_10s_days: float = 7
@@ -71,6 +74,11 @@ class MetricsSettings(NamedTuple):
         return self.folder / LOCK_NAME
 
     @property
+    def checkpoint(self) -> Path:
+        """Return where Spark notes its batches; of no worth after the run."""
+        return self.folder / "checkpoint"
+
+    @property
     def log_file(self) -> Path:
         """Return where Spark's log goes."""
         return self.folder / "log" / "spark.log"
@@ -94,8 +102,7 @@ class MetricsSettings(NamedTuple):
         """Return what `to_json` wrote, with the sink from the environment."""
         values: dict[str, Any] = json.loads(text)
         values["journals"] = tuple(Path(item) for item in values["journals"])
-        for name in ("home", "checkpoint"):
-            values[name] = Path(values[name])
+        values["home"] = Path(values["home"])
         values["history"] = Path(values["history"]) if values["history"] else None
         values["sink"] = environ[SINK_VARIABLE]
         return cls(**values)
@@ -123,13 +130,19 @@ def load_metrics_settings(
     values: dict[str, Any] = {"topic_root": root, **table, **chosen}
     paths = HomePaths(home)
     folder = paths.metrics
+    shards = values.get("shards", 1)
+    place = str(values.pop("sink", folder / "metrics.db"))
+    if shards > MAX_FILES and "://" not in place:
+        raise ConfigError(
+            f"{shards} shards are too many for SQLite, which joins {MAX_FILES} files",
+            hint="put the tables into PostgreSQL: --sink postgresql://...",
+        )
     journals = values.pop("journals", None) or [paths.journal]
     history = values.pop("history", folder / "history")
     return MetricsSettings(
         home=home,
         journals=tuple(Path(str(item)).absolute() for item in journals),
-        sink=_absolute(str(values.pop("sink", folder / "metrics.db"))),
-        checkpoint=Path(str(values.pop("checkpoint", folder / "checkpoint"))).absolute(),
+        sink=_absolute(place),
         history=Path(str(history)).absolute() if history else None,
         **values,
     )

@@ -35,7 +35,7 @@ from jobwire.metrics.job_totals import JobTotals, row_of, totals_of
 from jobwire.metrics.migration import FORM, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import Flags, Ints, Rows
-from jobwire.metrics.statements import queries
+from jobwire.metrics.statements import COUNTED, queries
 
 # What a replay must give again, byte for byte, and where it is read: whatever the journals' numbers are.
 COMPARED = {
@@ -47,10 +47,6 @@ COMPARED = {
     "job_facts": "job_facts",
     "usage": "usage",
 }
-_TABLES = (
-    *("window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts"),
-    *("job_totals", "job_facts", "progress"),
-)
 
 
 class AppliedRange(NamedTuple):
@@ -82,10 +78,12 @@ class MetricsSink:
         session_of: Callable[[str], str] | None = None,
         fail_on_data_loss: bool = True,
         shard: int = 0,
+        shards: int = 1,
         keep: Keep = KEEP_ALL,
     ) -> None:
         self._database = database
         self._shard = shard
+        self._shards = shards
         self._keep = keep
         self._clock = clock
         self._session_of = session_of
@@ -98,12 +96,17 @@ class MetricsSink:
             with self._database.transaction():
                 found = self._form()
                 if found < FORM:  # no other process was faster
-                    bring_up(self._database, found)
+                    bring_up(self._database, found, self._shards)
         if (found := self._form()) != FORM:
             raise SinkError(
                 f"the metric tables have form {found}, this program writes {FORM}",
                 hint="a later jobwire wrote them: use that one, or give --sink another place",
             )
+
+    def count(self) -> int:
+        """Return how many shards the tables have; 0 where there are none yet."""
+        form = self._form()
+        return int(self._database.rows(self._sql["shards"])[0][0]) if form >= FORM else int(form > 0)
 
     def _form(self) -> int:
         if "metrics_schema" not in self._database.tables():
@@ -137,19 +140,30 @@ class MetricsSink:
                     (journal, self._shard, begun, fresh.end, watermark, self._clock.now()),
                 )
                 if self._keep.is_due(before, watermark):
-                    self._keep.trim(self._database, self._shard, watermark)
+                    self._keep.trim(self._database, self._shard, self._shards, watermark)
         return Applied(fresh.size, rows.size - fresh.size)
 
     def clear(self) -> None:
         """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""
         with self._database.transaction():
             self._database.execute(self._sql["keep_sessions"])
-            for table in _TABLES:
+            for table in COUNTED:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
     def kept_sessions(self) -> dict[str, str]:
         """Return job id -> session as the tables knew them before a rebuild that is not finished."""
         return dict(self._database.rows(self._sql["kept_sessions"]))
+
+    def _sessions_of(self, job_ids: Iterable[str]) -> dict[str, str]:
+        """Return the session of each job: what was kept, else what is looked up."""
+        if self._session_of is None:
+            return {}
+        wanted = sorted(job_ids)
+        kept: dict[str, str] = {}
+        for ids in chunks(wanted if self._database.rows(self._sql["any_kept_session"]) else []):
+            statement = self._sql["kept_sessions_of"].replace("...", ", ".join("?" * len(ids)))
+            kept.update(self._database.rows(statement, ids))
+        return {name: kept[name] if name in kept else self._session_of(name) for name in wanted}
 
     def drop_kept_sessions(self) -> None:
         """Forget them: the rebuild is finished, and they are in the tables again."""
@@ -174,7 +188,7 @@ class MetricsSink:
 
     def _write(self, rows: Rows) -> None:
         fresh = rows.accepted.copy()
-        jobs = _Jobs(rows, self._session_of)
+        jobs = _Jobs(rows)
         found = segments_of(rows)
         missed = self._continue(jobs, found)
         if missed.any():
@@ -205,8 +219,11 @@ class MetricsSink:
             return missed
         columns = job_columns(jobs.rows, alone, None if self._session_of else "")
         stored = self._database.add("job_totals", zip(*columns, strict=True), self._sql["continue_jobs"])
-        if new := [(jobs.session_of(job_id), job_id) for job_id, session, *_ in stored if session is None]:
-            self._database.execute_many(self._sql["put_sessions"], new)
+        if new := [job_id for job_id, session, *_ in stored if session is None]:
+            jobs.asked |= self._sessions_of(new)
+            self._database.execute_many(
+                self._sql["put_sessions"], [(jobs.session_of(job_id), job_id) for job_id in new]
+            )
         took = np.zeros(len(jobs.rows.jobs), np.bool_)
         if stored:
             took[jobs.took(stored, alone)] = True
@@ -221,6 +238,7 @@ class MetricsSink:
         for ids in chunks(names):
             statement = self._sql["job_totals_of"].replace("...", ", ".join("?" * len(ids)))
             known |= {row[0]: totals_of(row) for row in self._database.rows(statement, ids)}
+        jobs.asked |= self._sessions_of(name for name in names if name not in known)
         changed = []
         ends = np.append(first[1:], len(found.job))
         for code, name, begin, end in zip(codes.tolist(), names, first.tolist(), ends.tolist(), strict=True):
@@ -235,29 +253,24 @@ class MetricsSink:
 class _Jobs:
     """What the windows of one batch need to know of its jobs: sessions, and who ended."""
 
-    def __init__(self, rows: Rows, session_of: Callable[[str], str] | None) -> None:
+    def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.session = np.zeros(len(rows.jobs), np.int64)
         self.sessions = [""]
         self.ended = Ended([], [], [], [], [], [], [])
         self._place = {"": 0}
-        self._session_of = session_of
-        self._asked: dict[str, str] = {}
+        self.asked: dict[str, str] = {}
 
     def session_of(self, job_id: str) -> str:
         """Return the session of a job that is new."""
-        if self._session_of is None:
-            return ""
-        if job_id not in self._asked:
-            self._asked[job_id] = self._session_of(job_id)
-        return self._asked[job_id]
+        return self.asked.get(job_id, "")
 
     def took(self, stored: Sequence[Row], alone: Segments) -> Ints:
         """Note what came back of `alone`: (job, session, start, waited) each; return the jobs' codes."""
         code_of = {self.rows.jobs[code]: code for code in alone.job.tolist()}
         names, sessions, started, waited = zip(*stored, strict=True)
         codes = np.array([code_of[name] for name in names], np.int64)
-        if any(sessions) or self._asked:
+        if any(sessions) or self.asked:
             for code, name, session in zip(codes.tolist(), names, sessions, strict=True):
                 self.session[code] = self._number(self.session_of(name) if session is None else session)
         # The segments are in the order of the jobs' codes, which are unique here.

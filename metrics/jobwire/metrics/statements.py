@@ -8,6 +8,11 @@ from importlib import resources
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What stands before the first view of a file makes tables.
 _VIEWS = "CREATE VIEW"
+# What each shard has rows of. `job_states` joins two of them, which stand in the same shard.
+COUNTED = (
+    *("progress", "window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts"),
+    *("job_totals", "job_facts"),
+)
 _COMMENT = re.compile(r"--[^\n]*")
 
 

@@ -31,7 +31,6 @@ def status(settings: MetricsSettings) -> dict[str, Any]:
         "last_batch": None,
         "recent": None,
         "watermark_at": None,
-        "checkpoint": str(settings.checkpoint) if settings.checkpoint.exists() else None,
         "log": str(settings.log_file),
     }
     counted: set[str] = set()

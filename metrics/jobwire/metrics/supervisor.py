@@ -19,14 +19,10 @@ from jobwire.core.backoff import retry_delay
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.metrics.checkpoint import set_aside
 from jobwire.metrics.errors import QueryError
 from jobwire.metrics.settings import SINK_VARIABLE, MetricsSettings
 from jobwire.storage.process import Lifeline, ManagedProcess
 
-# A run of this many failures without a batch between them may be the checkpoint's fault, in a way
-# that `reconcile` does not know; without it the tables' offsets lead on.
-_SUSPECT_CHECKPOINT_AT = 3
 _LONGEST_DELAY_SECONDS = 60.0
 # Starting a JVM takes some 6 s; trying faster than that would only heat the machine.
 _FIRST_DELAY_SECONDS = 1.0
@@ -82,9 +78,6 @@ class Supervisor:
                 return ended.last
 
     def _before_next(self, error: JobwireError, failures: int) -> None:
-        if failures == _SUSPECT_CHECKPOINT_AT and not error.facts.get("disk_full"):
-            set_aside(self._settings.checkpoint)
-            self._note("three failures in a row: the checkpoint is set aside, the tables' offsets lead on")
         delay = retry_delay(
             failures,
             random.random(),  # noqa: S311 - jitter, no secret

@@ -41,7 +41,7 @@ class Home:
             self._command(words),
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=560,
             check=False,
             env=os.environ | environ,
         )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,9 +10,9 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
-from jobwire.metrics.rows import SCHEMA
-from jobwire.metrics.source.columns import ddl, read_span
-from jobwire.metrics.source.options import PARSE_FOLD, SourceOptions
+from jobwire.metrics.rows import rows_of
+from jobwire.metrics.source.fold_form import rows_in
+from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.parsing import microsecond_of, microseconds
 from jobwire.metrics.source.planning import plan
 from jobwire.testing.plain_consumer import table_of
@@ -33,14 +34,15 @@ def test_the_source_gives_what_the_plain_loop_computes(tmp_path: Path) -> None:
     with JournalWriter(path, clock=SystemClock()) as writer:
         writer.append(ENTRIES)
         writer.append(ODD)
-    options = SourceOptions(path, parse=PARSE_FOLD)
+    options = SourceOptions(path, shards=1)
+    end = len(ENTRIES) + len(ODD)
     with JournalReader(path) as reader:
-        spans = [task.span for task in plan(reader, options, 0, len(ENTRIES) + len(ODD))]
-        stored = reader.read(0, max_rows=len(ENTRIES) + len(ODD), max_bytes=1 << 30)
-    found = pa.Table.from_batches([batch for span in spans for batch in read_span(options, span, None)])
-    expected = table_of(stored, Topics())
-    assert [name.split()[0] for name in ddl(options).split(", ")] == found.column_names
-    assert found.cast(pa.schema([SCHEMA.field(name) for name in found.column_names])).equals(expected)
+        pieces = [piece for task in plan(reader, options, 0, end) for piece in task.pieces]
+        stored = reader.read(0, max_rows=end, max_bytes=1 << 30)
+    assert len(pieces) == 1
+    found, expected = rows_in(options, pieces[0], 0), rows_of(table_of(stored, Topics()))
+    names = found._fields
+    assert all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Options of the source, places in its checkpoint, and what must not happen when Spark pickles it."""
 
+import itertools
 import pickle
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.journal import JournalNotFound, JournalReader, JournalRecreated, JournalTruncated, JournalWriter
 from jobwire.metrics.source.batch import microseconds
-from jobwire.metrics.source.columns import ddl, read_span
+from jobwire.metrics.source.columns import ddl, read_partition
 from jobwire.metrics.source.options import INLINE_PARTITION_BYTES, SourceOptions, read_options
 from jobwire.metrics.source.planning import SpanPartition, plan
 from jobwire.metrics.source.stream import JournalStream
@@ -69,13 +70,44 @@ def test_only_the_named_columns_are_given(journal: Path) -> None:
     options = SourceOptions(journal, parse="event", columns=("event", "offset"))
     assert ddl(options) == "event string, offset bigint"
     with JournalReader(journal) as reader:
-        spans = [task.span for task in plan(reader, options, 0, len(ENTRIES))]
-    found = pa.Table.from_batches([batch for span in spans for batch in read_span(options, span, None)])
+        tasks = list(plan(reader, options, 0, len(ENTRIES)))
+    found = pa.Table.from_batches([batch for task in tasks for batch in read_partition(options, task)])
     assert found.column_names == ["event", "offset"]
     assert found.column("offset").to_pylist() == list(range(len(ENTRIES)))
     assert found.column("event").null_count == sum(entry.verdict != "accepted" for entry in ENTRIES)
     with pytest.raises(ConfigError, match="no column seq"):
         ddl(SourceOptions(journal, columns=("seq",)))
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_tasks_may_be_divided_by_job(journal: Path, inline: bool) -> None:
+    """With the option shards a task has whole jobs, in order; together they have every row once."""
+    options = SourceOptions(journal, shards=3, inline=inline, columns=("offset", "job_id"))
+    with JournalReader(journal) as reader:
+        tasks = [pickle.loads(pickle.dumps(task)) for task in plan(reader, options, 7, len(ENTRIES))]  # noqa: S301 - what Spark does
+    parts = [pa.Table.from_batches(read_partition(options, task)) for task in tasks]
+    offsets = [part.column("offset").to_pylist() for part in parts]
+    assert all(part == sorted(part) for part in offsets)
+    assert sorted(itertools.chain(*offsets)) == list(range(7, len(ENTRIES)))
+    jobs = [set(part.column("job_id").to_pylist()) for part in parts]
+    assert all(jobs)
+    assert sum(map(len, jobs)) == len(set.union(*jobs))
+
+
+def test_ranges_say_where_the_rows_are(journal: Path) -> None:
+    """With parse=ranges a row is a part of the journal that its task has not read."""
+    options = SourceOptions(journal, parse="ranges", shards=2)
+    reader = JournalStream(options)
+    start = reader.initialOffset()
+    tasks = reader.partitions(start, {**start, "offset": 77})
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    reader.stop()
+    assert [name.split()[0] for name in ddl(options).split(", ")] == list(rows[0])
+    assert [(row["shard"], row["first_offset"], row["end_offset"], row["data"]) for row in rows] == [
+        (0, 0, 77, None),
+        (1, 0, 77, None),
+    ]
+    assert {row["journal"] for row in rows} == {str(journal)}
 
 
 def test_a_pickled_reader_has_opened_nothing(journal: Path) -> None:
@@ -116,7 +148,7 @@ def test_inline_tasks_carry_their_bytes(journal: Path) -> None:
     reader = JournalStream(SourceOptions(journal, inline=True))
     start = reader.initialOffset()
     tasks = reader.partitions(start, {**start, "offset": 50})
-    assert all(isinstance(task, SpanPartition) and task.data for task in tasks)
+    assert all(isinstance(task, SpanPartition) and task.pieces[0].data for task in tasks)
     elsewhere = JournalStream(SourceOptions(Path("/nowhere"), inline=True))
     rows = sum(batch.num_rows for task in tasks for batch in elsewhere.read(task))
     assert rows == 50

@@ -8,7 +8,7 @@ from typing import Any
 from jobwire.core.errors import ConfigError
 from jobwire.core.override import override
 from jobwire.journal import JournalTruncated
-from jobwire.metrics.errors import DataLossError, QueryError, SinkError
+from jobwire.metrics.errors import FULL_HINT, DataLossError, QueryError, SinkError
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.health import read_progress
 from jobwire.metrics.progress_line import ProgressLine
@@ -27,6 +27,17 @@ def test_a_runners_error_keeps_its_class() -> None:
     assert isinstance(error, JournalTruncated)
     assert (error.message, error.hint) == ("offset 3 is pruned away", "start again at 9")
     assert not may_pass(error)
+
+
+def test_a_tasks_error_keeps_its_remedy() -> None:
+    """A full disk and missing tables are told as the task told them, and only the first may pass."""
+    told = f"jobwire.metrics.errors.SinkError: the tables in x: full ({FULL_HINT})\n\tat"
+    full = failure_of(RuntimeError(told))
+    assert isinstance(full, SinkError)
+    assert (full.hint, full.facts["disk_full"], may_pass(full)) == (FULL_HINT, True, True)
+    gone = failure_of(RuntimeError("jobwire.metrics.errors.DataLossError: journal j: 5 and on (rebuild)"))
+    assert isinstance(gone, DataLossError)
+    assert not may_pass(gone)
 
 
 def test_everything_else_may_pass() -> None:
@@ -99,7 +110,5 @@ def test_sessions_come_from_records_and_never_raise(tmp_path: Path) -> None:
     """No record, an unreadable one, a strange job id: the session is empty."""
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "0000000a.json").write_text("{")
-    lookup = SessionLookup(tmp_path, {"0000000b": "kept"})
-    assert [lookup(job) for job in ("0000000a", "0000000b", "0000000c")] == ["", "kept", ""]
-    lookup.remember({"0000000c": "again"})
-    assert lookup("0000000c") == "again"
+    lookup = SessionLookup(tmp_path)
+    assert [lookup(job) for job in ("0000000a", "0000000b")] == ["", ""]

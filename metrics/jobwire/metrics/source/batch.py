@@ -9,9 +9,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from jobwire.core.errors import ConfigError
 from jobwire.core.override import override
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.source.columns import read_span
+from jobwire.metrics.source.columns import read_partition
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
-from jobwire.metrics.source.planning import SpanPartition, plan
+from jobwire.metrics.source.planning import plan
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -36,9 +36,7 @@ class JournalTable(DataSourceReader):
     @override
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the task's rows as Arrow batches; runs in an executor."""
-        if not isinstance(partition, SpanPartition):
-            raise TypeError(f"not a partition of this source: {type(partition).__name__}")
-        return read_span(self._options, partition.span, partition.data)
+        return read_partition(self._options, partition)
 
     def _range(self, reader: JournalReader) -> tuple[int, int]:
         options = self._options

@@ -3,14 +3,15 @@
 import functools
 import gc
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobwire.core.topics import Topics
 from jobwire.journal.errors import JournalNotFound, JournalTruncated
 from jobwire.journal.scan import Span, load_span
 from jobwire.journal.segment import list_segments
-from jobwire.metrics.source.options import FOLD_COLUMNS, PARSE_EVENT, PARSE_FOLD, SourceOptions
+from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES, RANGE_COLUMNS, SourceOptions
+from jobwire.metrics.source.planning import Piece, SpanPartition
 
 # As Spark's DDL. Nothing is declared NOT NULL: Spark would plan on it before it has read anything.
 _STORED = {
@@ -23,6 +24,7 @@ _STORED = {
     "payload": "binary",
 }
 _EVENT = {"seq": "bigint", "event": "string", "timestamp": "string", "detail": "string", "data": "string"}
+_ALIASES = {"string": "string", "int": "int32", "bigint": "int64", "binary": "binary"}
 STORED_COLUMNS = tuple(_STORED)
 # What the judge of signatures looks at, and what it changes.
 _JUDGED = frozenset({"verdict", "topic", "payload", "retained"})
@@ -35,61 +37,85 @@ def ddl(options: SourceOptions) -> str:
 
 
 def _kinds(options: SourceOptions) -> Mapping[str, str]:
-    if options.parse == PARSE_FOLD:
-        return FOLD_COLUMNS
+    if options.parse == PARSE_RANGES:
+        return RANGE_COLUMNS
     return _STORED | _EVENT if options.parse == PARSE_EVENT else _STORED
 
 
-def read_span(options: SourceOptions, span: Span, data: bytes | None) -> Iterator[Any]:
-    """Yield the span's rows as Arrow record batches of exactly the declared schema.
+def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
+    """Yield the task's rows as Arrow record batches of exactly the declared schema.
 
-    `data` are the span's bytes where they were carried along; otherwise they are read from the
-    journal's directory. Blocks for the disk only. Raises the errors of jobwire.journal.
+    Blocks for the disk only. Raises the errors of jobwire.journal.
     """
     # In an executor's worker only: the planner has no use for Arrow.
     import pyarrow as pa  # noqa: PLC0415
 
-    from jobwire.journal.arrow import record_batches  # noqa: PLC0415
-
-    judge = _judge(options)
+    if not isinstance(partition, SpanPartition):
+        raise TypeError(f"not a partition of this source: {type(partition).__name__}")
     names = options.chosen(_kinds(options))
-    needed, derive = _derivation(options, names)
-    if judge is not None:
-        needed |= _JUDGED
-    stored_names = [name for name in STORED_COLUMNS if name in needed]
-    batches = record_batches(
-        data if data is not None else _load(options, span),
-        span,
-        topics=Topics(options.topic_root),
-        topic_filters=options.topics,
-        columns=stored_names,
-    )
-    for stored in batches:
-        arrays = dict(zip(stored_names, stored.columns, strict=True))
-        if judge is not None:
-            arrays["verdict"] = judge.verdicts(stored)
-        arrays |= derive(arrays)
-        yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+    if options.parse == PARSE_RANGES:
+        for span, data in partition.pieces:
+            row = {**span._asdict(), "journal": str(options.journal), "shard": partition.shard, "data": data}
+            kinds = [pa.type_for_alias(_ALIASES[RANGE_COLUMNS[name]]) for name in names]
+            yield pa.RecordBatch.from_pylist([row], pa.schema(list(zip(names, kinds, strict=True))))
+        _spare_the_collector()
+        return
+    parsed = [name for name in names if name in _EVENT]
+    needed = {*names, *(("verdict", "payload") if parsed else ())} - _EVENT.keys()
+    for piece in partition.pieces:
+        for _, arrays in stored_columns(options, piece, needed, partition.shard):
+            if parsed:
+                from jobwire.metrics.source.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
+
+                arrays.update(parse_accepted(arrays["verdict"], arrays["payload"], parsed))
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
     _spare_the_collector()
 
 
-def _derivation(
-    options: SourceOptions, names: tuple[str, ...]
-) -> tuple[set[str], Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return the stored columns that are needed, and what computes the others from them."""
-    if options.parse == PARSE_FOLD:
-        from jobwire.metrics.source.fold_form import NEEDED, fold_columns  # noqa: PLC0415 - needs Arrow
+def stored_columns(
+    options: SourceOptions, piece: Piece, needed: Iterable[str], shard: int | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield columns of the rows that are the shard's, signatures checked where that was asked for.
 
-        return set(NEEDED), fold_columns
-    parsed = [name for name in names if name in _EVENT]
-    if not parsed:
-        return set(names), lambda _: {}
-    from jobwire.metrics.source.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
+    With them goes when the latest of all these rows was received, in microseconds since the epoch; 0 for
+    whoever does not need `received_at`.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
-    return (
-        {"verdict", "payload", *names},
-        lambda arrays: parse_accepted(arrays["verdict"], arrays["payload"], parsed),
-    )
+    from jobwire.journal.arrow import record_batches  # noqa: PLC0415 - as above
+
+    judge = _judge(options)
+    divided = shard is not None and options.shards > 1
+    wanted = {*needed, *(_JUDGED if judge is not None else ()), *(("job_id",) if divided else ())}
+    names = [name for name in STORED_COLUMNS if name in wanted]
+    for stored in record_batches(
+        piece.data if piece.data is not None else _load(options, piece.span),
+        piece.span,
+        topics=Topics(options.topic_root),
+        topic_filters=options.topics,
+        columns=names,
+    ):
+        newest = pc.max(stored.column("received_at")).value or 0 if "received_at" in names else 0
+        rows = stored
+        if divided:
+            rows = stored.filter(_of_shard(stored.column("job_id"), shard, options.shards))
+        arrays = dict(zip(names, rows.columns, strict=True))
+        if judge is not None:
+            arrays["verdict"] = judge.verdicts(rows)
+        yield newest, arrays
+
+
+def _of_shard(job_ids: Any, shard: int | None, shards: int) -> Any:
+    """Return which jobs are the shard's: an id is 8 random hex digits. What is of no job is 0's."""
+    import numpy as np  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    digits = pc.fill_null(job_ids, "0" * 8).cast(pa.binary(8))
+    text = np.frombuffer(digits.buffers()[1], np.uint8)[digits.offset * 8 :][: len(digits) * 8].reshape(-1, 8)
+    digit = text - np.where(text >= ord("a"), ord("a") - 10, ord("0"))
+    numbers = digit.astype(np.int64) @ (16 ** np.arange(7, -1, -1))
+    return pa.array(numbers % shards == shard)
 
 
 @functools.cache

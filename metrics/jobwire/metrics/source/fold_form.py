@@ -1,7 +1,6 @@
 """What the fold needs of each message, computed where the journal is read: numbers and short words.
 
-The same values as `testing.plain_consumer` computes row by row; a test holds both equal. In Arrow it
-spares Spark the payloads, a projection with code of its own, and the parsing of JSON row by row.
+The same values as `testing.plain_consumer` computes row by row; a test holds both equal.
 """
 
 import json
@@ -15,8 +14,11 @@ from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT, decode_fact
 from jobwire.jobs.usage import KEYS, usage_of
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
-from jobwire.metrics.rows import UNREADABLE
+from jobwire.metrics.rows import SCHEMA, UNREADABLE, Rows, rows_of
+from jobwire.metrics.source.columns import stored_columns
+from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.parsing import microsecond_of, microseconds, parse_accepted
+from jobwire.metrics.source.planning import Piece
 
 NO_FACT = (None, None, None)
 # Most events say nothing of it, and are not parsed for it.
@@ -24,8 +26,19 @@ _USAGE = f'"({"|".join(KEYS)})"'
 NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
 
 
+def rows_in(options: SourceOptions, piece: Piece, shard: int | None) -> Rows:
+    """Read a piece of a journal: what the shard's jobs have there. Raises the errors of jobwire.journal."""
+    newest, tables = 0, []
+    for received, arrays in stored_columns(options, piece, NEEDED, shard):
+        newest = max(newest, received)
+        columns = fold_columns(arrays)
+        tables.append(pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
+    table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    return rows_of(table, (piece.span.first_offset, piece.span.end_offset, newest))
+
+
 def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of `options.FOLD_COLUMNS` that are not stored as they are."""
+    """Return the columns of `rows.SCHEMA`; `arrays` has those of NEEDED."""
     verdicts, payloads = arrays["verdict"], arrays["payload"]
     said = parse_accepted(verdicts, payloads, ("seq", "event", "timestamp"))
     facts = _facts(arrays)
@@ -45,6 +58,8 @@ def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
         received_us = pc.min_element_wise(received_us, facts["at_us"])
         notes = pc.coalesce(facts["text"], notes)
     return {
+        "offset": arrays["offset"],
+        "job_id": arrays["job_id"],
         "received_us": received_us,
         "seq": pc.if_else(read, said["seq"], pa.scalar(None, pa.int64())),
         "label": label,

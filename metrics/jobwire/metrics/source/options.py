@@ -15,16 +15,20 @@ MAX_BYTES = 64 << 20
 PARTITION_BYTES = 16 << 20
 # Bytes that travel inside a task, not on a shared disk; spark.rpc.message.maxSize allows 128 MiB.
 INLINE_PARTITION_BYTES = 2 << 20
-PARSE_NONE, PARSE_EVENT, PARSE_FOLD = "none", "event", "metrics"
-# With parse=metrics: what the metrics query folds, and nothing else. As Spark's DDL.
-FOLD_COLUMNS = {
-    "offset": "bigint",
-    "received_us": "bigint",
-    "job_id": "string",
-    "seq": "bigint",
-    "label": "string",
-    "sent_us": "bigint",
-    "note": "string",
+PARSE_NONE, PARSE_EVENT, PARSE_RANGES = "none", "event", "ranges"
+# With parse=ranges: a row is a range of the journal that nobody has read, for a task that does. As Spark's
+# DDL. `data` are its bytes with inline=true; the rest is where they are (journal/scan.py).
+RANGE_COLUMNS = {
+    "journal": "string",
+    "shard": "int",
+    "identity": "string",
+    "segment_base": "bigint",
+    "segment": "string",
+    "position": "bigint",
+    "length": "bigint",
+    "first_offset": "bigint",
+    "end_offset": "bigint",
+    "data": "binary",
 }
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -48,6 +52,7 @@ class SourceOptions(NamedTuple):
     max_rows: int = MAX_ROWS
     max_bytes: int = MAX_BYTES
     partition_bytes: int = PARTITION_BYTES
+    shards: int = 0
     broker: tuple[tuple[str, str], ...] = ()
     share_group: str = ""
     starting_offset: str = EARLIEST
@@ -154,7 +159,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "journal": ("journal", lambda text: Path(text).absolute()),
     "topics": ("topics", _list),
     "topicRoot": ("topic_root", str),
-    "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT, PARSE_FOLD)),
+    "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT, PARSE_RANGES)),
     "columns": ("columns", _list),
     "verify": ("verify", _switch),
     "ingest": ("embedded", _embedded),
@@ -166,6 +171,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "maxRowsPerBatch": ("max_rows", _positive),
     "maxBytesPerBatch": ("max_bytes", _positive),
     "partitionBytes": ("partition_bytes", _positive),
+    "shards": ("shards", _positive),
     "startingOffset": ("starting_offset", _offset),
     "endingOffset": ("ending_offset", _offset),
     "startingTime": ("starting_time", str),

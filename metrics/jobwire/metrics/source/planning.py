@@ -1,6 +1,7 @@
-"""Cutting a range of offsets into tasks."""
+"""Cutting a range of offsets into tasks: by size, or by job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -13,28 +14,58 @@ from jobwire.metrics.source.options import SourceOptions
 _EVERYTHING = 1 << 62
 
 
-class SpanPartition(InputPartition):
-    """One task: a span, and its bytes where the executors do not share the journal's directory."""
+class Piece(NamedTuple):
+    """A span, and its bytes where the executors do not share the journal's directory."""
 
-    def __init__(self, span: Span, data: bytes | None = None) -> None:
-        super().__init__(span)
-        self.span = span
-        self.data = data
+    span: Span
+    data: bytes | None
+
+
+class SpanPartition(InputPartition):
+    """One task: pieces in their order, and of them the jobs of one shard, or all of them (None)."""
+
+    def __init__(self, pieces: list[Piece], shard: int | None = None) -> None:
+        super().__init__(pieces)
+        self.pieces = pieces
+        self.shard = shard
 
     @override
     def __repr__(self) -> str:
-        carried = f", {len(self.data)} bytes inside" if self.data is not None else ""
-        return f"SpanPartition({self.span}{carried})"
+        carried = sum(len(piece.data or b"") for piece in self.pieces)
+        spans = [piece.span for piece in self.pieces]
+        return f"SpanPartition({spans}, shard {self.shard}, {carried} bytes inside)"
 
 
 def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) -> Iterator[SpanPartition]:
-    """Yield the tasks that together read exactly [start, end), of about equal size.
+    """Yield the tasks that together read exactly [start, end): one a shard, or some of about equal size.
 
     Raises JournalTruncated when `start` is pruned or `end` is no longer durable.
     """
-    total = sum(span.length for span in reader.scan(start, end, max_bytes=_EVERYTHING))
+
+    def piece(span: Span) -> Piece:
+        return Piece(span, load_span(options.journal, span) if options.inline else None)
+
+    spans = _joined(reader.scan(start, end, max_bytes=_EVERYTHING))
+    if options.shards:
+        pieces = [piece(span) for span in spans]
+        for shard in range(options.shards):
+            yield SpanPartition(pieces, shard)
+        return
+    total = sum(span.length for span in spans)
     tasks = max(1, -(-total // options.partition_bytes))
     # A span ends at the first indexed place after its size: without the margin a crumb would be left.
     size = -(-total // tasks) + INDEX_STRIDE_BYTES
     for span in reader.scan(start, end, max_bytes=size):
-        yield SpanPartition(span, load_span(options.journal, span) if options.inline else None)
+        yield SpanPartition([piece(span)])
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Return one span for each segment."""
+    found: list[Span] = []
+    for span in spans:
+        if found and found[-1].segment_base == span.segment_base:
+            before = found.pop()
+            length = before.length + span.length
+            span = before._replace(length=length, end_offset=span.end_offset)  # noqa: PLW2901 - the two as one
+        found.append(span)
+    return found

@@ -23,11 +23,11 @@ from jobwire.core.override import override
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.source.columns import read_span
+from jobwire.metrics.source.columns import read_partition
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.journal_offset import JournalOffset, read_place
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
-from jobwire.metrics.source.planning import SpanPartition, plan
+from jobwire.metrics.source.planning import plan
 from jobwire.storage.file_lock import AlreadyRunningError
 
 # A watermark for retention, which works in segments of minutes: no need to pay an fsync a batch.
@@ -124,9 +124,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @override
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the task's rows as Arrow batches; runs in an executor."""
-        if not isinstance(partition, SpanPartition):
-            raise TypeError(f"not a partition of this source: {type(partition).__name__}")
-        return read_span(self._options, partition.span, partition.data)
+        return read_partition(self._options, partition)
 
     @override
     def commit(self, end: dict[str, Any]) -> None:

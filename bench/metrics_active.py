@@ -1,0 +1,148 @@
+"""Journal to tables by how many jobs are active at once, by shards and by processors.
+
+    python bench/metrics_active.py [--events 400000] [--active 50 100000] [--ways 1x2 1x1 2x2] [--sink URL]
+
+Each event is of a job that chance picks among so many; a job has ten events, then another takes its place.
+A way is SHARDSxPROCESSORS: Spark with all its processes is held to so many processors (sched_setaffinity),
+since JVM and Python overlap. Steady state: from the end of the first batch to that of the last. `plain` is
+one Python process and one loop over the same journal; all tables must be equal.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from metrics_bench import _load  # type: ignore[import-not-found]  # Python finds it beside this script
+
+from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.topics import Topics
+from jobwire.journal import Entry, JournalWriter
+from jobwire.metrics.settings import load_metrics_settings
+from jobwire.metrics.shards import AllShards
+from jobwire.metrics.supervisor import Supervisor
+
+_EVENTS = 10
+_STEP_US = 1_000
+_BEGIN_US = 1_767_225_600_000_000
+
+
+def entries(total: int, active: int) -> Iterator[Entry]:
+    """Yield accepted events of so many jobs at a time."""
+    random = Random(active)  # noqa: S311 - the same journal at each run
+    topics = Topics()
+    slots: dict[int, tuple[str, int]] = {}
+    for number in range(total):
+        slot = random.randrange(active)
+        job_id, seq = slots.get(slot) or (f"{random.getrandbits(32):08x}", 0)
+        seq += 1
+        event = {1: "started", _EVENTS: "completed"}.get(seq, "progress")
+        received_us = _BEGIN_US + number * _STEP_US
+        text = json.dumps(
+            {
+                "data": {"files": seq},
+                "detail": f"{seq} files of many, as a worker would say",
+                "event": event,
+                "job_id": job_id,
+                "schema_version": 1,
+                "seq": seq,
+                "sig": "0" * 64,
+                "timestamp": utc_timestamp(received_us / 1e6 - 0.01),
+            },
+            separators=(",", ":"),
+        )
+        yield Entry(received_us, topics.events(job_id), text.encode(), False, "accepted")
+        if seq == _EVENTS:
+            slots.pop(slot, None)
+        else:
+            slots[slot] = job_id, seq
+
+
+def store(journal: Path, total: int, active: int) -> None:
+    """Write the journal."""
+    with JournalWriter(journal, clock=SystemClock()) as writer:
+        part: list[Entry] = []
+        for entry in entries(total, active):
+            part.append(entry)
+            if len(part) == 1000:
+                writer.append(part)
+                part = []
+        if part:
+            writer.append(part)
+
+
+def spark(home: Path, sink: str, shards: int, cores: int) -> dict[str, float]:
+    """Take the journal through the query; return rows a second."""
+    given = {"sink": sink, "history": "", "shards": shards, "master": f"local[{max(2, cores)}]"}
+    settings = load_metrics_settings(home, given, {})
+    ends: list[tuple[float, int, int]] = []
+
+    def note(report: dict[str, Any]) -> None:
+        if report["kind"] == "batch":
+            ends.append((time.perf_counter(), report["rows"], report["duration_ms"]))
+        elif report["kind"] == "note":
+            print(report["text"], file=sys.stderr)
+
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:cores])
+    try:
+        Supervisor(settings=settings, clock=SystemClock(), on_report=note, stop=threading.Event()).run(
+            "once", tries=1
+        )
+    finally:
+        os.sched_setaffinity(0, allowed)
+    steady = ends[1:]
+    rows = sum(count for _, count, _ in steady)
+    return {
+        "rows/s": round(rows * 1000 / sum(took for _, _, took in steady)),
+        "first batch ms": ends[0][2],
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def _run_plain(home: Path, database: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(_load("plain", home, database), check=True, stdout=subprocess.PIPE)
+
+
+def main() -> int:
+    """Measure and print a line for each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=400_000, help="events in each journal (400000)")
+    parser.add_argument("--active", type=int, nargs="+", default=[50, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--ways", nargs="+", default=["1x2", "2x2"], help="SHARDSxPROCESSORS")
+    parser.add_argument("--sink", default="", help="an empty PostgreSQL schema for one way (default: SQLite)")
+    parser.add_argument("--no-plain", action="store_true", help="leave the plain loop out")
+    args = parser.parse_args()
+    for active in args.active:
+        with tempfile.TemporaryDirectory(prefix="jobwire-active-") as name:
+            home = Path(name)
+            store(home / "journal", args.events, active)
+            digests: dict[str, dict[str, str]] = {}
+            for way in args.ways:
+                shards, cores = map(int, way.split("x"))
+                sink = args.sink or str(home / way / "metrics.db")
+                found = spark(home, sink, shards, cores)
+                digests[way] = AllShards(sink, clock=SystemClock()).digests()
+                print(f"{active:,} active, {shards} shards, {cores} processors: {found}", flush=True)
+            if not args.no_plain:
+                plain = str(home / "plain.db")
+                done = json.loads(_run_plain(home, plain).stdout)
+                digests["plain"] = AllShards(plain, clock=SystemClock()).digests()
+                rate = round(done["rows"] / done["seconds"])
+                print(f"{active:,} active, plain loop: {{'rows/s': {rate}}}", flush=True)
+            assert len({json.dumps(found) for found in digests.values()}) == 1, "the tables differ"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

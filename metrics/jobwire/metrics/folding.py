@@ -1,0 +1,138 @@
+"""What a task does with a range of a journal: read, check, parse, fold, and commit rows and offset.
+
+Runs in Spark's Python workers. Only counts leave them. A task that runs again, because its executor was lost
+after the commit or its driver died, finds the offset in the tables and changes nothing.
+"""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.errors import ConfigError
+from jobwire.metrics.database import exists, public_url, shard_place
+from jobwire.metrics.errors import SinkError
+from jobwire.metrics.history import History
+from jobwire.metrics.retention import Keep
+from jobwire.metrics.sessions import SessionLookup
+from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.shards import open_shard
+from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.source.options import SourceOptions
+from jobwire.metrics.source.planning import Piece
+
+# As Spark's DDL.
+COUNTS = "journal string, shard bigint, rows bigint, repeated bigint"
+
+
+class FoldTask(NamedTuple):
+    """The function of `DataFrame.mapInArrow`: ranges (parse=ranges of the source) in, COUNTS out.
+
+    Picklable. It goes to the executors by Spark's own channel, never into a command line or a log: the URL
+    of the tables may hold a password.
+    """
+
+    sink: str
+    home: Path
+    topic_root: str
+    shards: int
+    verify: bool
+    allow_data_loss: bool
+    keep: Keep
+
+    @classmethod
+    def of(cls, settings: MetricsSettings) -> "FoldTask":
+        """Return the task of a run."""
+        return cls(
+            *(settings.sink, settings.home, settings.topic_root, settings.shards, settings.verify),
+            *(settings.allow_data_loss, settings.keep),
+        )
+
+    def fold(self, ranges: Iterator[Any]) -> Iterator[Any]:
+        """Fold each range in; raises the errors of jobwire.journal, SinkError, DataLossError."""
+        import pyarrow as pa  # noqa: PLC0415 - in a worker only
+
+        for batch in ranges:
+            counts = [self._fold(row) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(counts)
+
+    def _fold(self, row: dict[str, Any]) -> dict[str, Any]:
+        from jobwire.journal.scan import Span  # noqa: PLC0415 - in a worker only
+        from jobwire.metrics.source.fold_form import rows_in  # noqa: PLC0415 - as above
+
+        options = SourceOptions(
+            Path(row["journal"]), topic_root=self.topic_root, verify=self.verify, shards=self.shards
+        )
+        piece = Piece(Span(*(row[name] for name in Span._fields)), row["data"])
+        shard = row["shard"]
+        rows = rows_in(options, piece, shard)
+        try:
+            applied = _opened(self, shard).apply(rows, piece.span.identity)
+        except SinkError:
+            # The next task connects anew: PostgreSQL may have been restarted.
+            close_tables()
+            raise
+        return {
+            "journal": piece.span.identity,
+            "shard": shard,
+            "rows": applied.rows,
+            "repeated": applied.repeated,
+        }
+
+
+# Opened once a process: a Python worker runs task after task.
+_open_tables: dict[tuple[FoldTask, int], MetricsSink] = {}
+
+
+def close_tables() -> None:
+    """Close what tasks of this process have opened."""
+    while _open_tables:
+        _open_tables.popitem()[1].close()
+
+
+def _opened(task: FoldTask, shard: int) -> MetricsSink:
+    if (task, shard) not in _open_tables:
+        _open_tables[task, shard] = _open(task, shard)
+    return _open_tables[task, shard]
+
+
+def _open(task: FoldTask, shard: int) -> MetricsSink:
+    place = shard_place(task.sink, shard, task.shards)
+    if not exists(place):
+        raise ConfigError(
+            f"the executor on {socket.gethostname()} sees no tables in {public_url(place)}",
+            hint="tables that several hosts write belong in PostgreSQL: --sink postgresql://...",
+        )
+    return open_shard(
+        task.sink,
+        shard,
+        task.shards,
+        clock=SystemClock(),
+        session_of=SessionLookup(task.home),
+        fail_on_data_loss=not task.allow_data_loss,
+        keep=task.keep,
+    )
+
+
+class HistoryTask(NamedTuple):
+    """The function of `mapInArrow` that appends a range's accepted events to the history, in one commit."""
+
+    directory: Path
+    journal: str
+    end: int
+
+    def append(self, events: Iterator[Any]) -> Iterator[Any]:
+        """Append all of them; raises StorageError."""
+        import pyarrow as pa  # noqa: PLC0415 - in a worker only
+
+        if not self.directory.is_dir():
+            raise ConfigError(
+                f"the executor on {socket.gethostname()} does not see the history in {self.directory}",
+                hint="mount it there under the same name, or go without: --history ''",
+            )
+        kinds = [("offset", "int64"), ("received_at", pa.timestamp("us", tz="UTC")), ("job_id", "string")]
+        kinds += [("seq", "int64"), *((name, "string") for name in ("event", "timestamp", "detail", "data"))]
+        table = pa.Table.from_batches(events, pa.schema([*kinds, ("date", pa.date32())]))
+        History(self.directory).append(self.journal, table, self.end)
+        yield pa.RecordBatch.from_pylist([{"rows": table.num_rows}])

@@ -1,0 +1,157 @@
+"""What a task does, without Spark around it; and that Spark's driver learns counts only."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from jobwire.core.clock import SystemClock
+from jobwire.core.errors import ConfigError
+from jobwire.journal import Entry, JournalReader
+from jobwire.metrics.database import open_database
+from jobwire.metrics.errors import SinkError
+from jobwire.metrics.folding import FoldTask, close_tables
+from jobwire.metrics.pipeline import Pipeline, open_journals
+from jobwire.metrics.session import QUERY_SETTINGS, SparkSettings, start_session
+from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.shards import AllShards
+from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.source.options import SourceOptions
+from jobwire.metrics.source.stream import JournalStream
+from jobwire.testing.plain_consumer import PlainConsumer
+from jobwire.testing.rehearsal import Rehearsal
+
+ENTRIES = list(Rehearsal(seed=81, jobs=60, active=20))
+HALF = len(ENTRIES) // 2
+MANY = 100_000
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close what the tasks opened."""
+    yield
+    close_tables()
+
+
+def ranges(journal: Path, shards: int, start: int, end: int) -> list[list[Any]]:
+    """Return what each task of a batch is given."""
+    stream = JournalStream(SourceOptions(journal, parse="ranges", shards=shards))
+    place = stream.initialOffset()
+    tasks = stream.partitions({**place, "offset": start}, {**place, "offset": end})
+    found = [list(stream.read(task)) for task in tasks]
+    stream.stop()
+    return found
+
+
+def run(task: FoldTask, journal: Path, start: int, end: int) -> int:
+    """Run the tasks of one batch; return the rows they counted."""
+    counts = [
+        row
+        for batches in ranges(journal, task.shards, start, end)
+        for batch in task.fold(iter(batches))
+        for row in batch.to_pylist()
+    ]
+    assert [count["shard"] for count in counts] == list(range(task.shards))
+    return sum(count["rows"] for count in counts)
+
+
+def settings_of(home: Path, journal: Path, sink: str, shards: int) -> MetricsSettings:
+    """Return the settings of a run without history."""
+    return MetricsSettings(home, (journal,), sink, None, shards=shards)
+
+
+def digests_of_a_plain_loop(journal: Path, folder: Path) -> dict[str, str]:
+    """Return the digests of the tables that one loop gives."""
+    with MetricsSink(open_database(str(folder / "plain.db")), clock=SystemClock()) as sink:
+        sink.prepare()
+        consumer = PlainConsumer(journal, sink=sink)
+        consumer.catch_up()
+        consumer.close()
+        return sink.digests()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_tasks_give_the_tables_of_a_plain_loop(
+    shards: int, make_journal: Callable[[Sequence[Entry]], Path], database_url: str, tmp_path: Path
+) -> None:
+    """Run once, twice, or by a driver that died: each row counts once."""
+    journal = make_journal(ENTRIES)
+    tables = AllShards(database_url, clock=SystemClock())
+    tables.prepare(shards)
+    task = FoldTask.of(settings_of(tmp_path, journal, database_url, shards))
+    assert run(task, journal, 0, HALF) == HALF
+    assert run(task, journal, 0, HALF) == 0
+    assert run(task, journal, HALF - 9, len(ENTRIES)) == len(ENTRIES) - HALF
+    assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)
+
+
+def test_a_task_connects_anew_after_its_database_was_restarted(
+    make_journal: Callable[[Sequence[Entry]], Path], postgres: str, tmp_path: Path
+) -> None:
+    """The task whose connection is gone fails and changes nothing; the next one goes on."""
+    journal = make_journal(ENTRIES)
+    name = f"t{os.urandom(6).hex()}"
+    url = postgres.removesuffix("postgres") + name
+    with psycopg.connect(postgres, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}".encode())
+        tables = AllShards(url, clock=SystemClock())
+        tables.prepare(1)
+        task = FoldTask.of(settings_of(tmp_path, journal, url, 1))
+        run(task, journal, 0, HALF)
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        with pytest.raises(SinkError):
+            run(task, journal, HALF, len(ENTRIES))
+        run(task, journal, HALF, len(ENTRIES))
+    assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)
+
+
+def test_a_task_without_its_tables_says_so(
+    make_journal: Callable[[Sequence[Entry]], Path], tmp_path: Path
+) -> None:
+    """On a host that does not see the SQLite file no other one is made."""
+    journal = make_journal(ENTRIES[:10])
+    task = FoldTask.of(settings_of(tmp_path, journal, str(tmp_path / "elsewhere.db"), 1))
+    with pytest.raises(ConfigError, match="sees no tables"):
+        run(task, journal, 0, 10)
+    assert not (tmp_path / "elsewhere.db").exists()
+
+
+@pytest.fixture
+def spark(tmp_path: Path, java: None) -> Iterator[Any]:
+    """Give a session that lets little through to the driver: 100,000 rows of the fold are several MB."""
+    extra = {**QUERY_SETTINGS, "spark.driver.maxResultSize": "512k"}
+    session = start_session(
+        SparkSettings(log_file=tmp_path / "spark.log", home=tmp_path / "home", extra=extra)
+    )
+    yield session
+    session.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_driver_learns_counts_only(spark: Any, make_journal: Callable[..., Path], tmp_path: Path) -> None:
+    """Of 100,000 rows in two shards it receives two lines a batch; the tables are those of a plain loop."""
+    entries: list[Entry] = []
+    while len(entries) < MANY:
+        entries += ENTRIES
+    journal = make_journal(entries[:MANY], batch=1000)
+    settings = settings_of(tmp_path, journal, str(tmp_path / "metrics.db"), 2)._replace(max_rows=MANY // 2)
+    tables = AllShards(settings.sink, clock=SystemClock())
+    tables.prepare(2)
+    received: list[Any] = []
+    pipeline = Pipeline(
+        session=spark,
+        settings=settings,
+        journals=open_journals(settings, {}),
+        on_batch=lambda _, counts: received.extend(counts),
+    )
+    query = pipeline.start(available_now=True)
+    query.awaitTermination()
+    assert [count.shard for count in received] == [0, 1, 0, 1]
+    assert sum(count.rows for count in received) == MANY
+    with JournalReader(journal) as reader:
+        assert tables.progress()[reader.identity].next_offset == MANY
+    assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)
