@@ -8,6 +8,7 @@ from pathlib import Path
 from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError
 from jobwire.dashboard.broadcast import Broadcaster
+from jobwire.dashboard.coordination.figures import store_figures
 from jobwire.dashboard.figures import STEPS
 from jobwire.dashboard.fleet import Group, Thresholds, is_failure, judge, row_of
 from jobwire.dashboard.index_reader import counts_now
@@ -127,6 +128,7 @@ class Backend:
                 events=dict(self._journal.events),
                 facts=dict(self._journal.facts),
                 report=report,
+                store=store_figures(Path(self._source.store.home), self._clock),
                 pages=pages,
                 now=self._clock.now(),
             )

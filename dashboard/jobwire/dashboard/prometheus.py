@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobwire.core.override import override
+from jobwire.dashboard.coordination.figures import StoreFigures
 from jobwire.dashboard.fleet import Group, tally
 from jobwire.dashboard.report import Live, MetricsReport
 from jobwire.jobs.admission import ACCEPTED, Reason
@@ -35,6 +36,7 @@ class Figures(NamedTuple):
     events: Mapping[str, int]
     facts: Mapping[str, int]
     report: MetricsReport
+    store: StoreFigures
     pages: int
     now: float
 
@@ -59,6 +61,8 @@ class _FleetCollector(Collector):
         """Yield every metric of one moment."""
         figures = self._collect()
         yield from _jobs(figures)
+        yield from _requests(figures)
+        yield from _store(figures.store)
         yield from _messages(figures)
         yield from _from_tables(figures.report, figures.now)
 
@@ -83,6 +87,31 @@ def _jobs(figures: Figures) -> Iterator[Metric]:
         "jobwire_oldest_permission_wait_seconds", "How long the longest wait for a permission lasts.", oldest
     )
     yield GaugeMetricFamily("jobwire_dashboard_pages", "Pages that are open.", figures.pages)
+
+
+def _requests(figures: Figures) -> Iterator[Metric]:
+    asked = [float(str(one["asked"])) for row in figures.live.rows.values() for one in row.asks]
+    yield GaugeMetricFamily("jobwire_open_requests", "Requests of jobs that nobody has answered.", len(asked))
+    oldest = max(0.0, figures.now - min(asked)) if asked else 0.0
+    yield GaugeMetricFamily("jobwire_oldest_request_seconds", "Age of the oldest open request.", oldest)
+
+
+def _store(found: StoreFigures) -> Iterator[Metric]:
+    yield GaugeMetricFamily("jobwire_store_readable", "0: the agents' store cannot be read.", found.readable)
+    if not found.readable:
+        return
+    for name, text, value in (
+        ("unread_messages", "Messages that a recipient has not read.", found.unread),
+        ("oldest_unread_seconds", "Age of the oldest unread message.", found.oldest_unread),
+        ("blocked_threads", "Conversations that are blocked.", found.blocked),
+        ("blocked_seconds", "How long nothing was said in the oldest of them.", found.blocked_for),
+        ("dead_deliveries", "Messages that were given up for a recipient.", found.dead),
+        ("file_locks", "File locks that are held.", found.locks),
+        ("lock_waiters", "Requests that wait for file locks.", found.waiters),
+        ("longest_lock_wait_seconds", "How long the longest of them has waited.", found.longest_wait),
+    ):
+        yield GaugeMetricFamily(f"jobwire_{name}", text, value)
+    yield _gauge("jobwire_agents", "Agents by state; gone: within a day.", "state", found.agents)
 
 
 def _messages(figures: Figures) -> Iterator[Metric]:

@@ -1,6 +1,7 @@
 """`jobwire top`: the fleet live in a terminal, problems first. Fits 80 by 24 over ssh."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -15,6 +16,7 @@ from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
 from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.answer_screen import AnswerScreen
+from jobwire.dashboard.coordination.agents_screen import AgentsScreen
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
@@ -40,7 +42,7 @@ _WIDE = 100
 _GROUPS = tuple(Group)
 _PROBLEMS = frozenset(str(group) for group in PROBLEMS)
 # What only the table can do: not while a job is open.
-_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group", "answer"})
+_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group", "answer", "agents"})
 _SHOWN_ROWS = 500
 _HISTORY_LINES = 200
 
@@ -70,6 +72,7 @@ class Top(App[int]):
         ("p", "problems", "Problems"),
         ("a", "all", "All"),
         ("s", "session", "Session"),
+        ("g", "agents", "Agents"),
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -255,6 +258,10 @@ class Top(App[int]):
             JobQueue(self._model.source.store, warn=self.log.warning), facts.record.job_id, named[0]
         )
         self.push_screen(screen, told)
+
+    def action_agents(self) -> None:
+        """Show the agents and their locks."""
+        self.push_screen(AgentsScreen(Path(self._model.source.store.home)))
 
     def _close_find(self) -> None:
         self.query_one("#find", Input).display = False

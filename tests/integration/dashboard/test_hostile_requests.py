@@ -26,7 +26,8 @@ ROUTES = (
     "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/jobs/{job}/answer",
     "/api/metrics", "/metrics", "/healthz", "/conversations", "/api/store/stream", "/api/conversations",
     "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/conversation/reply",
-    "/api/conversation/cancel", "/api/conversation/read",
+    "/api/conversation/cancel", "/api/conversation/read", "/api/locks", "/api/boards", "/api/board",
+    "/api/board/say",
 )  # fmt: skip
 # 503: the fleet is not read yet. 431 and 400 are the HTTP parser's own.
 KNOWN = {200, 303, 304, 400, 401, 403, 404, 405, 409, 413, 421, 429, 431, 503}
@@ -115,12 +116,26 @@ _piece = st.one_of(
     _target.map(lambda text: text.replace("?", "")),
     st.sampled_from(["%00", "%ff", "..%2f..", DIGITS]),
 )
+_STORE = ("thread", "below", "q", "seq", "agent", "board")
 _query = st.one_of(
     st.just(""),
     _target,
     st.tuples(
         st.sampled_from(
-            ["after", "range", "next", "token", "wrong", "state", "thread", "below", "q", "seq", "agent"]
+            [
+                "after",
+                "range",
+                "next",
+                "token",
+                "wrong",
+                "state",
+                "thread",
+                "below",
+                "q",
+                "seq",
+                "agent",
+                "board",
+            ]
         ),
         st.one_of(
             _target, st.sampled_from([DIGITS, "-1", "1e9", "%ff", "%00", "²", "//evil", "x." + DIGITS])
@@ -143,7 +158,7 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-_FIELDS = ("reason", "thread", "text", "through", "kind", "id")
+_FIELDS = ("reason", "thread", "text", "through", "kind", "id", "board", "turn", "content")
 _body = st.one_of(
     st.just(b""),
     st.binary(max_size=200),

@@ -11,6 +11,12 @@ import pytest
 
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Beat, Joining
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.phases import BoardTurn
+from jobwire.coordination.boards.statements import NewBoard
+from jobwire.coordination.home_key import home_key
+from jobwire.coordination.locks.changes import LockRequest
+from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.reading import messages_of, thread_of
 from jobwire.coordination.sending import send
@@ -319,3 +325,76 @@ def test_a_store_on_a_disk_that_takes_no_change_is_read(store: CoordinationStore
     with looking(home) as found:
         assert found is not None
         assert thread_of(found, thread).thread_id == thread
+
+
+def test_locks_are_shown_with_who_waits_for_whom(store: CoordinationStore, server: DashboardProcess) -> None:
+    """Holders until when, waiters behind whom; what has run out is not shown."""
+    locks = Locks(store, job_ended=lambda _: False)
+    locks.acquire(LockRequest("builder", ("src/a.py",)))
+    locks.acquire(LockRequest("reviewer", ("src/b.py",), seconds=0.001))
+    locks.begin(LockRequest("lead", ("src/a.py", "docs")))
+    locks.begin(LockRequest("other", ("docs",)))
+    found = get(server, "/api/locks")
+    assert [(row["agent"], row["target"]) for row in found["locks"]] == [("builder", "src/a.py")]
+    waits = {row["agent"]: row["before"] for row in found["waiters"]}
+    assert waits == {"lead": ["builder"], "other": ["lead"]}
+    assert (found["held"], found["waiting"], found["circles"]) == (1, 2, [])
+
+
+def test_a_member_has_its_turn_on_a_board_and_nobody_else(
+    store: CoordinationStore, server: DashboardProcess
+) -> None:
+    """The page's person assesses where it is a member, in the phase; a changed decision is not shown."""
+    boards = Boards(store, key=home_key(store.home))
+    me = user_name()
+    board = boards.open(NewBoard("lead", "RELEASE", HOSTILE, ("ann", me), quick=True)).board.board_id
+    other = boards.open(NewBoard("lead", "OTHER", "x", ("ann", "ben"))).board.board_id
+    assert [one["board_id"] for one in get(server, "/api/boards")["boards"]] == [other, board]
+    assert get(server, f"/api/board?board={board}")["mine"] is True
+    assert get(server, f"/api/board?board={other}")["mine"] is False
+    said: Any = {"turn": "assess", "content": {"verdict": "APPROVE", "score": 9}}
+    assert post(server, "/api/board/say", 400, board=other, **said)["error"]
+    assert post(server, "/api/board/say", 409, board=board, turn="vote", content={"final_verdict": "APPROVE"})
+    assert post(server, "/api/board/say", 400, board=board, turn="assess", content={"verdict": "x"})["error"]
+    assert post(server, "/api/board/say", 400, board=board, turn="sing", content={})["error"]
+    assert post(server, "/api/board/say", 404, board="nothing", **said)["error"]
+    assert post(server, "/api/board/say", board=board, **said)["phase"] == "ASSESSING"
+    boards.say(board, "ann", BoardTurn.ASSESS, {"verdict": "APPROVE", "score": 8})
+    page = get(server, f"/api/board?board={board}")
+    assert (page["board"]["verdict"], page["proposal"], page["mine"]) == ("APPROVED", HOSTILE, False)
+    sealed = str(store.rows("board", {"board_id": board})[0][-1])
+    forged = json.dumps({**json.loads(sealed), "verdict": "REJECTED"})
+    store.close()
+    with sqlite3.connect(store.path) as link:
+        link.execute("UPDATE boards SET resolution = ? WHERE board_id = ?", (forged, board))
+    link.close()
+    assert get(server, f"/api/board?board={board}")["resolution"] == {"verdict": "CHANGED", "forged": True}
+
+
+def test_figures_of_the_store_are_in_the_metrics(store: CoordinationStore, server: DashboardProcess) -> None:
+    """Unread, blocked, agents by state, locks and waiters; a store that cannot be read is 0 in one metric."""
+    thread = begin(store, kind="task")
+    block(store, thread)
+    with store.changing() as change:
+        agents.join(change, "builder", Joining())
+    locks = Locks(store, job_ended=lambda _: False)
+    locks.acquire(LockRequest("builder", ("a",)))
+    locks.begin(LockRequest("other", ("a",)))
+    wait_for(lambda: 'jobwire_agents{state="idle"} 1.0' in metrics(server), what="figures")
+    text = metrics(server)
+    for line in (
+        "jobwire_store_readable 1.0", "jobwire_unread_messages 1.0", "jobwire_blocked_threads 1.0",
+        "jobwire_dead_deliveries 0.0", "jobwire_file_locks 1.0", "jobwire_lock_waiters 1.0",
+    ):  # fmt: skip
+        assert line in text.splitlines()
+    store.close()
+    path = Path(store.path)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(b"not a database at all" * 500)
+    assert "jobwire_store_readable 0.0" in metrics(server).splitlines()
+
+
+def metrics(server: DashboardProcess) -> str:
+    """Return what Prometheus reads."""
+    return conftest.ask(server, "/metrics", authorization=server.authorization)[2]

@@ -671,6 +671,7 @@ SELECT 1 FROM session_nudges WHERE agent_id = :agent_id AND seq = :seq;
 -- The first message that an agent has not read.
 SELECT seq FROM deliveries INDEXED BY deliveries_unread
 WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') ORDER BY seq LIMIT 1;
+
 -- For people who look on: parts of texts, so that no message is larger than a page.
 
 -- name: found
@@ -721,6 +722,21 @@ SELECT count(*) FROM (
     SELECT 1 FROM deliveries INDEXED BY deliveries_unread
     WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') LIMIT :limit
 );
+
+-- name: unread_figures
+-- How many messages are unread, and when the oldest of them was sent.
+SELECT u.unread, m.ts_ms FROM (
+    SELECT count(*) AS unread, min(seq) AS first FROM deliveries INDEXED BY deliveries_unread
+    WHERE delivered_ms IS NULL AND state IN ('queued', 'leased')
+) AS u LEFT JOIN messages AS m ON m.seq = u.first;
+
+-- name: blocked_figures
+-- How many threads are blocked, and since when the first of them.
+SELECT count(*), min(updated_at) FROM threads WHERE status = 'blocked';
+
+-- name: dead_figures
+-- How many deliveries are dead.
+SELECT count(*) FROM deliveries INDEXED BY deliveries_dead WHERE state = 'dead';
 
 -- name: agents_gone
 -- Who left or was found dead since a time, the last one first.

@@ -2,17 +2,19 @@
 
 import { say } from "./dom.js";
 import { AgentsView } from "./agents.js";
+import { BoardView, BoardsView } from "./boards.js";
 import { ChartsView } from "./charts.js";
 import { ConversationView } from "./conversation.js";
 import { ConversationsView } from "./conversations.js";
 import { FleetView } from "./fleet.js";
 import { clock, now } from "./format.js";
 import { JobView } from "./job.js";
+import { LocksView } from "./locks.js";
 import { FeedView } from "./requests.js";
 import { SearchView } from "./search.js";
 
-const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView };
-const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search" };
+const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView, "/locks": LocksView, "/boards": BoardsView };
+const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search", l: "/locks", b: "/boards" };
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");
@@ -65,10 +67,13 @@ function show() {
   const job = /^\/jobs\/([0-9a-f]{8})$/.exec(location.pathname);
   document.title = "jobwire";
   shell.trouble("");
-  const thread = location.pathname === "/conversations" && new URLSearchParams(location.search).get("thread");
+  const query = new URLSearchParams(location.search);
+  const thread = location.pathname === "/conversations" && query.get("thread");
+  const board = location.pathname === "/boards" && query.get("board");
   const View = VIEWS[location.pathname];
   if (job) view = new JobView(root, shell, job[1]);
   else if (thread) view = new ConversationView(root, shell, thread);
+  else if (board) view = new BoardView(root, shell, board);
   else if (View) view = new View(root, shell);
   else view = fleet ??= new FleetView(root, shell);
   const name = job ? "job" : View ? location.pathname.slice(1) : "fleet";

@@ -1,9 +1,12 @@
-"""What a person does on the page among the agents: reads, replies, ends a conversation."""
+"""What a person does on the page among the agents: reads, replies, ends a conversation, votes."""
 
 from pathlib import Path
 
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Joining
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.phases import BoardTurn
+from jobwire.coordination.home_key import home_key
 from jobwire.coordination.liveness import AgentKind
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.replying import reply
@@ -60,6 +63,17 @@ class PersonOnThePage:
         try:
             mark_read(store, self._name, thread_id, through)
             return {"thread_id": thread_id, "through": through}
+        finally:
+            store.close()
+
+    def say(self, board_id: str, turn: str, content: dict[str, object]) -> dict[str, object]:
+        """Have the person's turn on a board that it is a member of."""
+        if turn not in {str(one.value) for one in BoardTurn}:
+            raise InvalidInputError(f"there is no turn {turn!r:.40}", hint="assess, discuss, pass or vote")
+        store = CoordinationStore(str(self._home))
+        try:
+            view = Boards(store, key=home_key(store.home)).say(board_id, self._name, BoardTurn(turn), content)
+            return {"board_id": board_id, "phase": view.phase.value}
         finally:
             store.close()
 

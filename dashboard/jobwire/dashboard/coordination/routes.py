@@ -17,8 +17,10 @@ from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import PersonOnThePage
 from jobwire.dashboard.coordination.agent_rows import count_states
 from jobwire.dashboard.coordination.agents import agent_rows
+from jobwire.dashboard.coordination.boards import board_list, board_page
 from jobwire.dashboard.coordination.conversation import conversation, whole_text
 from jobwire.dashboard.coordination.found import found_page
+from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
@@ -29,7 +31,7 @@ Look = Callable[[CoordinationStore, Request], dict[str, object]]
 Act = Callable[[dict[str, object]], dict[str, object]]
 Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
-VIEWS = ("/conversations", "/agents", "/search")
+VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards")
 _LOOK_SECONDS = 0.25
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
@@ -69,10 +71,14 @@ class StoreRoutes:
             Route("/api/conversation", self._looks(self._conversation)),
             Route("/api/agents", self._looks(self._agents)),
             Route("/api/search", self._looks(self._search)),
+            Route("/api/locks", self._looks(self._locks)),
+            Route("/api/boards", self._looks(self._boards)),
+            Route("/api/board", self._looks(self._board)),
             Route("/api/message", error_responses(self.text)),
             Route("/api/conversation/reply", self._acts(self._reply), methods=["POST"]),
             Route("/api/conversation/cancel", self._acts(self._cancel), methods=["POST"]),
             Route("/api/conversation/read", self._acts(self._read), methods=["POST"]),
+            Route("/api/board/say", self._acts(self._say), methods=["POST"]),
         ]
 
     async def text(self, request: Request) -> Response:
@@ -151,6 +157,22 @@ class StoreRoutes:
     def _search(self, store: CoordinationStore, request: Request) -> dict[str, object]:
         values = request.query_params
         return found_page(store, values.get("q", ""), whole_number(values.get("below", "")))
+
+    def _locks(self, store: CoordinationStore, request: Request) -> dict[str, object]:  # noqa: ARG002 - a look's form
+        return lock_view(store).to_json()
+
+    def _boards(self, store: CoordinationStore, request: Request) -> dict[str, object]:  # noqa: ARG002 - a look's form
+        return {"boards": board_list(store, self._clock.now())}
+
+    def _board(self, store: CoordinationStore, request: Request) -> dict[str, object]:
+        name = request.query_params.get("board", "")[: MAX_ID + 1]
+        return board_page(store, name, self._clock.now(), me=self._me)
+
+    def _say(self, asked: dict[str, object]) -> dict[str, object]:
+        content = asked.get("content", {})
+        if not isinstance(content, dict):
+            raise InvalidInputError("the content is no object", hint='{"final_verdict": "APPROVE"}')
+        return self._person.say(_text(asked, "board"), _text(asked, "turn"), content)
 
     def _reply(self, asked: dict[str, object]) -> dict[str, object]:
         return self._person.reply(

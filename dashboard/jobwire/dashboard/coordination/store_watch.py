@@ -8,7 +8,7 @@ from jobwire.core.errors import StorageError
 from jobwire.dashboard.coordination.looking import is_being_made
 
 LOOK_SECONDS = 0.25
-_TROUBLE_LOOKS = 8
+_TROUBLE_SECONDS = 2.0
 
 
 class StoreWatch:
@@ -37,14 +37,20 @@ class StoreWatch:
     def _run(self) -> None:
         store = CoordinationStore(str(self._home), read_only=True)
         seen: object = None
-        looks = 0
-        while not self._stop.wait(self._look_seconds * (looks or 1)):
+        pause, failed = self._look_seconds, False
+        while not self._stop.wait(pause):
             try:
                 found, trouble = self._look(store), ""
             except StorageError as error:
                 store.close()
                 found, trouble = None, "" if is_being_made(error) else error.message
-            looks = _TROUBLE_LOOKS if trouble else 0
+            pause = self._look_seconds
+            if trouble:
+                # Once may be somebody who makes the tables, or brings them up to date.
+                pause, failed, again = _TROUBLE_SECONDS, True, failed
+                if not again:
+                    continue
+            failed = bool(trouble)
             if (found, trouble) != seen:
                 seen, self.trouble = (found, trouble), trouble
                 self.number += 1

@@ -1,0 +1,232 @@
+// Boards: what is to be decided, who has spoken, and the decision; a member may have its turn here.
+
+import { badge, setBadge } from "./fleet.js";
+import { h, mark, say } from "./dom.js";
+import { ago, clock, fullTime, now, words } from "./format.js";
+import { Following, Rows, act, cannot, look, nothingYet } from "./store.js";
+
+const page = document.documentElement.dataset;
+const COLUMNS = [["state", "Phase"], ["job", "What is decided"], ["last", "Waits for"], ["unread", "Until"], ["when", "Opened"]];
+const VERDICTS = { APPROVED: "done", APPROVED_WITH_REVIEW: "done", REJECTED: "failed", ESCALATE: "waiting", CHANGED: "failed" };
+const boardPath = (id) => `/boards?board=${encodeURIComponent(id)}`;
+const lower = (word) => word.toLowerCase().replaceAll("_", " ");
+
+function stateOf(board) {
+  if (board.verdict) return { group: VERDICTS[board.verdict] ?? "done", word: lower(board.verdict) };
+  return { group: board.missing.includes(page.person) ? "waiting" : "running", word: lower(board.phase) + (board.round ? ` ${board.round}/${board.rounds}` : "") };
+}
+
+export class BoardsView {
+  constructor(root, shell) {
+    this.root = root;
+    this.shell = shell;
+    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the boards …");
+    this.note = h("p", { class: "empty", hidden: true });
+    this.table = new Rows(COLUMNS, "agents", { key: (row) => row.board_id, make: (row) => this.#make(row), fill });
+    this.following = new Following(shell, () => this.#refresh(), 5);
+  }
+
+  mount() {
+    this.table.node.hidden = true;
+    this.root.replaceChildren(this.headline, this.table.node, this.note);
+    this.following.start();
+    this.timer = setInterval(() => this.table.tick(times), 1000);
+  }
+
+  unmount() {
+    this.following.stop();
+    clearInterval(this.timer);
+  }
+
+  key(event) {
+    if (event.key === "j" || event.key === "k") { this.table.move(event.key === "j" ? 1 : -1); return true; }
+    if (event.key !== "Escape") return false;
+    this.shell.go("/");
+    return true;
+  }
+
+  async #refresh() {
+    try {
+      const { boards = [] } = await look("/api/boards");
+      this.table.show(boards);
+      this.note.hidden = boards.length > 0;
+      if (!boards.length) nothingYet(this.note, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
+      const open = boards.filter((one) => one.open);
+      const mine = open.filter((one) => one.missing.includes(page.person)).length;
+      say(this.headline, boards.length ? [`${open.length} ${open.length === 1 ? "board" : "boards"} open`, mine ? `${mine} ${mine === 1 ? "waits" : "wait"} for you` : ""].filter(Boolean).join(" · ") : "No boards yet");
+    } catch (error) {
+      this.table.node.hidden = true;
+      say(this.headline, "The boards cannot be read");
+      cannot(this.note, error);
+    }
+  }
+
+  #make(row) {
+    const parts = { badge: badge(), title: h("a", { class: "title", href: boardPath(row.board_id), "data-nav": true }), sub: h("span", { class: "session" }), missing: h("span", { class: "detail" }), until: h("span"), when: h("span") };
+    const cell = (name, ...children) => h("td", { class: name }, ...children);
+    parts.node = h("tr", {}, cell("state", parts.badge), cell("job", parts.title, h("span", { class: "sub" }, parts.sub)), cell("last", parts.missing), cell("unread", parts.until), cell("when", parts.when));
+    parts.node.addEventListener("click", (event) => { if (!event.target.closest("a") && !getSelection().toString()) this.shell.go(boardPath(row.board_id)); });
+    return parts;
+  }
+}
+
+function fill(parts, row) {
+  const state = stateOf(row);
+  mark(parts.node, "group", state.group);
+  setBadge(parts.badge, state);
+  say(parts.title, row.checkpoint);
+  say(parts.sub, `${row.board_id} · by ${row.opened_by} · ${row.members.length} members`);
+  say(parts.missing, row.open ? row.missing.join(", ") : "");
+  times(parts, row);
+}
+
+function times(parts, row) {
+  say(parts.until, row.open ? `${words(row.until - now())} left` : "");
+  say(parts.when, ago(row.opened));
+}
+
+export class BoardView {
+  constructor(root, shell, id) {
+    this.root = root;
+    this.shell = shell;
+    this.id = id;
+    this.note = h("p", { class: "empty" }, "Reading the board …");
+    this.badge = badge();
+    this.title = h("h1", { class: "job-title" });
+    this.facts = h("dl", { class: "facts" });
+    this.decision = h("section", { class: "decision", "aria-label": "Decision" });
+    this.members = h("tbody");
+    this.said = h("ol", { class: "messages", role: "log", "aria-label": "What was said" });
+    this.proposal = h("pre", { class: "proposal" });
+    this.turn = h("section", { class: "reply", "aria-label": "Your turn" });
+    this.article = h("article", { class: "job-view" }, h("p", { class: "crumbs" }, h("a", { href: "/boards", "data-nav": true }, "← Boards")),
+      h("div", { class: "job-head" }, this.badge, this.title), this.decision, this.turn, this.facts,
+      h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Proposal"), this.proposal, h("h2", {}, "What was said"), this.said),
+        h("aside", {}, h("h2", {}, "Members"), h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, ["Member", "Assessment", "Vote"].map((text) => h("th", { scope: "col" }, text)))), this.members))));
+    this.following = new Following(shell, () => this.#refresh(), 5);
+  }
+
+  mount() {
+    this.root.replaceChildren(this.note);
+    this.following.start();
+  }
+
+  unmount() {
+    this.following.stop();
+  }
+
+  key(event) {
+    if (event.key !== "Escape") return false;
+    this.shell.go("/boards");
+    return true;
+  }
+
+  async #refresh() {
+    let data;
+    try {
+      data = await look("/api/board", { board: this.id });
+      if (!data.made) throw new Error("No agent has written here yet.");
+    } catch (error) {
+      if (error.status && error.status < 500) this.following.stop();
+      this.root.replaceChildren(this.note);
+      cannot(this.note, error);
+      this.note.append(h("a", { href: "/boards", "data-nav": true }, "Back to the boards"));
+      return;
+    }
+    if (!this.article.isConnected) this.root.replaceChildren(this.article);
+    const { board } = data;
+    setBadge(this.badge, stateOf(board));
+    say(this.title, board.checkpoint);
+    say(this.proposal, data.proposal);
+    const fact = (title, ...value) => h("div", {}, h("dt", {}, title), h("dd", {}, ...value));
+    this.facts.replaceChildren(...[fact("Board", h("code", {}, board.board_id)), fact("Opened by", board.opened_by), fact("Opened", ago(board.opened)),
+      board.open ? fact("This phase ends in", words(board.until - now())) : null, board.open ? fact("Waits for", board.missing.join(", ")) : null,
+      fact("Quorum", String(board.quorum || "none")), fact("Conversation", h("a", { href: `/conversations?thread=${encodeURIComponent(board.thread_id)}`, "data-nav": true }, "its messages"))].filter(Boolean));
+    this.#drawSaid(data);
+    this.#drawDecision(data.resolution);
+    this.#drawTurn(data);
+  }
+
+  #drawSaid({ board, said, more }) {
+    const key = `${said.at(-1)?.number ?? 0} ${board.open} ${board.phase}`;
+    if (key === this.saidKey) return;
+    this.saidKey = key;
+    this.said.replaceChildren(...(more ? [h("li", { class: "hint" }, `only the last ${said.length} are shown`)] : []), ...said.map(statement));
+    if (!said.length) this.said.append(h("li", { class: "hint" }, "Nobody has spoken yet."));
+    const last = new Map(said.map((one) => [`${one.member} ${one.turn}`, one.content]));
+    this.members.replaceChildren(...board.members.map((name) => {
+      const assessed = last.get(`${name} assess`), voted = last.get(`${name} vote`);
+      const missing = board.open && board.missing.includes(name);
+      return h("tr", { data: { missing: String(missing) } }, h("td", {}, name, missing ? h("span", { class: "kind" }, " is awaited") : null),
+        h("td", {}, assessed ? `${lower(assessed.verdict)}, ${assessed.score}/10` : "–"), h("td", {}, voted ? `${lower(voted.final_verdict)}, ${Math.round(voted.confidence * 100)}%` : "–"));
+    }));
+  }
+
+  #drawDecision(found) {
+    this.decision.hidden = !found;
+    if (!found || this.decided) return;
+    this.decided = true;
+    if (found.forged) {
+      this.decision.dataset.group = "failed";
+      this.decision.replaceChildren(h("p", { class: "summary" }, "The resolution was changed, or this home's key is another one: nothing of it is shown."));
+      return;
+    }
+    const list = (title, items) => (items?.length ? [h("h2", {}, title), h("ul", {}, items.map((text) => h("li", {}, text)))] : []);
+    this.decision.dataset.group = VERDICTS[found.verdict] ?? "done";
+    this.decision.replaceChildren(h("p", { class: "summary" }, `Decided: ${lower(found.verdict)}`), h("p", {}, Object.entries(found.vote_summary ?? {}).map(([name, vote]) => `${name}: ${lower(vote)}`).join(" · ")),
+      ...list("Conditions", found.conditions), ...list("Dissent", found.dissent), ...list("Abstained", found.abstentions));
+  }
+
+  /** The form of the phase; it stays what it is while somebody fills it in. */
+  #drawTurn({ board, mine }) {
+    const actions = page.actions === "yes";
+    const key = mine && actions ? `${board.phase} ${board.round}` : "";
+    if (key === this.turnKey) return;
+    this.turnKey = key;
+    this.turn.hidden = !key;
+    if (!key) return;
+    const wrong = h("p", { class: "wrong", role: "alert", hidden: true });
+    const send = async (turn, content) => {
+      try {
+        await act("/api/board/say", { board: this.id, turn, content });
+        say(document.getElementById("said"), "Said");
+        this.following.again();
+      } catch (error) {
+        wrong.hidden = false;
+        say(wrong, error.hint ? `${error.message} (${error.hint})` : error.message);
+      }
+    };
+    const why = h("textarea", { rows: "2", maxlength: "16000", "aria-label": "Your words" });
+    const lines = () => why.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    const button = (word, act_) => h("button", { type: "button", class: "choice", onclick: act_ }, lower(word));
+    const forms = {
+      ASSESSING: () => {
+        const score = h("input", { type: "number", min: "1", max: "10", value: "5", "aria-label": "Score, 1 to 10" });
+        why.placeholder = "Concerns, one a line";
+        return [why, h("div", { class: "choices" }, h("label", {}, "Score ", score), ["APPROVE", "CONCERNS", "REJECT"].map((verdict) => button(verdict, () => send("assess", { verdict, score: Number(score.value), concerns: lines(), recommendations: [] }))))];
+      },
+      DISCUSSING: () => {
+        const changes = h("input", { type: "checkbox" });
+        why.placeholder = "What you say to all members";
+        return [why, h("div", { class: "choices" }, ["CHALLENGE", "AGREE", "QUESTION", "CLARIFY"].map((type) => button(type, () => send("discuss", { to: "ALL", type, message: why.value, changes_my_verdict: changes.checked }))), button("pass", () => send("pass", {})), h("label", {}, changes, " changes my verdict"))];
+      },
+      VOTING: () => {
+        const sure = h("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0.8", "aria-label": "Confidence" });
+        why.placeholder = "Conditions, one a line";
+        return [why, h("div", { class: "choices" }, h("label", {}, "Confidence ", sure), ["APPROVE", "REJECT", "ABSTAIN"].map((verdict) => button(verdict, () => send("vote", { final_verdict: verdict, confidence: Number(sure.value), conditions: lines() }))))];
+      },
+    };
+    this.turn.replaceChildren(h("h2", {}, `Your turn: ${lower(board.phase)}`), ...(forms[board.phase]?.() ?? []), h("p", { class: "hint" }, `You speak as ${page.person}, once a phase; said again, the last one counts.`), wrong);
+  }
+}
+
+function statement(one) {
+  const { content } = one;
+  const what = content.verdict ?? content.final_verdict ?? content.type ?? one.turn;
+  const points = [...(content.concerns ?? []), ...(content.recommendations ?? []).map((text) => `→ ${text}`), ...(content.conditions ?? []).map((text) => `if: ${text}`)].map(String);
+  const measure = content.score !== undefined ? `${content.score}/10` : content.confidence !== undefined ? `${Math.round(content.confidence * 100)}%` : "";
+  return h("li", { class: "message", data: { kind: one.turn, mine: String(one.member === page.person) } },
+    h("p", { class: "message-head" }, h("b", {}, one.member), h("span", { class: "kind" }, `${one.phase} · ${lower(String(what))}${measure ? ` · ${measure}` : ""}${content.to && content.to !== "ALL" ? ` · to ${content.to}` : ""}${content.changes_my_verdict ? " · changes its verdict" : ""}`), h("time", { title: fullTime(one.at), datetime: fullTime(one.at) }, clock(one.at))),
+    content.message ? h("pre", { class: "body" }, String(content.message)) : null,
+    points.length ? h("ul", { class: "acceptance" }, points.map((text) => h("li", {}, text))) : null);
+}

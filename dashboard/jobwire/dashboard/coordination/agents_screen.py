@@ -1,0 +1,118 @@
+"""`jobwire top`: the agents, and the file locks that they hold and wait for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from jobwire.core.errors import StorageError
+from jobwire.core.override import override
+from jobwire.core.terminal_text import fit, one_line
+from jobwire.dashboard.coordination.agent_rows import AgentRow, AgentState, count_states
+from jobwire.dashboard.coordination.agents import agent_rows
+from jobwire.dashboard.coordination.locks import LockRow, LockView, WaiterRow, lock_view
+from jobwire.dashboard.coordination.looking import looking
+from jobwire.dashboard.fleet import words
+from jobwire.dashboard.top_once import now
+
+Line = tuple[str, str]
+_STYLES = {
+    AgentState.BLOCKED: "bold yellow",
+    AgentState.DEAD: "bold red",
+    AgentState.STALE: "bold magenta",
+    AgentState.WORKING: "cyan",
+    AgentState.IDLE: "dim",
+    AgentState.STOPPED: "dim",
+    AgentState.LEFT: "dim",
+}
+_NAMED = 5
+
+
+class AgentsScreen(Screen[None]):
+    """Agents with what they do, then locks and waiters; read anew each second."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,q,g,backspace", "dismiss", "Back")]
+    CSS = "#agents { padding: 0 1; }"
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self._home = home
+
+    @override
+    def compose(self) -> ComposeResult:
+        """Lay out the text and the keys."""
+        with VerticalScroll():
+            yield Static(id="agents")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Draw, and again each second."""
+        self.draw()
+        self.set_interval(1.0, self.draw)
+
+    def draw(self) -> None:
+        """Write everything anew; never as markup, because texts come from agents."""
+        body = Text(no_wrap=True, overflow="ellipsis")
+        for text, style in self._lines():
+            body.append(text + "\n", style)
+        self.query_one("#agents", Static).update(body)
+
+    def _lines(self) -> list[Line]:
+        try:
+            with looking(self._home) as store:
+                if store is None:
+                    return [("no agent has joined: jobwire agent join --agent NAME", "")]
+                at = now()
+                agents, locks = agent_rows(store, at), lock_view(store)
+        except StorageError as error:
+            return [(f"cannot read: {one_line(error.message, 300)}", "red")]
+        return [*agent_lines(agents, at, self.size.width - 4), *lock_lines(locks, at)]
+
+
+def agent_lines(rows: list[AgentRow], at: float, width: int) -> Iterator[Line]:
+    """Yield the agents as lines with their styles, each safe on a terminal."""
+    counts = [f"{count} {state}" for state, count in count_states(rows).items() if count]
+    yield "agents: " + (", ".join(counts) or "none"), "bold"
+    if rows:
+        yield f"{'AGENT':<16} {'STATE':<8} {'LAST':>6} {'UNREAD':>6}  ON WHAT", "dim"
+    for row in rows:
+        progress = "" if row.progress is None else f"{row.progress:.0%} "
+        what = one_line(progress + row.task, max(width - 40, 20))
+        state = f"{row.state}{'!' if row.late else ''}"
+        name = fit(one_line(row.name, 16), 16)
+        last = words(max(0.0, at - row.last)).split()[0]
+        yield f"{name} {state:<8} {last:>6} {row.unread or '':>6}  {what}".rstrip(), _STYLES[row.state]
+
+
+def lock_lines(view: LockView, at: float) -> Iterator[Line]:
+    """Yield locks, waiters and circles as lines with their styles, each safe on a terminal."""
+    yield "", ""
+    yield f"locks: {view.held} held, {view.waiting} waiting", "bold"
+    for row in view.locks:
+        yield _held(row, at), ""
+    for waiter in view.waiters:
+        yield _waits(waiter, at), "yellow"
+    for circle in view.circles:
+        yield one_line(f"deadlock: {' -> '.join([*circle, circle[0]])}", 300), "bold red"
+
+
+def _held(row: LockRow, at: float) -> str:
+    mode = " (shared)" if row.mode == "shared" else ""
+    asked = f", {row.broken_by} asks to break it" if row.broken_by else ""
+    return one_line(
+        f"  {row.target}: {row.agent}{mode} for {words(max(0.0, at - row.since))},"
+        f" {words(max(0.0, row.until - at))} left{asked}",
+        300,
+    )
+
+
+def _waits(row: WaiterRow, at: float) -> str:
+    behind = ", ".join(row.before[:_NAMED]) or "its turn"
+    targets = ", ".join(row.targets[:_NAMED])
+    return one_line(f"  {row.agent} waits {words(max(0.0, at - row.since))} for {targets}: {behind}", 300)
