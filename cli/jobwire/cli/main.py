@@ -62,6 +62,9 @@ COMMANDS: dict[str, Subcommand] = {
     "autopilot": Subcommand(
         "jobwire.cli.autopilot_options:add_autopilot", "let a command handle the messages of agents, as jobs"
     ),
+    "tasks": Subcommand(
+        "jobwire.coordination.tasks.cli", "a plan of tasks that wait for each other: add, claim, review ..."
+    ),
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),

@@ -174,14 +174,15 @@ def said(args: Namespace, new: NewMessage) -> NewMessage:
     """Return the message with what the options of every writing verb say."""
     return new._replace(
         summary=args.summary,
-        body=_body(args),
+        body=body_of(args),
         payload=args.payload_json,
         artifacts=tuple(_artifact(text) for text in args.artifact),
         id=args.id,
     )
 
 
-def _body(args: Namespace) -> str:
+def body_of(args: Namespace) -> str:
+    """Return the text that --body says, or that --body-file holds."""
     if args.body_file is None:
         return args.body or ""
     if args.body is not None:

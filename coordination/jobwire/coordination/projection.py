@@ -102,9 +102,31 @@ def _bring_up(store: CoordinationStore, records: RecordStore, job_id: str) -> No
         record = records.get(job_id)
         with store.changing() as change:
             # Whoever changes the record prepares first: here that is seen, if it came before our look.
-            if change.row("prepared_of_job", {"job_id": job_id}) is None:
-                project(change, record)
-                return
+            waits = change.row("prepared_of_job", {"job_id": job_id}) is not None
+            thread = None if waits else project(change, record)
+        if not waits:
+            if thread is not None and not record.terminal and is_planned(store, thread):
+                _end_unwanted(store, records, job_id)
+            return
+
+
+def _end_unwanted(store: CoordinationStore, records: RecordStore, job_id: str) -> None:
+    with records.locked(job_id, deadline_seconds=_BUSY_SECONDS) as locked:
+        end_unwanted(store, locked)
+        unmark(store, job_id)
+
+
+def end_unwanted(store: CoordinationStore, locked: LockedRecord) -> str:
+    """Cancel a job whose task had ended before the task knew of it; return why, "" for any other job."""
+    from jobwire.coordination.tasks.following import unwanted  # noqa: PLC0415 - as in `project`
+
+    thread = thread_of_job(store, locked.record.job_id)
+    why = unwanted(store, thread) if thread is not None else ""
+    if why and not locked.record.terminal:
+        locked.replace(fold.cancel(locked.record, store.clock.now(), why), cause=why)
+        with store.changing() as change:
+            project(change, locked.record)
+    return why
 
 
 def prepare(
@@ -213,6 +235,9 @@ def project(
         return found
     if status in ENDED and found.status not in ENDED and not told:
         _tell_end(change, found, record)
+    # What a task's job does is said of the job; of the task its own events tell.
+    planned = is_planned(change, found)
+    about = {"job_id": record.job_id, "attempt": record.attempt, "seq": record.last_seq, "plan": planned}
     number = change.event(
         f"thread_{status}",
         source=owner or STORE_AGENT,
@@ -220,7 +245,7 @@ def project(
         run_id=found.run_id,
         task_id=found.task_id,
         summary=record.detail[:1024],
-        payload={"job_id": record.job_id, "attempt": record.attempt, "seq": record.last_seq},
+        payload=about,
     )
     change.agents.update(filter(None, {found.created_by, assigned, found.assigned_to}))
     moved = found._replace(
@@ -233,7 +258,11 @@ def project(
         changed=number,
     )
     move(change, moved)
-    return moved
+    if not planned:
+        return moved
+    from jobwire.coordination.tasks.following import follow  # noqa: PLC0415 - most threads are no task's
+
+    return follow(change, moved, record)
 
 
 def move(change: Transaction, thread: InboxThread) -> None:
@@ -254,9 +283,17 @@ def move(change: Transaction, thread: InboxThread) -> None:
     )
 
 
-def job_key(thread: InboxThread) -> str:
+def job_key(reader: CoordinationStore | Transaction, thread: InboxThread) -> str:
     """Return the idempotency key of the thread's next job."""
+    if is_planned(reader, thread):
+        return f"task:{thread.run_id}:{thread.task_id}:{thread.jobs + 1}"
     return f"thread:{thread.thread_id}:{thread.jobs + 1}"
+
+
+def is_planned(reader: CoordinationStore | Transaction, thread: InboxThread) -> bool:
+    """Tell whether the thread works on a task of a plan."""
+    values = {"run_id": thread.run_id, "task_id": thread.task_id, "thread_id": thread.thread_id}
+    return bool(thread.task_id and reader.rows("is_planned", values))
 
 
 def _adopted(change: Transaction, record: JobRecord) -> InboxThread | None:
@@ -266,7 +303,7 @@ def _adopted(change: Transaction, record: JobRecord) -> InboxThread | None:
     if row is None:
         return None
     found = InboxThread(*row)
-    return found if found.job_id is None and record.idempotency_key == job_key(found) else None
+    return found if found.job_id is None and record.idempotency_key == job_key(change, found) else None
 
 
 def _put_lease(change: Transaction, thread: InboxThread, record: JobRecord, incarnation: str) -> None:

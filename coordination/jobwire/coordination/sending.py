@@ -250,6 +250,10 @@ def begin_thread(change: Transaction, new: NewMessage, thread_id: str, recipient
 
 def _ask_again(change: Transaction, thread: InboxThread, new: NewMessage, recipients: list[str]) -> None:
     """Open a thread that ended for a new task: its next claim is a new job."""
+    if thread.task_id:
+        from jobwire.coordination.tasks.following import check_reopens  # noqa: PLC0415 - which writes itself
+
+        check_reopens(change, thread)
     addressed = recipients[0] if len(recipients) == 1 else thread.addressed_to
     change.execute(
         "move_thread",

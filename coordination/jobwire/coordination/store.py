@@ -49,8 +49,9 @@ class Commit(NamedTuple):
 class Transaction:
     """One transaction on the store: what it reads and writes, and what it will have changed."""
 
-    def __init__(self, file: SqliteFile, now: float) -> None:
+    def __init__(self, file: SqliteFile, now: float, home: str) -> None:
         self._file = file
+        self.home = home
         self.now = now
         self.now_ms = int(now * 1000)
         self.at = utc_timestamp(now)
@@ -161,7 +162,7 @@ class CoordinationStore:
         """Run the block in one transaction; on any exception nothing of it is done. Does not nest."""
         file = self.file
         with file.writing():
-            change = Transaction(file, self.clock.now())
+            change = Transaction(file, self.clock.now(), self.home)
             yield change
             last = change.latest_event()
         commit = Commit(

@@ -31,6 +31,9 @@ _ENDINGS = {
     "thread_done": "TASK_COMPLETE",
     "thread_failed": "TASK_FAILED",
     "thread_cancelled": "TASK_CANCELLED",
+    "task_completed": "TASK_COMPLETE",
+    "task_failed": "TASK_FAILED",
+    "task_cancelled": "TASK_CANCELLED",
 }
 
 
@@ -148,9 +151,11 @@ def wait_pattern(
 
 def event_names(*row: Any) -> Iterator[str]:
     """Return the names under which somebody may wait for an event (a row of `named_events_after`)."""
-    _, _, task_id, thread_id, _, event_type, message_id, summary, _, _, message_type, payload = row
+    _, _, task_id, thread_id, _, event_type, message_id, summary, payload_json, _, message_type, payload = row
     key = task_id or _task_in(payload) or ("" if message_id or thread_id else summary)
-    for name in (message_type or event_type, _ENDINGS.get(event_type)):
+    # The end of a task's job is not the task's: it may be tried again, or reviewed.
+    ending = None if thread_id and _in(payload_json, "plan") else _ENDINGS.get(event_type)
+    for name in (message_type or event_type, ending):
         if name:
             yield f"{name}_{key or 'all'}"
             if thread_id and not key:
@@ -158,12 +163,16 @@ def event_names(*row: Any) -> Iterator[str]:
 
 
 def _task_in(payload: str | None) -> str:
+    task = _in(payload, "task_id")
+    return task if isinstance(task, str) else ""
+
+
+def _in(payload: str | None, name: str) -> object:
     try:
         value = json.loads(payload or "{}")
     except ValueError:
-        return ""
-    task = value.get("task_id") if isinstance(value, dict) else None
-    return task if isinstance(task, str) else ""
+        return None
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def _event(row: Sequence[Any]) -> dict[str, object]:

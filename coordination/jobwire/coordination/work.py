@@ -14,8 +14,17 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.lease_file import FOLDER, VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
 from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import MAX_SUBJECT, NewMessage, check_message, digest_of
-from jobwire.coordination.projection import job_key, move, prepare, project, publish, settle
-from jobwire.coordination.reading import messages_of, part_in, thread_of, thread_of_job
+from jobwire.coordination.projection import (
+    end_unwanted,
+    is_planned,
+    job_key,
+    move,
+    prepare,
+    project,
+    publish,
+    settle,
+)
+from jobwire.coordination.reading import message_of, messages_of, part_in, thread_of, thread_of_job
 from jobwire.coordination.routing.route import copied, route_end
 from jobwire.coordination.sending import Bulk, Posted, already, new_id, write
 from jobwire.coordination.stored import InboxMessage
@@ -59,6 +68,8 @@ if TYPE_CHECKING:
 
 _ASKS = "permission_required"
 _EVENTS = {ThreadStatus.IN_PROGRESS: "progress", ThreadStatus.BLOCKED: _ASKS}
+# In the data of a job's last event: no retry mends its failure.
+PERMANENT = "permanent"
 _ENDS = {"completed": ThreadStatus.DONE, "error": ThreadStatus.FAILED}
 _log = logging.getLogger("jobwire.coordination")
 
@@ -123,6 +134,7 @@ class ThreadWork:
         thread = thread_of(self.store, thread_id)
         job_id = thread.job_id
         if job_id is None or thread.ended:
+            self._check_task(thread)
             check_may_claim(thread, self.agent)
             job_id = self._register(thread, grant, shape)
         with self.records.locked(job_id) as locked:
@@ -134,6 +146,8 @@ class ThreadWork:
                     settle_in_thread(change, self.agent, thread_id, change.latest_event())
                 last = change.latest_event()
                 after = thread_of(change, thread_id)
+            if thread.task_id and (why := end_unwanted(self.store, locked)):
+                raise _over(thread, f"{locked.record.status}: {why}")
             unmark(self.store, job_id)
             record = locked.record
             token = LeaseToken(record.job_id, record.attempt)
@@ -183,9 +197,10 @@ class ThreadWork:
         """Say that the work is done, with its result."""
         return self._report(new._replace(kind="result"), "completed", token, needs_words=True)
 
-    def fail(self, new: NewMessage, *, token: str | None = None) -> Worded:
-        """Say that the work failed, and why."""
-        return self._report(new._replace(kind="result"), "error", token, needs_words=True)
+    def fail(self, new: NewMessage, *, token: str | None = None, permanent: bool = False) -> Worded:
+        """Say that the work failed, and why; `permanent`: no retry mends it."""
+        data = {PERMANENT: True} if permanent else None
+        return self._report(new._replace(kind="result"), "error", token, needs_words=True, data=data)
 
     def finish(
         self,
@@ -297,7 +312,8 @@ class ThreadWork:
                 after = thread_of(change, thread.thread_id)
             unmark(self.store, str(thread.job_id))
             record = locked.record
-        if after.ended and (kept := self._lease_file(thread.thread_id)) is not None:
+        over = after.ended or after.job_id != record.job_id
+        if over and (kept := self._lease_file(thread.thread_id)) is not None:
             kept.remove()
         self.mention(record.job_id, record.last_seq)
         return Worded(posted, after)
@@ -326,14 +342,20 @@ class ThreadWork:
 
     def _register(self, thread: InboxThread, grant: LeaseGrant, shape: Shape | None) -> str:
         """Make the thread's job, running and ours at once, or find the one that a crash left."""
-        first = next(iter(messages_of(self.store, thread.thread_id, limit=1)), None)
-        text = first.full_body(BlobFolder(self.store.home)) if first is not None else ""
+        # Asked again, it is the last request that is worked on.
+        rows = self.store.rows("last_task_in", {"thread_id": thread.thread_id})
+        asked = (
+            [message_of(self.store, int(rows[0][0]))]
+            if rows
+            else messages_of(self.store, thread.thread_id, limit=1)
+        )
+        text = asked[0].full_body(BlobFolder(self.store.home)) if asked else ""
         spec = JobSpec(
             title=thread.subject[:MAX_SUBJECT],
             instructions=text[:MAX_INSTRUCTIONS],
             agent_session=thread.addressed_to or None,
             priority=Priority(thread.priority),
-            idempotency_key=job_key(thread),
+            idempotency_key=job_key(self.store, thread),
             thread=thread.thread_id,
         )
         queue = JobQueue(self.records, warn=_log.warning)
@@ -394,8 +416,18 @@ class ThreadWork:
             raise lease_lost(thread.thread_id, f"it is attempt {record.attempt} now, held by {holder}")
         return named
 
+    def _check_task(self, thread: InboxThread) -> None:
+        if thread.task_id:
+            from jobwire.coordination.tasks.following import check_claim  # noqa: PLC0415 - of tasks alone
+
+            check_claim(self.store, thread, self.agent, int(self.store.clock.now() * 1000))
+
     def _check_may_end(self, thread: InboxThread) -> None:
         standing = part_in(self.store, thread.thread_id, self.agent)
+        if thread.task_id:
+            from jobwire.coordination.tasks.following import check_cancel  # noqa: PLC0415 - of tasks alone
+
+            check_cancel(self.store, thread, self.agent, leads=standing.leads)
         check_may_end(thread, self.agent, leads=standing.leads, takes_part=standing.takes_part)
 
     def _end_free(self, thread: InboxThread, new: NewMessage, status: ThreadStatus) -> Worded:
@@ -412,6 +444,10 @@ class ThreadWork:
             move(change, now._replace(status=status, updated_at=change.at, changed=number))
             route_end(change, posted, receipt, large, final=True)
             settle_in_thread(change, self.agent, thread.thread_id, number)
+            if is_planned(change, now):
+                from jobwire.coordination.tasks.following import withdraw  # noqa: PLC0415 - as above
+
+                withdraw(change, now, self.agent, new.summary)
             return Worded(posted._replace(event_id=number), thread_of(change, thread.thread_id))
 
     def _addressed(self, thread: InboxThread, new: NewMessage) -> NewMessage:

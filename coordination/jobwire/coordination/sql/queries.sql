@@ -617,7 +617,8 @@ UNION ALL SELECT 1 FROM deliveries WHERE agent_id = :agent_id LIMIT 1;
 
 -- name: task_known
 -- Whether a run has a task.
-SELECT 1 FROM threads WHERE task_id = :task_id AND run_id = :run_id LIMIT 1;
+SELECT 1 FROM tasks WHERE task_id = :task_id AND run_id = :run_id
+UNION ALL SELECT 1 FROM threads WHERE task_id = :task_id AND run_id = :run_id LIMIT 1;
 
 -- name: open_self_made
 -- How many tasks of directives are open in a run.
@@ -746,7 +747,6 @@ SELECT
 FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
 WHERE a.left_at_ms >= :since ORDER BY a.left_at_ms DESC LIMIT :limit;
 
-
 -- name: held_deliveries
 -- What one incarnation of an agent was given and has not settled, oldest first.
 SELECT
@@ -754,3 +754,125 @@ SELECT
     lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
 FROM deliveries INDEXED BY deliveries_leased
 WHERE agent_id = :agent_id AND state = 'leased' AND incarnation = :incarnation ORDER BY seq;
+
+-- Tasks.
+
+-- name: insert_task
+-- A node of a plan.
+INSERT INTO tasks (
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, open_deps, since_ms, changed
+) VALUES (
+    :run_id, :task_id, :number, :title, :text, :owner, :intent, :risk, :priority, :acceptance, :review, :reviewers,
+    :max_attempts, :retry_delays, :on_failed_dependency, :created_by, :created_ms, :thread_id, :open_deps, :created_ms,
+    :changed
+);
+
+-- name: insert_need
+-- A task waits for another.
+INSERT INTO task_needs (run_id, task_id, needs) VALUES (:run_id, :task_id, :needs);
+
+-- name: last_task_number
+-- The number of the task that was added last.
+SELECT coalesce(max(number), 0) FROM tasks WHERE run_id = :run_id;
+
+-- name: task
+-- One task.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks WHERE run_id = :run_id AND task_id = :task_id;
+
+-- name: task_of_thread
+-- The task that a thread works on.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks WHERE thread_id = :thread_id;
+
+-- name: tasks_of_run
+-- The tasks of a run behind a number, in the order of addition.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks WHERE run_id = :run_id AND number > :after ORDER BY number LIMIT :limit;
+
+-- name: tasks_of_status
+-- The tasks of a run in one status, in the order of addition.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks WHERE run_id = :run_id AND status = :status ORDER BY number LIMIT :limit;
+
+-- name: ready_tasks
+-- What an owner may claim now, the most urgent first.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks INDEXED BY tasks_ready
+WHERE run_id = :run_id AND owner = :owner AND status = 'pending' AND open_deps = 0 AND not_before_ms <= :now_ms
+ORDER BY rank, number LIMIT :limit;
+
+-- name: dependants_of
+-- The tasks that wait for one, in the order of addition.
+SELECT
+    t.run_id, t.task_id, t.number, t.title, t.text, t.owner, t.intent, t.risk, t.priority, t.acceptance, t.review, t.reviewers,
+    t.max_attempts, t.retry_delays, t.on_failed_dependency, t.created_by, t.created_ms, t.thread_id, t.status, t.open_deps,
+    t.failed_deps, t.rounds, t.failures, t.worker, t.not_before_ms, t.reason, t.branch, t.fallen_with, t.redriven, t.dropped,
+    t.since_ms, t.changed, t.version
+FROM task_needs AS n CROSS JOIN tasks AS t ON t.run_id = n.run_id AND t.task_id = n.task_id
+WHERE n.run_id = :run_id AND n.needs = :task_id ORDER BY t.number;
+
+-- name: needs_of_run
+-- Who waits for whom in a run.
+SELECT task_id, needs FROM task_needs WHERE run_id = :run_id;
+
+-- name: needs_of
+-- What a task waits for, and where that is.
+SELECT t.task_id, t.status FROM task_needs AS n CROSS JOIN tasks AS t ON t.run_id = n.run_id AND t.task_id = n.needs
+WHERE n.run_id = :run_id AND n.task_id = :task_id ORDER BY t.number;
+
+-- name: put_task
+-- What became of a task.
+UPDATE tasks SET
+    status = :status, open_deps = :open_deps, failed_deps = :failed_deps, rounds = :rounds, failures = :failures, worker = :worker,
+    not_before_ms = :not_before_ms, reason = :reason, branch = :branch, fallen_with = :fallen_with, redriven = :redriven,
+    dropped = :dropped, since_ms = :since_ms, changed = :changed, version = version + 1
+WHERE run_id = :run_id AND task_id = :task_id;
+
+-- name: put_task_run
+-- A job of a task, as it is now.
+INSERT INTO task_runs (job_id, run_id, task_id, agent_id, began_ms, ended_ms, outcome, reason)
+VALUES (:job_id, :run_id, :task_id, :agent_id, :now_ms, :ended_ms, :outcome, :reason)
+ON CONFLICT (job_id) DO UPDATE SET
+    agent_id = excluded.agent_id, ended_ms = excluded.ended_ms, outcome = excluded.outcome, reason = excluded.reason;
+
+-- name: task_runs
+-- The runs of a task, in their order.
+SELECT job_id, agent_id, began_ms, ended_ms, outcome, reason FROM task_runs
+WHERE run_id = :run_id AND task_id = :task_id ORDER BY began_ms, rowid;
+
+-- name: jobs_of_tasks
+-- The jobs of a run's tasks, in their order.
+SELECT task_id, job_id FROM task_runs WHERE run_id = :run_id ORDER BY began_ms, rowid;
+
+-- name: last_task_in
+-- The last request in a thread, by its number.
+SELECT seq FROM messages WHERE thread_id = :thread_id AND kind = 'task' ORDER BY seq DESC LIMIT 1;
+
+-- name: put_off
+-- A message is not delivered before a time.
+UPDATE deliveries SET not_before_ms = :not_before_ms WHERE seq = :seq;
+
+-- name: completed_tasks
+-- Which tasks of a run are completed.
+SELECT task_id FROM tasks WHERE run_id = :run_id AND status = 'completed';
+
+-- name: is_planned
+-- Whether a thread works on this task of a plan.
+SELECT 1 FROM tasks WHERE run_id = :run_id AND task_id = :task_id AND thread_id = :thread_id;
