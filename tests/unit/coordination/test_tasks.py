@@ -174,7 +174,7 @@ def test_a_lost_lease_brings_the_task_back_without_counting_as_a_failure(
 def test_a_failed_dependency_is_followed_by_policy_and_retry_brings_all_back(
     tasks_of: As, store: CoordinationStore, policy: str, states: str
 ) -> None:
-    """Wait: stuck, and the lead hears of it; fail and skip go on transitively; retry undoes both."""
+    """Wait: stuck, and the lead hears of it; fail and skip go on through the graph; retry undoes both."""
     with store.changing() as change:
         agents.join(change, "lead", Joining("lead"))
     lead, builder = tasks_of("lead"), tasks_of("builder")
@@ -228,7 +228,7 @@ def test_the_same_task_again_is_there_once_and_another_under_its_id_is_refused(t
 
 
 def test_done_with_review_waits_for_somebody_else(tasks_of: As, store: CoordinationStore) -> None:
-    """Row 40: in_review; own approve 30; reject is a new job for the owner with the reason; then completed."""
+    """Row 40: in_review; own approve 30; reject is a new job for the owner; then completed."""
     lead, builder, reviewer = tasks_of("lead"), tasks_of("builder"), tasks_of("ann")
     lead.add_all([task("a", reviewers=("ann",)), task("b", "a", owner="tester")])
     assert run(builder, "a") is TaskStatus.IN_REVIEW
