@@ -181,7 +181,9 @@ def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Poste
     posted = write(change, new, prepared.large, prepared.digest)
     again = False
     if prepared.handled is not None:
-        good = record.status is Status.COMPLETED
+        # The runs of a task are counted there, and it is sent anew.
+        planned = thread is not None and is_planned(change, thread)
+        good = planned or record.status is Status.COMPLETED
         again = end_try(change, prepared.handled, good=good, reason=new.summary)
     after = project(change, record, told=True, again=again)
     # A thread that was opened again for another try has not said its last word.

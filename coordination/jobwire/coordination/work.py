@@ -217,6 +217,8 @@ class ThreadWork:
         """
         event = "completed" if good else "error"
         new = new._replace(kind="result")
+        if handled.permanent:
+            data = {**(data or {}), PERMANENT: True}
         return self._report(new, event, token, needs_words=True, handled=handled, data=data)
 
     def give_back(self, token: LeaseToken, reason: str) -> None:
