@@ -68,6 +68,9 @@ COMMANDS: dict[str, Subcommand] = {
     "lock": Subcommand(
         "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
     ),
+    "submit": Subcommand(
+        "jobwire.sessions.submit_cli", "give work to an agent in a tmux session, and watch it"
+    ),
     "sessions": Subcommand(
         "jobwire.sessions.cli", "tmux sessions in which agents live: create, list, send, stop, resume ..."
     ),

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from jobwire.core.argument_types import number
 from jobwire.core.boundary import missing_library, report
@@ -25,7 +26,7 @@ from jobwire.runner.delegation import Delegation, Plan
 from jobwire.runner.detach import in_background
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.terminal import Terminal, attended, job_control
-from jobwire.runner.tmux import Tmux, check_name
+from jobwire.runner.tmux import Pane, Tmux, check_name
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
 from jobwire.storage.signals import delivered
@@ -37,7 +38,7 @@ from jobwire.transport.tls import build_context
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
 # 128 + SIGHUP, as shells report it.
-_HUNG_UP = 129
+HUNG_UP = 129
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _SECONDS = number(MAX_SECONDS, zero=False)
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         usable_settings(home, Role.WORKER)
     pane = _pane(args)
     job = Delegation(RecordStore(home), plan)
-    say = _speaker(quiet=args.quiet, as_json=args.json)
+    say = speaker(quiet=args.quiet, as_json=args.json)
     say(f"job {job.job_id}: {job.record.title}")
 
     def work(begun: Callable[[], None] = lambda: None) -> int:
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         terminal = Terminal() if before_us else None
         with (
             terminal or contextlib.nullcontext(),
-            _heeding_signals(job, leave if pane else None),
+            heeding_signals(job, leave if pane else None),
             job_control(terminal, job.tell_worker),
         ):
             _start(args, job, home, pane, terminal)
@@ -132,6 +133,33 @@ def _start(
         job.cancel(cause)
         raise
     job.start(tmux=pane, command=command, environ=environ, directory=Path.cwd(), terminal=terminal)
+    if job.pane is not None:
+        _note_session(job, home, job.pane)
+
+
+def _note_session(job: Delegation, home: Path, pane: Pane) -> None:
+    """Put the pane's session into the inventory. The job runs, and is found by its record, without it too."""
+    from jobwire.sessions.once_a_job import note_run  # noqa: PLC0415 - for panes only
+
+    try:
+        note_run(
+            str(home),
+            pane.session,
+            command=job.command,
+            directory=str(Path.cwd()),
+            pane=pane,
+            job_id=job.job_id,
+        )
+    except JobwireError as error:
+        print(f"jobwire: warning: not in the list of sessions: {error.message}", file=sys.stderr)
+
+
+def _note_end(home: Path, session: str) -> None:
+    """Let the inventory know that the session's command has ended."""
+    from jobwire.sessions.reconciling import Reconciler  # noqa: PLC0415 - for panes only
+
+    with contextlib.suppress(JobwireError):
+        Reconciler(str(home)).run(session)
 
 
 def _watch(
@@ -159,7 +187,7 @@ def _watch(
     printer.finish()
     if verdicts.interrupted:
         job.leave()
-        return _HUNG_UP
+        return HUNG_UP
     if args.quiet:
         _name_failures(verdicts)
     return _finish(job, verdicts, say)
@@ -211,6 +239,8 @@ def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> 
         job.cancel(verdict.reason)
     own_word = verdict is not None and verdict.outcome in {Outcome.COMPLETED, Outcome.ERROR}
     ending = job.close(patient=own_word)
+    if job.pane is not None:
+        _note_end(Path(job.home), job.pane.session)
     say(f"job {job.job_id}: output in {Path(job.log_directory) / OUTPUT_FILE}")
     if ending is not None and not ending.good and verdicts.exit_code == ExitCode.OK:
         # The job's word stands in its record; who reads our exit code asked for the command.
@@ -222,7 +252,9 @@ def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> 
     return verdicts.exit_code
 
 
-def _speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
+def speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
+    """Return what says a line about the job to a person."""
+
     def say(text: str) -> None:
         if not quiet and not as_json:
             print(f"jobwire: {text}", file=sys.stderr)
@@ -230,8 +262,16 @@ def _speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
-def _heeding_signals(
-    job: Delegation, leave: threading.Event | None
+class Cancellable(Protocol):
+    """A job as those who heed signals see it."""
+
+    def cancel(self, cause: str) -> None:
+        """Cancel it, durably; nothing where it has ended."""
+        ...
+
+
+def heeding_signals(
+    job: Cancellable, leave: threading.Event | None
 ) -> contextlib.AbstractContextManager[None]:
     """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself.
 
@@ -247,7 +287,7 @@ def _heeding_signals(
     return delivered(actions)
 
 
-def _cancel(job: Delegation, cause: str) -> None:
+def _cancel(job: Cancellable, cause: str) -> None:
     try:
         job.cancel(cause)
     except JobwireError as error:

@@ -14,8 +14,16 @@ def add_commands(subparsers: registry.Subparsers) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Run the registry process; beside it agents on other hosts are served, and the dead are noticed."""
+    """Run the registry process; beside it agents elsewhere are served, the dead noticed, sessions kept."""
     from jobwire.coordination.companions import companions  # noqa: PLC0415 - help is printed without them
+    from jobwire.core.clock import SystemClock  # noqa: PLC0415 - as above
     from jobwire.registry import process_actions  # noqa: PLC0415 - as above
+    from jobwire.sessions.duty import SessionKeeper  # noqa: PLC0415 - as above
 
-    return process_actions.serve(args, companions)
+    return process_actions.serve(
+        args,
+        lambda home, settings, writer: [
+            *companions(home, settings, writer),
+            SessionKeeper(str(home), SystemClock()),
+        ],
+    )

@@ -51,6 +51,9 @@ class Plan(NamedTuple):
     timeouts: Timeouts = Timeouts()
     broker: Mapping[str, str | int] = {}
     answer_stdin: bool = False
+    # A name that the job has already elsewhere; empty: a new one.
+    job_id: str = ""
+    instructions: str = ""
 
 
 class Delegation:
@@ -120,6 +123,21 @@ class Delegation:
         self._guard = threading.Thread(target=self._notice_death, name=f"guard-{self.job_id}", daemon=True)
         self._guard.start()
 
+    @property
+    def home(self) -> str:
+        """Return the home that its record lies in."""
+        return self._store.home
+
+    @property
+    def command(self) -> list[str]:
+        """Return what it runs."""
+        return self._plan.command
+
+    @property
+    def pane(self) -> Pane | None:
+        """Return the pane that its worker has; None where it has none."""
+        return self._worker.pane if isinstance(self._worker, TmuxWorker) else None
+
     def tell_worker(self, number: signal.Signals) -> None:
         """Send a signal to a worker that is our child; for signal handlers."""
         if isinstance(self._worker, ChildWorker):
@@ -173,17 +191,20 @@ class Delegation:
             agent_session=self._plan.agent_session,
             timeouts=self._plan.timeouts,
             broker=self._plan.broker,
+            instructions=self._plan.instructions,
             # A command that is run twice by itself surprises; who wants that uses register and pick.
             max_attempts=1,
         )
         check_spec(spec)
         spec = spec._replace(title=spec.title or default_title(self._plan.command, os.environ))
         while True:
-            record = new_record(spec, secrets.token_hex(4), new_token(), now)
+            record = new_record(spec, self._plan.job_id or secrets.token_hex(4), new_token(), now)
             record = claim(record, LeaseGrant(self._owner), now)
             try:
                 self._store.create(record, cause="registered and started")
             except ConflictError:
+                if self._plan.job_id:
+                    raise
                 continue
             return record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import say
@@ -14,6 +15,7 @@ from jobwire.runner.tmux import Pane, Tmux
 from jobwire.sessions.known_agents import InstructionsBy, KnownAgent, choose
 from jobwire.sessions.listing import Sessions, SessionView
 from jobwire.sessions.opening import NewSession, Opener, own_agents
+from jobwire.sessions.reconciling import Carried, Reconciler
 from jobwire.sessions.sending import CONFIRMED, MAX_TEXT, SENT, UNAVAILABLE, Sender
 from jobwire.sessions.stopping import StopHow, Stopping
 from jobwire.storage.home import find_home
@@ -129,6 +131,43 @@ def sessions_resume(args: Namespace) -> int:
     return 0
 
 
+def sessions_reconcile(args: Namespace) -> int:
+    """Compare tmux, inventory and jobs."""
+    reconciler = Reconciler(_home(args))
+    if args.session:
+        reconciler.inventory.get(args.session)
+    if args.dry_run:
+        carried = [Carried(finding, done=False) for _, finding in reconciler.look(args.session)]
+    else:
+        carried = reconciler.run(args.session)
+    lines = [
+        f"session {one.finding.session}: {one.finding.text}"
+        + (
+            f" (not done: {one.error or 'it has changed meanwhile'})"
+            if not one.done and not args.dry_run
+            else ""
+        )
+        for one in carried
+    ]
+    body = {"findings": [one.to_json() for one in carried]}
+    say(args, body, "\n".join(map(safe, lines)) or "all is as it should be")
+    return 0
+
+
+def sessions_prune(args: Namespace) -> int:
+    """Forget those that ended long ago."""
+    inventory = Opener(_home(args)).inventory
+    before = (time.time() - args.days * 86400) * 1000
+    ended = [
+        row for row in inventory.rows() if row.state in {"stopped", "terminated"} and row.changed_ms <= before
+    ]
+    for row in ended:
+        inventory.forget(row.name)
+    said = "\n".join(f"session {row.name} is forgotten" for row in ended)
+    say(args, {"sessions": [row.to_json() for row in ended]}, said or "nothing ended that long ago")
+    return 0
+
+
 def chosen(
     args: Namespace, *, otherwise: InstructionsBy, may_be_shell: bool = False
 ) -> tuple[KnownAgent, list[str]]:
@@ -153,7 +192,18 @@ def read_text(text: str | None, file: str | None, *, limit: int) -> str:
         raise InvalidInputError("which text?", hint="write it, or --file FILE, - for stdin")
     if text is not None and text != "-":
         return text.encode(errors="replace").decode()
-    found = read_named_file(file or "-", "text", limit=limit * _BYTES_A_CHARACTER)
+    most = limit * _BYTES_A_CHARACTER
+    if file in {None, "-"}:
+        found = sys.stdin.buffer.read(most + 1)
+    else:
+        try:
+            found = read_named_file(str(file), "text", limit=most)
+        except FileNotFoundError as error:
+            raise InvalidInputError(f"cannot read {safe(str(file))}: no such file") from error
+    if len(found) > most:
+        raise InvalidInputError(
+            f"the text has more than {limit} characters", hint="name a file in it", code="too_large"
+        )
     try:
         return found.decode()
     except UnicodeDecodeError as error:

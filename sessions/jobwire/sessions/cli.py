@@ -111,6 +111,21 @@ def _resume(parser: CommandParser) -> None:
     parser.add_argument("--all", action="store_true", help="all that ran when tmux or the machine went down")
 
 
+def _reconcile(parser: CommandParser) -> None:
+    parser.add_argument("session", nargs="?", metavar="SESSION", help="only this one")
+    parser.add_argument("--dry-run", action="store_true", help="say what is found, and leave it")
+
+
+def _prune(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--days",
+        type=number(36500),
+        default=30.0,
+        metavar="N",
+        help="ended longer ago than N days (default: 30)",
+    )
+
+
 _TABLE: tuple[Row, ...] = (
     ("create", "open a session with an agent that waits for work", "work --agent claude", _create),
     ("list", "those that run, their jobs, how long they are silent", "", _list),
@@ -119,6 +134,8 @@ _TABLE: tuple[Row, ...] = (
     ("attach", "show its pane here", "work", _session),
     ("stop", "end its agent in good order; its conversation is kept", "work", _stop),
     ("resume", "bring it back, in its directory and conversation", "work", _resume),
+    ("reconcile", "compare tmux, inventory and jobs, and put right what is found", "", _reconcile),
+    ("prune", "forget those that ended long ago", "--days 7", _prune),
 )
 VERBS = verbs_of(PROG, _TABLE, runs="jobwire.sessions.actions:sessions_")
 SESSIONS = VerbTable(

@@ -40,7 +40,9 @@ def see_job(home: str, job_id: str) -> JobSeen | None:
         record = RecordStore(home).get(job_id)
     except NotFoundError:
         return None
-    return JobSeen(str(record.status), record.terminal, record.attention, record.last_seq > 0)
+    # The first event of an attempt is ours: `started`, before the instructions are handed over.
+    heard = record.last_seq > record.attempt_seq + 1
+    return JobSeen(str(record.status), record.terminal, record.attention, heard)
 
 
 def cancel_job(home: str, job_id: str, cause: str) -> bool:

@@ -21,7 +21,7 @@ from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, J
 from jobwire.core.topics import check_agent
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions.job_of_session import fail_job
-from jobwire.sessions.known_agents import KnownAgent, known
+from jobwire.sessions.known_agents import InstructionsBy, KnownAgent, known
 from jobwire.sessions.launching import (
     Launch,
     adapted,
@@ -66,6 +66,12 @@ def own_agents() -> dict[str, KnownAgent]:
     return known([str(line) for line in lines] if isinstance(lines, list) else [])
 
 
+def agent_of(row: SessionRow) -> KnownAgent:
+    """Return what is known of a session's agent, by the table and by how it was opened."""
+    found = own_agents().get(row.agent) or KnownAgent(row.agent, InstructionsBy.LINE, "")
+    return found._replace(delivery=InstructionsBy(row.delivery))
+
+
 def me() -> str:
     """Return this process as the inventory names openers: its number and which life of it."""
     return f"{os.getpid()}/{life_of(os.getpid())}"
@@ -97,7 +103,7 @@ class Opener:
         check_line("title", new.title, MAX_TITLE, empty=True)
         Tmux(socket=new.socket).version()
         found = self.inventory.find(name)
-        if found is not None and found.standing is SessionState.STOPPED:
+        if found is not None and found.standing is SessionState.STOPPED and not found.once:
             raise ConflictError(
                 f"session {name} is stopped, with its conversation",
                 hint=f"`jobwire sessions resume {name}`, or `stop --hard` gives it up",
@@ -108,6 +114,7 @@ class Opener:
                 name,
                 SessionState.RUNNING,
                 new.agent.name,
+                new.agent.delivery,
                 _agent_id(new.agent_id, name),
                 new.title,
                 json.dumps([str(word) for word in new.command]),

@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.sessions.inventory import Inventory
-from jobwire.coordination.sessions.states import EndedBy, SessionState
+from jobwire.coordination.sessions.states import EndedBy, SessionState, check_step
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions.job_of_session import cancel_job
-from jobwire.sessions.opening import own_agents
+from jobwire.sessions.opening import is_alive, me, own_agents
 from jobwire.sessions.panes import NotNow, examine, find_pane, pane_held
 from jobwire.sessions.sending import Sender
 from jobwire.storage.process_life import ended_within, send_to
@@ -55,14 +55,35 @@ class Stopping:
                 name, SessionState.ARCHIVED, by=EndedBy.SOFT, reason=f"left alive {said}"
             )
         hard = how is StopHow.HARD
-        if row.job_id:
-            cancel_job(self.home, row.job_id, f"its session {name} is stopped")
-        if row.pane:
-            self._end_process(row, hard=hard, quit_seconds=quit_seconds)
+        after = SessionState.TERMINATED if hard else SessionState.STOPPED
+        check_step(name, row.standing, after)
+        row = self._begin(row, hard=hard)
+        try:
+            if row.job_id:
+                cancel_job(self.home, row.job_id, f"its session {name} is stopped")
+            if row.pane:
+                self._end_process(row, hard=hard, quit_seconds=quit_seconds)
+        except BaseException:
+            self.inventory.change(name, lambda found: found._replace(opener=""))
+            raise
         state, ended_by = (
             (SessionState.TERMINATED, EndedBy.HARD) if hard else (SessionState.STOPPED, EndedBy.STOP)
         )
         return self.inventory.end(name, state, by=ended_by, reason=f"{how} stop {said}")
+
+    def _begin(self, row: SessionRow, *, hard: bool) -> SessionRow:
+        """Note that this process is at it: until it is through, nobody else judges the session."""
+
+        def edit(found: SessionRow) -> SessionRow:
+            if not hard and found.opener and is_alive(found.opener):
+                raise ConflictError(
+                    f"process {found.opener.partition('/')[0]} is at work on session {row.name}",
+                    hint="wait for it, or --hard",
+                    code="locked",
+                )
+            return found._replace(opener=me())
+
+        return self.inventory.change(row.name, edit)
 
     def _end_process(self, row: SessionRow, *, hard: bool, quit_seconds: float) -> None:
         """End what runs in the pane; nothing where the pane is not the one that was made."""

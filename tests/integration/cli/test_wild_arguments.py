@@ -41,7 +41,8 @@ THINGS = (
 WAITS = {"--wait", "--follow", "--watch", "--while-pid"}
 # They connect, or start what connects: their settings are unusable, so that they end before.
 CONNECTING = {
-    ("run",), ("publish",), ("watch",), ("attach",), ("doctor",), ("up",), ("serve",), ("registry", "serve"),
+    ("run",), ("submit",), ("publish",), ("watch",), ("attach",), ("doctor",), ("up",), ("serve",),
+    ("registry", "serve"),
     ("registry", "purge"),
     ("metrics", "run"), ("metrics", "once"), ("metrics", "rebuild"), ("metrics", "record"),
 }  # fmt: skip
@@ -60,6 +61,7 @@ LAST = {
     ("lock", "wait"): _AT_ONCE,
     # Nothing is started in the tmux of whoever runs the tests.
     ("sessions", "create"): ["--agent", "nobody"],
+    ("submit",): ["--agent", "nobody"],
 }
 # They write where they are told to.
 WRITERS = {

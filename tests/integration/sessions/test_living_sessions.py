@@ -11,76 +11,16 @@ from jobwire.coordination.sessions.states import EndedBy
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions import sending
-from jobwire.sessions.known_agents import InstructionsBy, KnownAgent
 from jobwire.sessions.listing import Sessions
-from jobwire.sessions.opening import NewSession, Opener
-from jobwire.sessions.sending import CONFIRMED, DEFERRED, UNAVAILABLE, Sender
-from jobwire.sessions.stopping import StopHow, Stopping
+from jobwire.sessions.opening import Opener
+from jobwire.sessions.sending import CONFIRMED, DEFERRED, UNAVAILABLE
+from jobwire.sessions.stopping import StopHow
 from jobwire.storage.process_life import life_of
 from jobwire.testing import new_home, wait_for
-
-# Says what it is told, line by line; a line "bye" ends it.
-ECHO = """\
-import sys
-while True:
-    sys.stdout.write("you> ")
-    sys.stdout.flush()
-    line = sys.stdin.readline()
-    if not line or line.strip() == "bye":
-        sys.exit(0)
-    print("heard", line.strip(), flush=True)
-"""
+from jobwire.testing.session_house import SessionHouse, settle
 
 
-class House:
-    """A home, and sessions on a tmux server of their own."""
-
-    def __init__(self, home: Path, server: str, folder: Path) -> None:
-        self.home = str(home)
-        self.server = server
-        self.folder = folder
-        self.opener = Opener(self.home)
-        self.sender = Sender(self.home)
-        self.stopping = Stopping(self.home)
-        self.inventory = self.opener.inventory
-        script = folder / "echo.py"
-        script.write_text(ECHO)
-        self.words = [sys.executable, str(script)]
-        self.agent = KnownAgent("echo", InstructionsBy.LINE, "", "bye")
-
-    def new(self, name: str = "work") -> NewSession:
-        """Return a session of the agent that echoes."""
-        return NewSession(name, self.agent, self.words, str(self.folder), socket=self.server)
-
-    def open(self, name: str = "work") -> None:
-        """Open it and wait until its agent listens."""
-        self.opener.create(self.new(name))
-        wait_for(lambda: "you>" in self.screen(name), what="the prompt")
-
-    def screen(self, name: str = "work") -> str:
-        """Return what the pane shows."""
-        return "\n".join(Sessions(self.home).show(name, lines=100).lines)
-
-    def tmux(self, *words: str) -> str:
-        """Do something as a person does, by tmux' own commands."""
-        answer = subprocess.run(
-            ["tmux", "-L", self.server, *words], capture_output=True, text=True, check=True
-        )
-        return answer.stdout
-
-
-@pytest.fixture
-def house(tmp_path: Path, tmux_server: str, monkeypatch: pytest.MonkeyPatch) -> House:
-    """Give a home, and a tmux server that is not there yet."""
-    config = tmp_path / "config" / "jobwire"
-    config.mkdir(parents=True)
-    (config / "jobwire.toml").write_text('[sessions]\nagents = ["echo | line | | bye |"]\n')
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("TMUX", raising=False)
-    return House(new_home(tmp_path / "home"), tmux_server, tmp_path)
-
-
-def test_an_agent_lives_in_its_pane(house: House) -> None:
+def test_an_agent_lives_in_its_pane(house: SessionHouse) -> None:
     """It works in its directory, knows session, home and name, and no job of its opener; nothing in argv."""
     agent = house.agent._replace(name="env")
     says = ["sh", "-c", "pwd; env | grep ^JOBWIRE_; cat"]
@@ -101,7 +41,7 @@ def test_an_agent_lives_in_its_pane(house: House) -> None:
     wait_for(lambda: "JOBWIRE_SESSION=work" in log.read_text(), what="the pane's output")
 
 
-def test_a_text_arrives_once_and_is_confirmed(house: House) -> None:
+def test_a_text_arrives_once_and_is_confirmed(house: SessionHouse) -> None:
     """What is sent is heard as it was written, with formats, substitutions and quotes of no meaning."""
     house.open()
     text = "do $(touch pwned) `id` #{pid} #(id) 'a' \"b\" ünï; %d"
@@ -111,7 +51,7 @@ def test_a_text_arrives_once_and_is_confirmed(house: House) -> None:
     assert not (house.folder / "pwned").exists()
 
 
-def test_controls_are_spelled_out(house: House) -> None:
+def test_controls_are_spelled_out(house: SessionHouse) -> None:
     """An escape that would end the brackets of a paste, or move the cursor, is shown as text."""
     house.open()
     assert house.sender.send("work", "a\x1b[201~b\x03c\td").word == CONFIRMED
@@ -119,13 +59,13 @@ def test_controls_are_spelled_out(house: House) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "x" * (64 * 1024 + 1)])
-def test_nothing_and_too_much_are_refused(house: House, text: str) -> None:
+def test_nothing_and_too_much_are_refused(house: SessionHouse, text: str) -> None:
     """An empty text, and one that is no message any more."""
     with pytest.raises(InvalidInputError):
         house.sender.send("work", text)
 
 
-def test_a_half_typed_line_is_left_alone(house: House) -> None:
+def test_a_half_typed_line_is_left_alone(house: SessionHouse) -> None:
     """Where a person has begun to type, nothing is pasted; later it is."""
     house.open()
     house.tmux("send-keys", "-t", "work", "-l", "half a li")
@@ -136,7 +76,7 @@ def test_a_half_typed_line_is_left_alone(house: House) -> None:
     assert house.sender.send("work", "hello").word == CONFIRMED
 
 
-def test_a_pane_that_shows_something_else_is_left_alone(house: House) -> None:
+def test_a_pane_that_shows_something_else_is_left_alone(house: SessionHouse) -> None:
     """While another program has the terminal, or somebody scrolls, nothing is pasted."""
     house.opener.create(
         house.new()._replace(agent=house.agent._replace(name="shell"), command=["bash", "--norc", "-i"])
@@ -151,7 +91,7 @@ def test_a_pane_that_shows_something_else_is_left_alone(house: House) -> None:
     assert house.sender.send("work", "echo $((20 + 22))").word == CONFIRMED
 
 
-def test_a_person_may_split_and_rename(house: House) -> None:
+def test_a_person_may_split_and_rename(house: SessionHouse) -> None:
     """The pane is found by its id whatever stands beside it, and what the session is called by then."""
     house.open()
     house.tmux("split-window", "-t", "work", "cat")
@@ -162,7 +102,7 @@ def test_a_person_may_split_and_rename(house: House) -> None:
     assert "cat" in house.tmux("list-panes", "-a", "-F", "#{pane_current_command}")
 
 
-def test_a_pane_that_was_closed_or_given_away(house: House) -> None:
+def test_a_pane_that_was_closed_or_given_away(house: SessionHouse) -> None:
     """A closed pane is gone; one in which another process runs belongs to that."""
     house.open()
     pane = house.inventory.get("work").pane
@@ -176,10 +116,10 @@ def test_a_pane_that_was_closed_or_given_away(house: House) -> None:
     assert house.sender.send("work", "hello").word == UNAVAILABLE
 
 
-def test_stopping_in_good_order(house: House) -> None:
+def test_stopping_in_good_order(house: SessionHouse) -> None:
     """The agent gets its own words to end by; the conversation is kept, the pane is gone."""
     house.open()
-    pid, life = house.inventory.get("work")[9:11]
+    pid, life = house.inventory.get("work")[10:12]
     house.inventory.note_conversation("work", "c-1")
     row = house.stopping.stop("work")
     assert (row.state, row.ended_by, row.conversation) == ("stopped", "stop", "c-1")
@@ -188,7 +128,7 @@ def test_stopping_in_good_order(house: House) -> None:
     wait_for(lambda: "bye" in log.read_text(), what="the pane's output")
 
 
-def test_an_agent_that_does_not_end_is_said_so(house: House) -> None:
+def test_an_agent_that_does_not_end_is_said_so(house: SessionHouse) -> None:
     """Where neither its words nor SIGTERM end it, it stays running; --hard kills what it is made of."""
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN)\n"
     house.opener.create(
@@ -206,7 +146,7 @@ def test_an_agent_that_does_not_end_is_said_so(house: House) -> None:
     assert life_of(row.pid) != row.life
 
 
-def test_soft_leaves_it_alive_and_resume_puts_it_back(house: House) -> None:
+def test_soft_leaves_it_alive_and_resume_puts_it_back(house: SessionHouse) -> None:
     """An archived session goes on off the list; resume takes it back on, with the same pane."""
     house.open()
     before = house.inventory.get("work")
@@ -217,10 +157,9 @@ def test_soft_leaves_it_alive_and_resume_puts_it_back(house: House) -> None:
     assert [view.alive for view in Sessions(house.home).list()] == [True]
 
 
-def test_resume_goes_on_with_the_conversation(house: House, tmp_path: Path) -> None:
+def test_resume_goes_on_with_the_conversation(house: SessionHouse, tmp_path: Path) -> None:
     """A stopped session comes back in its directory by its resume command, with its conversation's id."""
-    resume = "echo | line | | bye | sh -c 'echo back in $1; cat' sh {conversation}"
-    (tmp_path / "config" / "jobwire" / "jobwire.toml").write_text(f'[sessions]\nagents = ["{resume}"]\n')
+    settle(tmp_path, "echo | line | | bye | sh -c 'echo back in $1; cat' sh {conversation}")
     house.open()
     house.inventory.note_conversation("work", "c-17")
     house.stopping.stop("work")
@@ -229,7 +168,7 @@ def test_resume_goes_on_with_the_conversation(house: House, tmp_path: Path) -> N
     wait_for(lambda: "back in c-17" in house.screen(), what="the conversation")
 
 
-def test_a_reboot(house: House) -> None:
+def test_a_reboot(house: SessionHouse) -> None:
     """With its server gone every session is gone; `resume --all` brings back those that nobody ended."""
     for name in ("one", "two", "three"):
         house.open(name)
@@ -242,7 +181,7 @@ def test_a_reboot(house: House) -> None:
     assert house.opener.resume_all() == []
 
 
-def test_what_cannot_be_opened_leaves_nothing(house: House) -> None:
+def test_what_cannot_be_opened_leaves_nothing(house: SessionHouse) -> None:
     """No such command, no such directory: said, and the name is free again."""
     new = house.new()
     with pytest.raises(ConfigError, match="cannot be started"):
@@ -256,7 +195,9 @@ def test_what_cannot_be_opened_leaves_nothing(house: House) -> None:
         house.opener.create(new)
 
 
-def test_an_old_tmux_and_none_at_all(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_tmux_and_none_at_all(
+    house: SessionHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tmux that is too old, or missing, is named before anything is written."""
     old = tmp_path / "bin"
     old.mkdir()
@@ -271,7 +212,7 @@ def test_an_old_tmux_and_none_at_all(house: House, tmp_path: Path, monkeypatch: 
     assert house.inventory.rows() == []
 
 
-def test_an_odd_home_is_recorded_into(house: House, tmp_path: Path) -> None:
+def test_an_odd_home_is_recorded_into(house: SessionHouse, tmp_path: Path) -> None:
     """A path that a shell, a format or a clock would expand is taken as it is."""
     home = new_home(tmp_path / "o'd #{pid} %H $(touch pwned)")
     Opener(str(home)).create(house.new())
@@ -280,7 +221,7 @@ def test_an_odd_home_is_recorded_into(house: House, tmp_path: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_two_senders_take_turns(house: House) -> None:
+def test_two_senders_take_turns(house: SessionHouse) -> None:
     """Two that send into one pane at once are both heard, whole."""
     house.open()
     script = (
@@ -298,7 +239,7 @@ def test_two_senders_take_turns(house: House) -> None:
     assert all(f"heard {letter * 40}" in house.screen() for letter in "abc")
 
 
-def test_a_pane_that_does_not_show_it_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pane_that_does_not_show_it_is_said(house: SessionHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that shows nothing of what it reads: sent, and said that it was not seen."""
     monkeypatch.setattr(sending, "_ARRIVAL_SECONDS", 0.2)
     silent = [sys.executable, "-c", "import getpass; getpass.getpass('> '); input()"]
@@ -307,7 +248,7 @@ def test_a_pane_that_does_not_show_it_is_said(house: House, monkeypatch: pytest.
     assert house.sender.send("work", "hidden").word == sending.SENT
 
 
-def test_a_servers_name_leads_to_its_folder(house: House) -> None:
+def test_a_servers_name_leads_to_its_folder(house: SessionHouse) -> None:
     """A socket in tmux' own folder goes by its name, so that the folder is made after a reboot."""
     house.open()
     socket = house.inventory.get("work").socket

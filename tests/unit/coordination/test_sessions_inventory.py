@@ -16,7 +16,9 @@ from jobwire.coordination.sessions.stored import HANDED, OPENING, SessionRow
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, TransitionError
 
-NEW = SessionRow("work", "running", "claude", "work", "", '["claude"]', "/src", "/tmp/tmux-0/default")
+NEW = SessionRow(
+    "work", "running", "claude", "paste", "work", "", '["claude"]', "/src", "/tmp/tmux-0/default"
+)
 
 
 def _in_state(state: SessionState, row: SessionRow) -> SessionRow:

@@ -9,6 +9,8 @@ from jobwire.coordination.sessions.states import SessionState
 from jobwire.core.clock import utc_timestamp
 
 # How far a job's instructions are on their way into the pane.
+# Where an agent is started once a job: how it gets its instructions.
+ONCE_A_JOB = frozenset({"stdin", "argument", "file"})
 NOT_HANDED, OPENING, HANDING, HANDED = "", "opening", "handing", "handed"
 
 
@@ -22,6 +24,7 @@ class SessionRow(NamedTuple):
     name: str
     state: str
     agent: str
+    delivery: str
     agent_id: str
     title: str
     command: str
@@ -50,6 +53,11 @@ class SessionRow(NamedTuple):
         return SessionState(self.state)
 
     @property
+    def once(self) -> bool:
+        """Tell whether its agent is started once a job."""
+        return self.delivery in ONCE_A_JOB
+
+    @property
     def words(self) -> list[str]:
         """Return the command that starts its agent."""
         return [str(word) for word in json.loads(self.command)]
@@ -60,6 +68,7 @@ class SessionRow(NamedTuple):
             "name": self.name,
             "state": self.state,
             "agent": self.agent,
+            "delivery": self.delivery,
             "agent_id": self.agent_id,
             "title": self.title,
             "directory": self.directory,

@@ -5,6 +5,8 @@ CREATE TABLE agent_sessions (
     state TEXT NOT NULL CHECK (state IN ('running', 'stopped', 'terminated', 'archived')),
     -- What runs in it: a name of the table of known agents.
     agent TEXT NOT NULL,
+    -- How instructions reach it: by what it is started with once a job, or in the pane where it lives on.
+    delivery TEXT NOT NULL,
     -- Its name in the inbox.
     agent_id TEXT NOT NULL,
     title TEXT NOT NULL,

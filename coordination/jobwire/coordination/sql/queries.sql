@@ -630,24 +630,24 @@ WHERE thread_id GLOB 'd-*' AND run_id = :run_id AND work = 1 AND status NOT IN (
 -- name: agent_session
 -- One session.
 SELECT
-    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
-    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
+    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
 FROM agent_sessions WHERE name = :name;
 
 -- name: agent_sessions
 -- All sessions, or those in a state.
 SELECT
-    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
-    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
+    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
 FROM agent_sessions WHERE (:state IS NULL OR state = :state) ORDER BY name;
 
 -- name: put_agent_session
 -- A session is opened, or changes.
 INSERT OR REPLACE INTO agent_sessions (
-    name, state, agent, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing, opener,
-    conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
+    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
 ) VALUES (
-    :name, :state, :agent, :agent_id, :title, :command, :directory, :socket, :pane, :pid, :life, :server, :job_id, :handing,
+    :name, :state, :agent, :delivery, :agent_id, :title, :command, :directory, :socket, :pane, :pid, :life, :server, :job_id, :handing,
     :opener, :conversation, :idle_seconds, :idle_policy, :restarts, :idle_told_ms, :created_ms, :changed_ms, :ended_by,
     :reason
 );

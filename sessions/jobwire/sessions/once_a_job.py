@@ -1,0 +1,147 @@
+"""Work for an agent that is started for it, in a pane of the session, by the worker of `jobwire run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from jobwire.coordination.sessions.inventory import Inventory
+from jobwire.coordination.sessions.states import EndedBy, SessionState
+from jobwire.coordination.sessions.stored import HANDED, OPENING, SessionRow
+from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.override import override
+from jobwire.registry.store import RecordStore
+from jobwire.runner.delegation import Delegation, Plan
+from jobwire.runner.tmux import Pane, Tmux
+from jobwire.sessions.header import compose
+from jobwire.sessions.known_agents import FILE, InstructionsBy
+from jobwire.sessions.launching import agent_environment
+from jobwire.sessions.opening import me
+from jobwire.sessions.reconciling import Reconciler
+from jobwire.sessions.taking import INSTRUCTIONS, Taking, delegator
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import SystemFiles
+from jobwire.storage.process_life import life_of
+
+# Linux gives one word of a command line 128 KiB (execve(2), MAX_ARG_STRLEN).
+_MAX_ARGUMENT = 120 * 1024
+
+
+class OnceAJob(Taking):
+    """Work for an agent that is started for it: by the worker of `jobwire run`, in a pane of the session."""
+
+    def register(self) -> None:
+        """Take the session and write the job."""
+        row = self.take()
+        try:
+            text = compose(
+                self.work.instructions,
+                job_id=self.job_id,
+                title=self.work.title,
+                agent=row.agent_id,
+                delegator=delegator(),
+            )
+            path = Path(RecordStore(self.home).log_dir(self.job_id)).resolve() / INSTRUCTIONS
+            command = self._command(list(self.work.session.command), text, path)
+            self._job = Delegation(
+                RecordStore(self.home),
+                Plan(
+                    command,
+                    title=self.work.title,
+                    agent_session=self.name,
+                    timeouts=self.work.timeouts,
+                    job_id=self.job_id,
+                    instructions=self.work.instructions,
+                ),
+            )
+            replace_durably(path, text.encode(), files=SystemFiles())
+        except BaseException:
+            self.inventory.end(
+                self.name, SessionState.TERMINATED, by=EndedBy.HARD, reason="it was not opened"
+            )
+            raise
+        self._row = row
+
+    def start(self) -> None:
+        """Start the worker in a pane of the session."""
+        row = self._row
+        environment = agent_environment(os.environ, home=self.home, session=self.name, agent_id=row.agent_id)
+        tmux = Tmux.at(row.socket) if row.socket else Tmux(socket=self.work.session.socket)
+        try:
+            self._job.start(tmux=(tmux, self.name), environ=environment, directory=Path(row.directory))
+        except JobwireError as error:
+            self.inventory.end(
+                self.name, SessionState.TERMINATED, by=EndedBy.HARD, reason=f"it could not be opened: {error}"
+            )
+            raise
+        note_worker(self.inventory, self.name, self._job.pane, self.job_id)
+
+    @override
+    def cancel(self, cause: str) -> None:
+        """Cancel the job, and end its worker."""
+        self._job.cancel(cause)
+
+    def close(self) -> None:
+        """Wait for the worker's end: the session is stopped then."""
+        self._job.close(patient=True)
+        Reconciler(self.home).run(self.name)
+
+    @override
+    def leave(self) -> None:
+        """Let it go on without us."""
+        self._job.leave()
+
+    def _command(self, words: list[str], text: str, path: Path) -> list[str]:
+        delivery = self.work.session.agent.delivery
+        if delivery is InstructionsBy.STDIN:
+            return [sys.executable, "-m", "jobwire.sessions.fed", str(path), *words]
+        if delivery is InstructionsBy.FILE:
+            filled = [word.replace(FILE, str(path)) for word in words]
+            return filled if filled != words else [*words, str(path)]
+        if len(text.encode()) > _MAX_ARGUMENT:
+            raise InvalidInputError(
+                f"the instructions are too long for an argument: at most {_MAX_ARGUMENT} bytes",
+                hint="--deliver file, or stdin",
+                code="too_large",
+            )
+        return [*words, text]
+
+
+def note_run(home: str, name: str, *, command: list[str], directory: str, pane: Pane, job_id: str) -> None:
+    """Note a job of `jobwire run --tmux`: its session is one whose command was started for it.
+
+    A session that lives keeps its own agent: the job's window stands beside that.
+    """
+    inventory = Inventory(CoordinationStore(home))
+    Reconciler(home).run(name)
+    found = inventory.find(name)
+    if found is not None and found.standing in {SessionState.RUNNING, SessionState.ARCHIVED}:
+        return
+    agent = InstructionsBy.ARGUMENT.value
+    row = SessionRow(name, "running", "command", agent, "", "", json.dumps(command), directory, "")
+    inventory.begin(row._replace(handing=OPENING, opener=me(), job_id=job_id))
+    note_worker(inventory, name, pane, job_id)
+
+
+def note_worker(inventory: Inventory, name: str, pane: Pane | None, job_id: str) -> None:
+    """Note which pane a job's worker has. Nothing where it has none."""
+    if pane is None:
+        return
+    seen = Tmux.at(pane.socket).look(pane.pane)
+
+    def edit(row: SessionRow) -> SessionRow:
+        return row._replace(
+            socket=pane.socket,
+            pane=pane.pane,
+            pid=pane.pid,
+            life=life_of(pane.pid),
+            server=seen.server if seen is not None else row.server,
+            job_id=job_id,
+            handing=HANDED,
+            opener="",
+        )
+
+    inventory.change(name, edit, said=f"session {name} runs in pane {pane.pane}")

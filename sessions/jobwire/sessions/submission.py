@@ -1,0 +1,190 @@
+"""Work handed to the agent of a session: the job registered, the pane opened or reused, the text handed over.
+
+Each step is noted in the session's row before it is taken: whoever finds this process killed knows how far it
+came. Nothing is handed over twice, and what may not have arrived ends its job with that reason.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from jobwire.coordination.sessions.inventory import freed
+from jobwire.coordination.sessions.stored import HANDED, HANDING, OPENING, SessionRow
+from jobwire.core.clock import SystemClock
+from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
+from jobwire.core.lease import LeaseGrant
+from jobwire.core.signature import new_token
+from jobwire.jobs.fold import claim
+from jobwire.publisher import Publisher
+from jobwire.registry.spec import check_spec, new_record
+from jobwire.registry.store import RecordStore
+from jobwire.runner.output_log import OUTPUT_FILE
+from jobwire.runner.tmux import PANE, Pane, Tmux
+from jobwire.sessions.header import MOST_PASTED, compose, pointer
+from jobwire.sessions.job_of_session import owner_of
+from jobwire.sessions.known_agents import InstructionsBy
+from jobwire.sessions.launching import check_directory
+from jobwire.sessions.once_a_job import OnceAJob
+from jobwire.sessions.opening import agent_of
+from jobwire.sessions.panes import NotNow, examine, find_pane, pane_held
+from jobwire.sessions.reconciling import record_session
+from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
+from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, delegator, job_spec
+from jobwire.storage.durable import replace_durably
+from jobwire.storage.files import SystemFiles
+
+_READY_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+
+
+class Submission(Protocol):
+    """One piece of work on its way to an agent."""
+
+    job_id: str
+
+    def register(self) -> None:
+        """Take the session and write the job. Raises InvalidInputError, ConflictError, StorageError."""
+        ...
+
+    def start(self) -> None:
+        """Open the pane where it is not there, and hand the instructions over. Raises JobwireError."""
+        ...
+
+    def cancel(self, cause: str) -> None:
+        """Cancel the job; nothing where it has ended."""
+        ...
+
+    def close(self) -> None:
+        """Note that the job has ended: the session is free."""
+        ...
+
+    def leave(self) -> None:
+        """Let it go on without us."""
+        ...
+
+
+def submission(home: str, work: NewWork) -> Submission:
+    """Return the work on its way, in the way of its agent. Raises InvalidInputError."""
+    agent = work.session.agent
+    if agent.delivery is InstructionsBy.NONE:
+        raise InvalidInputError(
+            f"{agent.name} takes no instructions", hint="name an agent, or --deliver line"
+        )
+    if not work.instructions.strip():
+        raise InvalidInputError("there are no instructions", hint="write them, or --file FILE, - for stdin")
+    check_spec(job_spec(work))
+    check_directory(work.session.directory)
+    return ToLiving(home, work) if agent.lives_on else OnceAJob(home, work)
+
+
+class ToLiving(Taking):
+    """Work for an agent that lives on in its pane: its text is pasted, and it says itself when it is done."""
+
+    def register(self) -> None:
+        """Take the session and write the job as running already: nobody else may pick it."""
+        row = self.take()
+        try:
+            store = RecordStore(self.home)
+            now = store.clock.now()
+            record = new_record(job_spec(self.work), self.job_id, new_token(), now)
+            store.create(claim(record, LeaseGrant(owner_of(self.name)), now), cause="submitted")
+            text = compose(
+                self.work.instructions,
+                job_id=self.job_id,
+                title=self.work.title,
+                agent=row.agent_id,
+                delegator=delegator(),
+            )
+            replace_durably(self._path, text.encode(), files=SystemFiles())
+        except BaseException:
+            self.inventory.change(self.name, freed)
+            raise
+        self._row = row
+        self._text = text
+
+    @property
+    def _path(self) -> Path:
+        return Path(RecordStore(self.home).log_dir(self.job_id)).resolve() / INSTRUCTIONS
+
+    def start(self) -> None:
+        """Open the pane where it is not there, and hand the instructions over."""
+        try:
+            row = self._opened()
+            self._note_pane(row)
+            self._watch_over()
+            publisher = Publisher(self.job_id, home=self.home, attempt=1)
+            # Before the text: what its agent says first is not the first event.
+            publisher.keep("started", f"{row.agent} in session {self.name}, pane {row.pane}")
+            sent = self._hand_over(row)
+        except JobwireError as error:
+            self._fail(f"its instructions were not handed over: {error.message}")
+            raise
+        if sent.word not in {CONFIRMED, SENT}:
+            self._fail(f"its instructions were not handed over: {sent.detail}")
+            raise ConflictError(
+                f"the instructions were not handed over: {sent.detail}",
+                hint=f"`jobwire sessions attach {self.name}` shows the pane",
+                code="not_expected",
+            )
+        with suppress(JobwireError):  # without a broker it stands in the record, and is sent with the next
+            publisher.send()
+        publisher.close()
+
+    def close(self) -> None:
+        """Note that the job has ended: the session is free."""
+        self.leave()
+        row = self.inventory.find(self.name)
+        if row is not None and row.job_id == self.job_id:
+            self.inventory.free(self.name, self.job_id)
+            record_session(self.home, row)
+
+    def _opened(self) -> SessionRow:
+        row = self._row
+        if row.pane and not isinstance(find_pane(Tmux.at(row.socket), row), NotNow):
+            return row
+        words = agent_of(row).resumed(row.conversation) if row.conversation else []
+        return self._opener.start(row, words or row.words, self.work.session.socket)
+
+    def _note_pane(self, row: SessionRow) -> None:
+        pane = Pane(row.socket, self.name, row.pane, row.pid)
+        store = RecordStore(self.home)
+        with store.locked(self.job_id) as locked:
+            extra = {**locked.record.extra, PANE: pane._asdict()}
+            locked.replace(locked.record._replace(extra=extra), cause="in a pane")
+        Tmux.at(row.socket).record(row.pane, Path(store.log_dir(self.job_id)) / OUTPUT_FILE)
+
+    def _hand_over(self, row: SessionRow) -> TextSent:
+        tmux, sender, clock = Tmux.at(row.socket), Sender(self.home), SystemClock()
+        until = clock.monotonic() + _READY_SECONDS
+        before: list[str] = []
+        while True:
+            with pane_held(self.home, row):
+                seen = examine(tmux, row)
+                shown = tmux.screen(row.pane)
+                # A screen that changes is drawn still: what is pasted into that is lost.
+                if not isinstance(seen, NotNow) and shown == before and any(map(str.strip, shown)):
+                    self.inventory.change(self.name, lambda found: found._replace(handing=HANDING))
+                    sent = sender.write(row, self._words(seen.brackets))
+                    if sent.word != DEFERRED:
+                        self.inventory.change(
+                            self.name, lambda found: found._replace(handing=HANDED, opener="")
+                        )
+                        return sent
+                    self.inventory.change(self.name, lambda found: found._replace(handing=OPENING))
+                before = shown
+            if isinstance(seen, NotNow) and seen.gone:
+                return TextSent(DEFERRED, seen.words)
+            if clock.monotonic() > until:
+                return TextSent(
+                    DEFERRED, seen.words if isinstance(seen, NotNow) else "its screen changes all the time"
+                )
+            clock.sleep(_LOOK_SECONDS)
+
+    def _words(self, brackets: bool | None) -> str:
+        pasted = self.work.session.agent.delivery is InstructionsBy.PASTE and brackets is not False
+        text = (
+            self._text if pasted and len(self._text) <= MOST_PASTED else pointer(str(self._path), self.job_id)
+        )
+        return clean(text)
