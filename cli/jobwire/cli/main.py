@@ -56,9 +56,7 @@ COMMANDS: dict[str, Subcommand] = {
         "jobwire.coordination.cli",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",
     ),
-    "board": Subcommand(
-        "jobwire.coordination.boards.cli", "a decision that several agents take: open, assess, vote ..."
-    ),
+    "board": Subcommand("jobwire.cli.board", "a decision that several agents take: open, assess, vote ..."),
     "autopilot": Subcommand(
         "jobwire.cli.autopilot_options:add_autopilot", "let a command handle the messages of agents, as jobs"
     ),

@@ -8,7 +8,6 @@ import functools
 import inspect
 import json
 import os
-import threading
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,11 +18,10 @@ from mcp.types import CallToolResult, TextContent
 
 from jobwire.api.home import Home
 from jobwire.api.inbox import AgentInbox
+from jobwire.cli.mcp_shared_tools import SharedTools
+from jobwire.coordination.agent_port import LocalAgent
 from jobwire.coordination.agent_verbs import call
 from jobwire.coordination.command import failure_json, who_am_i
-from jobwire.coordination.locks.changes import LockRequest as Wanted
-from jobwire.coordination.locks.file_locks import Locks
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.stored import thread_json
@@ -31,6 +29,7 @@ from jobwire.coordination.work import Claimed, Worded
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.override import override
 from jobwire.publisher.publisher import Publisher
 
 Said = dict[str, Any]
@@ -41,23 +40,23 @@ INSTRUCTIONS = (
 )
 # How often a wait looks whether its caller went away.
 _LOOK_SECONDS = 1.0
-_RUN = "default"
 _MOST = 1000
+_RUN = "default"
 
 
-class AgentTools:
+class AgentTools(SharedTools):
     """The tools of one agent; their signatures and docstrings are what the agent is shown."""
 
     def __init__(self, home: str, agent: str) -> None:
+        super().__init__()
         self._home, self._agent = home, agent
-        self._gone = threading.Event()
 
     def all(self) -> list[Callable[..., Said]]:
         """Return the tools: the public methods that say something."""
         return [
             *(self.report, self.ask, self.fetch, self.show, self.claim, self.update, self.done, self.fail),
             *(self.send, self.reply, self.wait_reply, self.search, self.agents),
-            *(self.lock_acquire, self.lock_release),
+            *self.shared(),
         ]
 
     def close(self) -> None:
@@ -83,11 +82,11 @@ class AgentTools:
 
     def fetch(self, unread: bool = False, limit: int = 20) -> Said:
         """Show the threads that wait for you, the most urgent first. Changes nothing: claim what you take."""
-        return self._call("fetch", unread=unread, limit=limit)
+        return self.call("fetch", unread=unread, limit=limit)
 
     def show(self, thread: str, limit: int = 20) -> Said:
         """Show a thread with its last messages."""
-        return self._call("show", thread_id=thread, limit=limit)
+        return self.call("show", thread_id=thread, limit=limit)
 
     def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
         """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
@@ -111,7 +110,7 @@ class AgentTools:
 
     def send(self, to: list[str], subject: str, body: str = "", accept: list[str] | None = None) -> Said:
         """Give work to other agents, as a new thread; `accept`: what must hold in the end."""
-        return self._call("send", to=to, kind="task", subject=subject, body=body, acceptance=accept or [])
+        return self.call("send", to=to, kind="task", subject=subject, body=body, acceptance=accept or [])
 
     def reply(self, thread: str, summary: str, body: str = "") -> Said:
         """Say something in a thread, for example the answer to its question."""
@@ -142,41 +141,30 @@ class AgentTools:
 
     def agents(self) -> Said:
         """Tell who is there, what each does, and how long ago it was heard of."""
-        return self._call("agents")
-
-    def lock_acquire(self, paths: list[str], wait_seconds: float = 0.0, ttl_seconds: float = 1800.0) -> Said:
-        """Keep others from files that you will change: all or none. error.code locked tells who has them."""
-        with self._inbox() as inbox:
-            wanted = Wanted(
-                self._agent,
-                self._targets(inbox, paths),
-                seconds=ttl_seconds,
-                job_id=os.environ.get("JOBWIRE_JOB", ""),
-            )
-            granted = self._locks(inbox).acquire(wanted, wait_seconds=wait_seconds)
-            return {"locks": [lock.to_json() for lock in granted]}
-
-    def lock_release(self, paths: list[str] | None = None) -> Said:
-        """Give locks back; without `paths` all of yours."""
-        with self._inbox() as inbox:
-            targets = self._targets(inbox, paths or [])
-            found = self._locks(inbox).release(self._agent, targets, run_id=_RUN)
-            return {"locks": [lock.to_json() for lock in found]}
+        return self.call("agents")
 
     def _inbox(self) -> AgentInbox:
         # Closed after each call: the threads that tools run in come and go.
         return Home(self._home).inbox(self._agent)
 
-    def _call(self, verb: str, **args: object) -> Said:
+    @override
+    def call(self, verb: str, **args: object) -> Said:
+        """See `SharedTools`."""
         with self._inbox() as inbox:
             catch_up(inbox.store)
             return call(inbox.store, self._agent, verb, args)
 
-    def _locks(self, inbox: AgentInbox) -> Locks:
-        return Locks(inbox.store, job_ended=JobEnded(self._home))
+    @override
+    def wait(self, verb: str, args: Said, seconds: float) -> Said:
+        """See `SharedTools`."""
+        with self._inbox() as inbox:
+            return LocalAgent(inbox.store, self._agent).wait(verb, args, seconds)
 
-    def _targets(self, inbox: AgentInbox, paths: list[str]) -> tuple[str, ...]:
-        return tuple(targets_of(inbox.store, paths, run_id=_RUN))
+    @override
+    def targets(self, paths: list[str]) -> list[str]:
+        """See `SharedTools`: relative to the folder that the run works on."""
+        with self._inbox() as inbox:
+            return targets_of(inbox.store, paths, run_id=_RUN)
 
 
 def server_of(tools: AgentTools) -> MCPServer:

@@ -1,6 +1,5 @@
 """`jobwire mcp --ticket FILE`: the tools of an agent on another host, each a request over MQTT."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ class TicketTools(AgentTools):
     @override
     def reply(self, thread: str, summary: str, body: str = "") -> Said:
         """Say something in a thread, for example the answer to its question."""
-        return self._call("reply", thread_id=thread, summary=summary, body=body)
+        return self.call("reply", thread_id=thread, summary=summary, body=body)
 
     @override
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
@@ -93,30 +92,22 @@ class TicketTools(AgentTools):
     @override
     def search(self, words: str, limit: int = 20) -> Said:
         """Find messages that hold all the words, newest first; `word*` finds any ending."""
-        return self._call("search", words=words, limit=limit)
+        return self.call("search", words=words, limit=limit)
 
     @override
-    def lock_acquire(self, paths: list[str], wait_seconds: float = 0.0, ttl_seconds: float = 1800.0) -> Said:
-        """Keep others from files that you will change: all or none. error.code locked tells who has them."""
-        wanted: dict[str, object] = {"paths": targets(paths, None), "ttl": ttl_seconds}
-        wanted["job_id"] = os.environ.get("JOBWIRE_JOB", "")
-        if wait_seconds <= 0:
-            return self._call("lock-acquire", **wanted)
-        found = self._remote.wait("lock-acquire", {**wanted, "wait": True}, wait_seconds)
-        if not found["woke"]:
-            if "waiting" in found:
-                self._call("lock-leave", waiting=found["waiting"])
-            raise NoWorkError(f"no lock within {wait_seconds:g} s", hint="wait again", code="timeout")
-        return found
-
-    @override
-    def lock_release(self, paths: list[str] | None = None) -> Said:
-        """Give locks back; without `paths` all of yours."""
-        return self._call("lock-release", paths=targets(paths or [], None))
-
-    @override
-    def _call(self, verb: str, **args: object) -> Said:
+    def call(self, verb: str, **args: object) -> Said:
+        """See `SharedTools`."""
         return self._remote.call(verb, args)
+
+    @override
+    def wait(self, verb: str, args: Said, seconds: float) -> Said:
+        """See `SharedTools`."""
+        return self._remote.wait(verb, args, seconds)
+
+    @override
+    def targets(self, paths: list[str]) -> list[str]:
+        """See `SharedTools`: relative to the repository around us."""
+        return targets(paths, None)
 
     def _wait(self, thread: str, seconds: float, **more: object) -> Said:
         until = time.monotonic() + seconds

@@ -9,28 +9,15 @@ from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
-from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jobwire.coordination.boards.resolution import Statement
     from jobwire.coordination.boards.stored import BoardView
     from jobwire.coordination.store import CoordinationStore
 
 _PHASES = list(BoardPhase)
-
-
-def statement_json(one: Statement) -> dict[str, object]:
-    """Return what a member said as commands print it."""
-    return {
-        "number": one.number,
-        "member": one.member,
-        "turn": one.turn.value,
-        "at": utc_timestamp(one.at_ms / 1000),
-        "content": dict(one.content),
-    }
 
 
 def _boards(store: CoordinationStore) -> Boards:
@@ -98,7 +85,7 @@ def _resolve(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict
 
 def _messages(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     view = _view(store, agent, args)
-    return _told(view, messages=[statement_json(one) for one in view.said])
+    return _told(view, messages=[one.to_json() for one in view.said])
 
 
 def _wait(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:

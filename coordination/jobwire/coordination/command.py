@@ -11,7 +11,7 @@ from jobwire.core.topics import check_agent
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "code_of",
@@ -20,6 +20,7 @@ __all__ = [
     "incarnation",
     "say",
     "say_failure",
+    "split_command",
     "who_am_i",
 ]
 
@@ -61,6 +62,20 @@ def who_am_i(args: argparse.Namespace) -> str:
             code="forbidden",
         )
     return check_agent(name)
+
+
+def split_command(words: Sequence[str], usage: str, *, most: int = 1000) -> tuple[list[str], list[str]]:
+    """Return the words before `--`, and the command behind it; raises InvalidInputError with the usage."""
+    place = words.index("--") if "--" in words else 0
+    first, command = list(words[:place]), list(words[place + 1 :])
+    option = next((word for word in first if word.startswith("-")), None)
+    if option or not command or not 0 < len(first) <= most:
+        raise InvalidInputError(
+            f"{option} stands too late" if option else "what, and which command?",
+            hint=usage,
+            code="invalid_input",
+        )
+    return first, command
 
 
 def incarnation() -> str:

@@ -150,6 +150,10 @@ class Delegation:
         if self._worker is not None:
             self._worker.stop()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the end of the worker that was started; tell whether it ended."""
+        return self._worker is None or self._worker.wait(seconds)
+
     def close(self, *, patient: bool = False) -> ExitStatus | None:
         """Wait for the worker's end and return its command's, where that is known.
 

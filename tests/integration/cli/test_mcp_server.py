@@ -11,6 +11,10 @@ import anyio
 import pytest
 
 from jobwire.api.home import Home
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.phases import BoardTurn
+from jobwire.coordination.home_key import home_key
+from jobwire.coordination.store import CoordinationStore
 from jobwire.jobs.requests import Answer
 from jobwire.registry.layout import HomeLayout
 from jobwire.registry.queue import JobQueue
@@ -89,7 +93,7 @@ def test_a_worker_works_with_tools_alone(home: Path) -> None:
         lead.reply(thread, "main")
         assert (await use("wait_reply", thread=thread))["message"]["summary"] == "main"
         assert (await use("lock_acquire", paths=["a.py"]))["locks"][0]["agent"] == "builder"
-        assert len((await use("lock_release"))["locks"]) == 1
+        assert await holds_and_waits(use)
         await use("reply", thread=thread, summary="soon there")
         assert (await use("search", words="soon"))["messages"]
         assert (await use("done", thread=thread, summary="fixed"))["thread"]["status"] == "done"
@@ -101,6 +105,47 @@ def test_a_worker_works_with_tools_alone(home: Path) -> None:
     visit(home, walk, "--agent", "builder")
     person.join(SECONDS)
     lead.close()
+
+
+async def holds_and_waits(use: Tool) -> bool:
+    """Use each tool for locks; the builder holds a.py."""
+    assert [one["path"] for one in (await use("lock_list"))["locks"]] == ["a.py"]
+    assert (await use("lock_renew", paths=["a.py"], token=999))["error"]["code"] == "lease_lost"
+    assert (await use("lock_renew"))["locks"]
+    assert (await use("lock_check", paths=["a.py"]))["locks"] == []
+    assert (await use("lock_deadlocks"))["deadlocks"] == []
+    assert (await use("lock_wait", paths=["a.py"]))["woke"] is True
+    return len((await use("lock_release"))["locks"]) == 1
+
+
+def test_a_member_decides_with_tools_alone(home: Path) -> None:
+    """Every tool for boards, from the question to the resolution; a turn of another phase is an error."""
+
+    async def walk(use: Tool) -> None:
+        board = (await use("board_open", checkpoint="PLAN", proposal="do it", members=["builder", "other"]))[
+            "board_id"
+        ]
+        boards = Boards(CoordinationStore(str(home)), key=home_key(str(home)))
+        assert [one["board_id"] for one in (await use("board_list", open=True))["boards"]] == [board]
+        assert (await use("board_vote", board=board, verdict="APPROVE"))["error"]["code"] == "board_phase"
+        await use("board_assess", board=board, verdict="CONCERNS", score=6, concerns=["no way back"])
+        assert (await use("board_show", board=board))["board"]["missing"] == ["other"]
+        boards.say(board, "other", BoardTurn.ASSESS, {"verdict": "APPROVE"})
+        assert (await use("board_wait", board=board, phase="DISCUSSING"))["woke"] is True
+        await use("board_discuss", board=board, message="who can undo it?", to="other", type="QUESTION")
+        boards.say(board, "other", BoardTurn.PASS, {})
+        for _ in range(2):
+            await use("board_pass", board=board)
+            boards.say(board, "other", BoardTurn.PASS, {})
+        assert len((await use("board_messages", board=board))["messages"]) == 8
+        error = (await use("board_wait", board=board, timeout_seconds=0.1))["error"]
+        assert error["code"] == "timeout"
+        await use("board_vote", board=board, verdict="APPROVE", confidence=0.8, conditions=["a canary"])
+        assert (await use("board_resolve", board=board))["error"]["code"] == "board_phase"
+        boards.say(board, "other", BoardTurn.VOTE, {"final_verdict": "APPROVE"})
+        assert (await use("board_resolve", board=board))["resolution"]["verdict"] == "APPROVED"
+
+    visit(home, walk, "--agent", "builder")
 
 
 def test_what_goes_wrong_is_a_tools_error(home: Path) -> None:

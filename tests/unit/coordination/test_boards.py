@@ -105,13 +105,17 @@ def test_a_revision_counts_and_boards_do_not_mix(boards: Boards) -> None:
 def test_nothing_can_be_changed_afterwards(
     boards: Boards, store: CoordinationStore, foreign: sqlite3.Connection
 ) -> None:
-    """A resolution verifies; a changed statement, a lost one and a changed file are each named."""
+    """A resolution verifies, also as a command prints it; what was changed or lost since is named."""
     board_id = boards.open(NEW._replace(quick=True)).board.board_id
     speak(boards, board_id, BoardTurn.ASSESS, {"verdict": "APPROVE"})
     sealed = (boards.view(board_id).board.resolution or "").encode()
     assert boards.verify(sealed) == []
     assert boards.verify(sealed.replace(b'"APPROVED"', b'"REJECTED"'))
     assert Boards(store, key="other").verify(sealed)
+    shown = {"sealed": sealed.decode(), "resolution": dict(boards.view(board_id).resolution or {})}
+    assert boards.verify(json.dumps(shown).encode()) == []
+    shown["resolution"] = {**dict(boards.view(board_id).resolution or {}), "verdict": "REJECTED"}
+    assert boards.verify(json.dumps(shown).encode()) == ["what it shows is not what was signed"]
     with pytest.raises(sqlite3.DatabaseError, match="what was said stays"):
         foreign.execute("UPDATE board_statements SET content = '{}'")
     foreign.execute("DELETE FROM board_statements WHERE member = 'CA'")

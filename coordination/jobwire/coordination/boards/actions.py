@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.board_verbs import statement_json
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
@@ -51,7 +50,7 @@ def board_open(args: Namespace) -> int:
             run_id=args.run_id,
         )
     )
-    return _told(args, view, view.board.board_id)
+    return told(args, view, view.board.board_id)
 
 
 def board_assess(args: Namespace) -> int:
@@ -113,7 +112,7 @@ def board_show(args: Namespace) -> int:
 def board_messages(args: Namespace) -> int:
     """Print all that was said."""
     view = _boards(args).view(args.board)
-    said = [statement_json(one) for one in view.said]
+    said = [one.to_json() for one in view.said]
     lines = [
         safe(f"{one['at']}  {one['member']} {one['turn']}: {json.dumps(one['content'], ensure_ascii=False)}")
         for one in said
@@ -134,7 +133,7 @@ def board_wait(args: Namespace) -> int:
             code="timeout",
             response={"woke": False, "board": view.to_json()},
         )
-    return _told(args, view, _standing(view), woke=True)
+    return told(args, view, _standing(view), woke=True)
 
 
 def board_list(args: Namespace) -> int:
@@ -185,10 +184,12 @@ def _boards(args: Namespace) -> Boards:
 def _say(args: Namespace, turn: BoardTurn, content: Mapping[str, object]) -> int:
     boards = _boards(args)
     view = boards.say(args.board, who_am_i(args), turn, content)
-    return _told(args, view, _standing(view))
+    return told(args, view, _standing(view))
 
 
-def _told(args: Namespace, view: BoardView, text: str, **more: object) -> int:
+def told(args: Namespace, view: BoardView, text: str = "", **more: object) -> int:
+    """Say where a board is; without a text its resolution."""
+    text = text or _page(view)
     say(args, {**more, "board": view.to_json(), "board_id": view.board.board_id}, text)
     return 0
 

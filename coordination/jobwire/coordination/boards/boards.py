@@ -14,7 +14,7 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, is_over, phase_of
 from jobwire.coordination.boards.resolution import resolve
 from jobwire.coordination.boards.statements import EVERYBODY_ON_IT, NewBoard, check_board, checked, words
-from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look
+from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, board_of, look
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
@@ -25,6 +25,7 @@ from jobwire.storage import wake
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobwire.coordination.boards.resolution import Statement
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 _ORDER = list(BoardPhase)
@@ -94,16 +95,22 @@ class Boards:
     def view(self, board_id: str) -> BoardView:
         """Return a board as it is now, resolved where its time is over. Raises NotFoundError."""
         with self._store.reading():
-            board, said, state = look(self._store, board_id, self._store.clock.now())
-        if board.resolution is None and _mark(state) != board.asked:
-            with self._store.changing() as change:
-                return self._brought_forward(change, board_id)
-        return BoardView(board, state, said, self._opened(board))
+            found = look(self._store, board_of(self._store, board_id), self._store.clock.now())
+        return self._settled(*found)
 
     def views(self, *, only_open: bool = False, limit: int = 100) -> list[BoardView]:
         """Return the boards, newest first."""
-        rows = self._store.rows("boards", {"open": int(only_open), "limit": limit})
-        return [self.view(Board(*row).board_id) for row in rows]
+        with self._store.reading():
+            rows = self._store.rows("boards", {"open": int(only_open), "limit": limit})
+            found = [look(self._store, Board(*row), self._store.clock.now()) for row in rows]
+        return [self._settled(*one) for one in found]
+
+    def _settled(self, board: Board, said: list[Statement], state: Progress) -> BoardView:
+        """Return the board as it is now; its time may have brought it forward."""
+        if board.resolution is None and _mark(state) != board.asked:
+            with self._store.changing() as change:
+                return self._brought_forward(change, board.board_id)
+        return BoardView(board, state, said, self._opened(board))
 
     def wait(self, board_id: str, phase: BoardPhase, *, seconds: float) -> BoardView:
         """Wait until the board is in that phase or beyond it; return it as it is then, or after `seconds`."""
@@ -118,13 +125,21 @@ class Boards:
         )
         return found if found is not None else self.view(board_id)
 
+    def close(self) -> None:
+        """Close this thread's connection to the store; the next call opens it again."""
+        self._store.close()
+
     def verify(self, sealed: bytes) -> list[str]:
         """Return what speaks against a resolution: not ours, or what was changed since. Empty: nothing."""
+        sealed, shown = _sealed_part(sealed)
         envelope = open_sealed(sealed, self._key, about={})
         if envelope is None:
             return ["it is not signed with this home's key, or was changed"]
+        if shown is not None and shown != envelope.body:
+            return ["what it shows is not what was signed"]
         try:
-            board, said, _ = look(self._store, str(envelope.body.get("board_id")), self._store.clock.now())
+            board = board_of(self._store, str(envelope.body.get("board_id")))
+            _, said, _ = look(self._store, board, self._store.clock.now())
         except NotFoundError as error:
             return [error.message]
         inputs = envelope.body.get("inputs")
@@ -136,7 +151,7 @@ class Boards:
 
     def _brought_forward(self, change: Transaction, board_id: str) -> BoardView:
         """Return the board as it is in this transaction, its new phase's members asked, or resolved."""
-        board, said, state = look(change, board_id, change.now)
+        board, said, state = look(change, board_of(change, board_id), change.now)
         if board.resolution is None and is_over(state):
             resolution = resolve(board.subject, board.terms, said, state, change.at)
             board = board._replace(resolution=seal(resolution, self._key).decode())
@@ -206,6 +221,17 @@ def _message(
         summary=" ".join(summary.split())[:MAX_SUMMARY],
         payload=json.dumps(payload, ensure_ascii=False),
     )
+
+
+def _sealed_part(payload: bytes) -> tuple[bytes, object]:
+    """Return the sealed text, and what is shown beside it: in a file that `board resolve --json` wrote."""
+    try:
+        body = json.loads(payload)
+    except (ValueError, RecursionError):
+        return payload, None
+    if isinstance(body, dict) and isinstance(body.get("sealed"), str):
+        return body["sealed"].encode(errors="replace"), body.get("resolution")
+    return payload, None
 
 
 def _mark(state: Progress) -> str:

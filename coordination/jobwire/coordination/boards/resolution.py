@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jobwire.coordination.boards.phases import BoardTurn, Progress, Terms
 from jobwire.coordination.boards.tally import Assessment, Decision, Vote, decide, decide_quickly
 from jobwire.core.canonical import canonical_json
+from jobwire.core.clock import utc_timestamp
 
 RESOLUTION_VERSION = 1
 
@@ -25,6 +26,16 @@ class Statement(NamedTuple):
         """Return the SHA-256 of all of it, in hex."""
         body = [self.number, self.member, self.turn.value, self.at_ms, dict(self.content)]
         return sha256(canonical_json(body)).hexdigest()
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as commands print it."""
+        return {
+            "number": self.number,
+            "member": self.member,
+            "turn": self.turn.value,
+            "at": utc_timestamp(self.at_ms / 1000),
+            "content": dict(self.content),
+        }
 
 
 class Subject(NamedTuple):

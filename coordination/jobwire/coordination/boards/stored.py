@@ -84,20 +84,24 @@ class BoardView(NamedTuple):
         }
 
 
-def look(
-    reader: CoordinationStore | Transaction, board_id: str, now: float
-) -> tuple[Board, list[Statement], Progress]:
-    """Return a board, what was said on it, and where it is; raises NotFoundError."""
+def board_of(reader: CoordinationStore | Transaction, board_id: str) -> Board:
+    """Return a board; raises NotFoundError."""
     # SQLite takes no half of a surrogate pair.
     row = next(iter(reader.rows("board", {"board_id": board_id})), None) if board_id.isascii() else None
     if row is None:
         raise NotFoundError(
             f"there is no board {board_id!r}", hint="`jobwire board list` shows the boards", code="not_found"
         )
-    board = Board(*row)
+    return Board(*row)
+
+
+def look(
+    reader: CoordinationStore | Transaction, board: Board, now: float
+) -> tuple[Board, list[Statement], Progress]:
+    """Return a board, what was said on it, and where it is."""
     said = [
         Statement(number, member, BoardTurn(turn), at_ms, json.loads(content))
-        for number, member, turn, at_ms, content in reader.rows("statements_of", {"board_id": board_id})
+        for number, member, turn, at_ms, content in reader.rows("statements_of", {"board_id": board.board_id})
     ]
     return board, said, progress(board.terms, _spoken(said), int(now * 1000))
 

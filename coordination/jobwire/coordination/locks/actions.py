@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import incarnation, say, who_am_i
+from jobwire.coordination.command import incarnation, say, split_command, who_am_i
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
@@ -127,7 +127,7 @@ def lock_run(args: Namespace) -> int:
     from jobwire.coordination.locks.guarded_command import run_while_held  # noqa: PLC0415 - brings processes
 
     store = open_store(args)
-    args.paths, command = _split(args.words)
+    args.paths, command = split_command(args.words, "jobwire lock run [--wait S] PATH... -- COMMAND")
     locks, asked = _locks(store), _request(args, store)
     return run_while_held(locks, asked, command, wait_seconds=args.wait)
 
@@ -183,19 +183,6 @@ def _targets(args: Namespace, store: CoordinationStore) -> list[str]:
 
 def _canonical(args: Namespace, store: CoordinationStore, paths: Sequence[str]) -> list[str]:
     return targets_of(store, paths, run_id=args.run_id, root=args.root)
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the paths before `--` and the command behind it."""
-    place = words.index("--") if "--" in words else 0
-    paths, command = list(words[:place]), list(words[place + 1 :])
-    if not paths or not command or any(path.startswith("-") for path in paths):
-        raise InvalidInputError(
-            "no paths and command" if not paths or not command else f"{paths[-1]} stands among the paths",
-            hint="jobwire lock run [--wait S] PATH... -- COMMAND",
-            code="invalid_input",
-        )
-    return paths, command
 
 
 def _locks(store: CoordinationStore) -> Locks:
