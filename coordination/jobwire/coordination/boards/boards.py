@@ -14,7 +14,7 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, is_over, phase_of
 from jobwire.coordination.boards.resolution import resolve
 from jobwire.coordination.boards.statements import EVERYBODY_ON_IT, NewBoard, check_board, checked, words
-from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, board_of, look
+from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look, look_at
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
@@ -95,14 +95,14 @@ class Boards:
     def view(self, board_id: str) -> BoardView:
         """Return a board as it is now, resolved where its time is over. Raises NotFoundError."""
         with self._store.reading():
-            found = look(self._store, board_of(self._store, board_id), self._store.clock.now())
+            found = look(self._store, board_id, self._store.clock.now())
         return self._settled(*found)
 
     def views(self, *, only_open: bool = False, limit: int = 100) -> list[BoardView]:
         """Return the boards, newest first."""
         with self._store.reading():
             rows = self._store.rows("boards", {"open": int(only_open), "limit": limit})
-            found = [look(self._store, Board(*row), self._store.clock.now()) for row in rows]
+            found = [look_at(self._store, Board(*row), self._store.clock.now()) for row in rows]
         return [self._settled(*one) for one in found]
 
     def _settled(self, board: Board, said: list[Statement], state: Progress) -> BoardView:
@@ -138,8 +138,7 @@ class Boards:
         if shown is not None and shown != envelope.body:
             return ["what it shows is not what was signed"]
         try:
-            board = board_of(self._store, str(envelope.body.get("board_id")))
-            _, said, _ = look(self._store, board, self._store.clock.now())
+            board, said, _ = look(self._store, str(envelope.body.get("board_id")), self._store.clock.now())
         except NotFoundError as error:
             return [error.message]
         inputs = envelope.body.get("inputs")
@@ -151,7 +150,7 @@ class Boards:
 
     def _brought_forward(self, change: Transaction, board_id: str) -> BoardView:
         """Return the board as it is in this transaction, its new phase's members asked, or resolved."""
-        board, said, state = look(change, board_of(change, board_id), change.now)
+        board, said, state = look(change, board_id, change.now)
         if board.resolution is None and is_over(state):
             resolution = resolve(board.subject, board.terms, said, state, change.at)
             board = board._replace(resolution=seal(resolution, self._key).decode())

@@ -96,9 +96,16 @@ def board_of(reader: CoordinationStore | Transaction, board_id: str) -> Board:
 
 
 def look(
+    reader: CoordinationStore | Transaction, board_id: str, now: float
+) -> tuple[Board, list[Statement], Progress]:
+    """Return a board, what was said on it, and where it is; raises NotFoundError."""
+    return look_at(reader, board_of(reader, board_id), now)
+
+
+def look_at(
     reader: CoordinationStore | Transaction, board: Board, now: float
 ) -> tuple[Board, list[Statement], Progress]:
-    """Return a board, what was said on it, and where it is."""
+    """Return a board that was read, what was said on it, and where it is."""
     said = [
         Statement(number, member, BoardTurn(turn), at_ms, json.loads(content))
         for number, member, turn, at_ms, content in reader.rows("statements_of", {"board_id": board.board_id})
