@@ -8,12 +8,14 @@ import sys
 import threading
 from pathlib import Path
 
+from jobwire.coordination.bus.session_folder import INBOX
 from jobwire.coordination.command import coordination_command
 from jobwire.coordination.handling.tries import Tries, check_tries
 from jobwire.coordination.message import split_words
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.reading import message_of
 from jobwire.coordination.store import CoordinationStore
+from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
 from jobwire.core.topics import check_agent
@@ -96,7 +98,16 @@ def _plan(args: argparse.Namespace) -> AutopilotPlan:
         answer_stdin=args.answer_stdin,
         lease_seconds=args.lease,
         until_idle=args.until_idle,
+        bus=_folder(args.bus),
     )
+
+
+def _folder(path: str) -> str:
+    if not path:
+        return ""
+    if not fits_a_path(path) or not Path(path, INBOX).is_dir():
+        raise InvalidInputError(f"{path!r:.200} is no session folder", hint=f"it has a folder {INBOX}")
+    return str(Path(path).resolve())
 
 
 def _show(args: argparse.Namespace, store: CoordinationStore, plan: AutopilotPlan) -> int:

@@ -101,7 +101,7 @@ RUN_VALUES = frozenset(
 )
 AUTOPILOT_VALUES = frozenset(
     {"--agent", "--agents", "--from", "--db", "--ticket", "--max-in-flight", "--per-run-cap", "--max-tries"}
-    | {"--retry-delays", "--verify-timeout", "--idle-timeout", "--wall-timeout", "--lease"}
+    | {"--bus", "--retry-delays", "--verify-timeout", "--idle-timeout", "--wall-timeout", "--lease"}
 )
 VALUES = {"run": RUN_VALUES, "autopilot": AUTOPILOT_VALUES}
 

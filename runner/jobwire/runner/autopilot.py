@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from jobwire.coordination import agents, taking
 from jobwire.coordination.agents import Joining
+from jobwire.coordination.bus import session_export, session_import
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
 from jobwire.coordination.handling.assignment import Assignment, assign, wind_up
 from jobwire.coordination.handling.tries import Tries
@@ -29,7 +30,7 @@ from jobwire.coordination.reading import message_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import TakingRules
 from jobwire.coordination.work import ThreadWork
-from jobwire.core.errors import JobwireError, NoWorkError
+from jobwire.core.errors import ConflictError, JobwireError, NoWorkError
 from jobwire.core.override import override
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Timeouts
@@ -70,6 +71,8 @@ class AutopilotPlan(NamedTuple):
     answer_stdin: bool = False
     lease_seconds: float = LEASE_SECONDS
     until_idle: bool = False
+    # A session folder (`bus.session_folder`), from which messages are taken in and to which receipts go.
+    bus: str = ""
 
 
 class AutopilotEvent(NamedTuple):
@@ -134,6 +137,7 @@ class Autopilot:
         self._stopping = 0
         self._wake = f"autopilot:{os.getpid()}:{self._incarnation}"
         self._next = 0
+        self._told: set[str] = set()
         self.ended: Counter[str] = Counter()
 
     def stop(self) -> None:
@@ -176,6 +180,7 @@ class Autopilot:
         """Begin what can begin; True once all is over."""
         self._reap()
         if not self._stopping:
+            self._take_in()
             catch_up(self._store)
             while self._has_room() and self._begin_one():
                 pass
@@ -184,6 +189,22 @@ class Autopilot:
         if self._stopping or (self._plan.until_idle and not self._anything_open()):
             return True
         return None
+
+    def _take_in(self) -> None:
+        """Take in what agents of another system dropped as files."""
+        if not self._plan.bus or not session_import.waiting(self._plan.bus):
+            return
+        found = session_import.read_session(self._store, self._plan.bus, DEFAULT_RUN)
+        for problem in found["problems"] if isinstance(found["problems"], list) else ():
+            if problem not in self._told:
+                self._told.add(problem)
+                self._warn(problem)
+
+    def _give_out(self) -> None:
+        if self._plan.bus:
+            # Another one that exports writes what we would.
+            with contextlib.suppress(ConflictError):
+                session_export.write_session(self._store, self._plan.bus, DEFAULT_RUN)
 
     def _has_room(self) -> bool:
         return not self._stopping and (self._plan.most is None or len(self._runs) < self._plan.most)
@@ -340,6 +361,7 @@ class Autopilot:
             if wound_up.died:
                 end_leftovers(Path(self._records.log_dir(run.one.token.job_id)))
             self._report(run, wound_up.status)
+            self._give_out()
         except JobwireError as error:
             self._warn(f"job {run.one.token.job_id}: {error.message}")
         finally:

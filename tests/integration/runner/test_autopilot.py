@@ -349,5 +349,16 @@ def test_what_is_not_wanted_is_put_aside(flight: Flight) -> None:
     assert not taking.may_take(flight.store, "builder")
 
 
+def test_a_file_that_an_old_agent_drops_is_handled(flight: Flight) -> None:
+    """With a session folder its files are messages, and the receipts lie in its outbox."""
+    inbox = flight.folder / "S1" / "bus" / "inbox" / "builder"
+    inbox.mkdir(parents=True)
+    (inbox / "old-1.md").write_text("---\nid: old-1\nfrom: lead\nto: builder\nintent: fix\n---\n\nfix it\n")
+    assert flight.fly("echo it works", bus=str(flight.folder / "S1")) == ["done"]
+    receipt = flight.folder / "S1" / "bus" / "outbox" / "old-1.builder.md"
+    assert receipt.read_text().endswith("it works")
+    assert list(inbox.iterdir()) == []
+
+
 def _parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -6,6 +6,7 @@ was left out, as lines for people.
 
 EXPORTS = {
     "message-bus": "message_bus_export:write_bus",
+    "session": "session_export:write_session",
     "jsonl": "message_lines:write_lines",
 }
-IMPORTS = {"message-bus": "message_bus_import:read_bus"}
+IMPORTS = {"message-bus": "message_bus_import:read_bus", "session": "session_import:read_session"}

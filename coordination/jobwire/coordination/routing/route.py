@@ -114,7 +114,7 @@ def _refusal(
             return f"there is no agent {name}"
     if asked.task and change.row("task_known", {"run_id": receipt.run_id, "task_id": asked.task}) is None:
         return f"run {receipt.run_id} has no task {asked.task}"
-    if _kind(asked) == "task":
+    if kind_of(asked.intent) == "task":
         row = change.row("open_self_made", {"run_id": receipt.run_id})
         if row is not None and row[0] >= guard.most_open:
             return f"{row[0]} tasks of directives are open in run {receipt.run_id}, {guard.most_open} may be"
@@ -132,7 +132,7 @@ def _send(change: Transaction, receipt: InboxMessage, asked: Directive) -> None:
         NewMessage(
             receipt.from_agent,
             to,
-            kind=_kind(asked),
+            kind=kind_of(asked.intent),
             type=asked.intent,
             id=message_id,
             subject=asked.message[:MAX_SUBJECT],
@@ -171,8 +171,9 @@ def _alert(change: Transaction, receipt: InboxMessage, found: Directive | Malfor
     write(change, new, Bulk.inline(new))
 
 
-def _kind(asked: Directive) -> str:
-    return _KINDS.get(asked.intent, "task")
+def kind_of(intent: str) -> str:
+    """Return the kind of a message with an intent: a task, unless it asks for no work."""
+    return _KINDS.get(intent, "task")
 
 
 def _roles(change: Transaction, agent: str) -> frozenset[str]:

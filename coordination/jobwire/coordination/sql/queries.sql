@@ -610,6 +610,13 @@ SELECT min(due) FROM (
     SELECT min(lease_until_ms) FROM deliveries INDEXED BY deliveries_leased WHERE agent_id = :agent_id AND state = 'leased'
 );
 
+-- name: request_before
+-- The last task of a thread before a number.
+SELECT
+    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
+    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+FROM messages WHERE thread_id = :thread_id AND seq < :seq AND kind = 'task' ORDER BY seq DESC LIMIT 1;
+
 -- name: known_agent
 -- Whether an agent has joined, or was ever sent something.
 SELECT 1 FROM agents WHERE agent_id = :agent_id
