@@ -52,6 +52,7 @@ COMMANDS: dict[str, Subcommand] = {
     ),
     "agent": Subcommand("jobwire.coordination.agent_cli", "who takes part: join, beat, list, leave"),
     "wait": Subcommand("jobwire.coordination.agent_cli", "wait for an event of the coordination by its name"),
+    "notify": Subcommand("jobwire.coordination.agent_cli", "be told once when an agent or a job rests"),
     "inbox": Subcommand(
         "jobwire.coordination.cli",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",

@@ -109,8 +109,9 @@ AGENT = VerbTable(
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `agent` and `wait` to `jobwire`."""
+    """Add `agent`, `wait` and `notify` to `jobwire`."""
     AGENT.add_to(commands)
+    _add_notify(commands)
     summary = "wait for an event of the coordination by its name"
     parser = commands.add_parser(
         "wait",
@@ -124,4 +125,26 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_timeout(parser)
     parser.set_defaults(
         run=coordination_command(run_verb), runs="waiting_actions:wait", verb="wait", home_need=Need.NOTHING
+    )
+
+
+def _add_notify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "be told once, by a message, when an agent or a job comes to rest"
+    parser = commands.add_parser(
+        "notify",
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}: now, or as soon as it does.",
+        epilog="example:\n  jobwire notify --agent lead --when done,stopped builder",
+        tell=partial(say_failure, "notify"),
+    )
+    parser.add_argument("subject", metavar="AGENT|JOB", help="who, or which job")
+    parser.add_argument(
+        "--when", required=True, metavar="LIST", help="idle, done, blocked, stopped: whichever comes first"
+    )
+    add_common(parser, None)
+    parser.set_defaults(
+        run=coordination_command(run_verb),
+        runs="notice_actions:notify",
+        verb="notify",
+        home_need=Need.NOTHING,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination import agents, reading, taking, waiting
+from jobwire.coordination import agents, notices, reading, taking, waiting
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.board_verbs import BOARD_VERBS
@@ -200,6 +200,11 @@ def _join(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     return {"agent": view.to_json(store.clock.now())}
 
 
+def _notify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    notice = notices.ask_for(store, agent, args["subject"], args["when"])
+    return {"notice": notice.id, "agent": agent, "subject": notice.subject, "when": list(notice.when)}
+
+
 def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del args
     with store.changing() as change:
@@ -255,6 +260,9 @@ VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
         },
         _join,
         changes=True,
+    ),
+    "notify": AgentVerb(
+        {"subject": TEXT, "when": TEXTS}, _notify, ("subject", "when"), changes=True, keeps=True
     ),
     "leave": AgentVerb({}, _leave, changes=True, keeps=True),
     **WORK_VERBS,

@@ -124,11 +124,19 @@ def _update(parser: CommandParser) -> None:
         "--status", default="in_progress", metavar="WORD", help="in_progress (default), or blocked"
     )
     _said(parser)
+    _direct(parser)
+
+
+def _direct(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--direct", action="store_true", help="send the job's event at once, whoever else would send it"
+    )
 
 
 def _end(parser: CommandParser) -> None:
     _holder(parser)
     _said(parser)
+    _direct(parser)
 
 
 def _cancel(parser: CommandParser) -> None:

@@ -15,6 +15,7 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.marks import behind
+from jobwire.coordination.notices import tell_due
 from jobwire.coordination.projection import bring_up
 from jobwire.coordination.remote_keys import AgentKeys
 from jobwire.coordination.remote_service import Crossing, RemoteService
@@ -118,6 +119,7 @@ class Housekeeping:
             return
         if behind(self._store):
             bring_up(self._store, self._tell, stop)
+        tell_due(self._store)
         now = self._clock.monotonic()
         if now - self._collected_at >= _COLLECT_SECONDS:
             self.collected += BlobFolder(self._store.home).collect(self._store, stop=stop)

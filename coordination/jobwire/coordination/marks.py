@@ -21,15 +21,20 @@ def catch_up(store: CoordinationStore) -> bool:
     Every command does so first, so that no process is needed. A disk that takes no change leaves them as
     they are, and it is told on stderr.
     """
-    if not behind(store):
+    late, awaited = behind(store), bool(store.rows("notices"))
+    if not late and not awaited:
         return False
+    from jobwire.coordination.notices import tell_due  # noqa: PLC0415 - as below
     from jobwire.coordination.projection import bring_up  # noqa: PLC0415 - brings the registry
 
     try:
-        bring_up(store)
+        if late:
+            bring_up(store)
+        if awaited:
+            tell_due(store)
     except JobwireError as error:
         sys.stderr.write(f"jobwire: warning: threads may be behind their jobs: {error.message}\n")
-    return True
+    return late
 
 
 def behind(store: CoordinationStore) -> bool:

@@ -57,6 +57,7 @@ _WAYS = {
     "delivery_actions:take": _Way("take", requests.take),
     "delivery_actions:ack": _Way("ack", requests.ack),
     "delivery_actions:nack": _Way("nack", requests.nack),
+    "notice_actions:notify": _Way("notify", requests.notify),
     "agent_actions:join": _Way("join", requests.join),
     "agent_actions:leave": _Way("leave", requests.nothing),
     "agent_actions:list_agents": _Way("agents", requests.run),

@@ -143,6 +143,11 @@ def nack(args: Namespace) -> Request:
     return {**ack(args), "reason": args.reason, "permanent": args.permanent}
 
 
+def notify(args: Namespace) -> Request:
+    """Ask to be told."""
+    return {"subject": args.subject, "when": list(split_words(args.when))}
+
+
 def join(args: Namespace) -> Request:
     """Ask to be known."""
     joining = Joining(run_id=args.run_id, interval_seconds=args.interval, status=args.status)

@@ -69,6 +69,10 @@ def _say_claimed(args: Namespace, claimed: Claimed, words: str) -> int:
 
 def _say_worded(args: Namespace, worded: Worded) -> int:
     posted = worded.posted
-    body = {**posted._asdict(), "thread": thread_json(worded.thread)}
+    body: dict[str, object] = {**posted._asdict(), "thread": thread_json(worded.thread)}
+    if getattr(args, "direct", False) and worded.thread.job_id is not None:
+        from jobwire.coordination.direct import send_at_once  # noqa: PLC0415 - brings the broker's client
+
+        body["delivered"] = send_at_once(open_store(args), worded.thread.job_id)
     say(args, body, f"thread {posted.thread_id} is {worded.thread.status}")
     return 0

@@ -54,7 +54,7 @@ ROWS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         },
     ),
     "33": (
-        "the same id twice is one message, with other words 20; {} survives; one thread does not hold another",
+        "the same id twice is one message, with other words 20; {} survives; threads do not wait for others",
         {
             "unit/coordination/test_sending.py": (
                 "test_the_same_message_again_is_there_once",
@@ -191,11 +191,9 @@ class Commands:
 
 
 def test_row_42_every_exit_code_is_reached_and_every_answer_has_its_form(tmp_path: Path) -> None:
-    """0, 10, 20, 30, 40 and 50 in one walk; each object says ok and command, each failure its code and hint."""
+    """0, 10, 20, 30, 40 and 50 in one walk; each object says ok, each failure its code and hint."""
     inbox = Commands(tmp_path)
-    thread = inbox("send", "--from", "lead", "--to", "a", "--subject", "fix it", "--kind", "task")[
-        "thread_id"
-    ]
+    thread = inbox("send", "--from", "lead", "--to", "a", "--subject", "fix it")["thread_id"]
     on = ("--thread", thread)
     claimed = inbox("claim", "--agent", "a", *on, "--lease-seconds", "900")
     assert (claimed["ok"], claimed["command"]) == (True, "claim")

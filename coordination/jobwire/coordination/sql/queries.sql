@@ -457,6 +457,26 @@ SELECT DISTINCT w.agent_id FROM lock_waits AS w WHERE EXISTS (
     WHERE e.event_type IN ('FILE_LOCK', 'FILE_UNLOCK') AND e.event_id > :after AND e.event_id <= :through
 );
 
+-- name: notices
+-- What somebody wants to be told once, oldest first.
+SELECT value FROM meta WHERE key >= 'notify:' AND key < 'notify;' ORDER BY rowid;
+
+-- name: put_notice
+-- Somebody wants to be told.
+INSERT INTO meta (key, value) VALUES (:key, :value);
+
+-- name: remove_notice
+-- It is told.
+DELETE FROM meta WHERE key = :key;
+
+-- name: results_of
+-- The first result that an agent handed in behind a number.
+SELECT summary FROM messages WHERE type IN ('result', 'receipt') AND from_agent = :agent_id AND seq > :after ORDER BY seq LIMIT 1;
+
+-- name: blocked_of
+-- The first thread of an agent that waits for somebody.
+SELECT subject FROM threads WHERE assigned_to = :agent_id AND status = 'blocked' ORDER BY changed LIMIT 1;
+
 -- name: data_version
 -- Another number once another connection has committed (sqlite.org/pragma.html#pragma_data_version).
 SELECT data_version FROM pragma_data_version;
