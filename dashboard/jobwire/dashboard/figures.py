@@ -85,9 +85,9 @@ def freshness(database: MetricTables, now: float, journal: JournalEnd, *, runnin
     health = database.ask(
         "SELECT updated_at, backlog, duration_ms, watermark_at FROM health ORDER BY updated_at DESC LIMIT 1"
     )
-    progress = {
-        row[0]: row[1:] for row in database.ask("SELECT journal, next_offset, updated_at FROM progress")
-    }
+    # What every shard has of it.
+    places = database.ask("SELECT journal, MIN(next_offset), MAX(updated_at) FROM progress GROUP BY journal")
+    progress = {row[0]: row[1:] for row in places}
     if not progress and not health:
         return Freshness("none", NO_METRICS)
     folded_at = max((row[1] for row in progress.values()), default=0.0)
@@ -119,7 +119,8 @@ def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
 def event_rates(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
     """Return events a second of each type at each step."""
     rows = database.ask(
-        "SELECT window_start, event_type, SUM(events) FROM windows "
+        # The counts themselves: the view would sum them a first time.
+        "SELECT window_start, event_type, SUM(events) FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY window_start, event_type",
         wanted.width,
@@ -132,7 +133,7 @@ def event_rates(database: MetricTables, wanted: TimeRange) -> dict[str, list[flo
 def rejections(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
     """Return refused messages a second by reason at each step."""
     rows = database.ask(
-        "SELECT window_start, reason, SUM(events) FROM rejections "
+        "SELECT window_start, reason, SUM(events) FROM rejection_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? GROUP BY window_start, reason",
         wanted.width,
         wanted.start,
@@ -144,7 +145,7 @@ def rejections(database: MetricTables, wanted: TimeRange) -> dict[str, list[floa
 def sessions(database: MetricTables, wanted: TimeRange) -> list[dict[str, object]]:
     """Return the sessions with the most events in the range."""
     rows = database.ask(
-        "SELECT session, SUM(events) AS total FROM windows "
+        "SELECT session, SUM(events) AS total FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY session ORDER BY total DESC LIMIT ?",
         wanted.width,
