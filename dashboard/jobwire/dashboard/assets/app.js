@@ -11,10 +11,11 @@ import { clock, now } from "./format.js";
 import { JobView } from "./job.js";
 import { LocksView } from "./locks.js";
 import { FeedView } from "./requests.js";
+import { SessionsView } from "./sessions.js";
 import { SearchView } from "./search.js";
 
-const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView, "/locks": LocksView, "/boards": BoardsView };
-const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search", l: "/locks", b: "/boards" };
+const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView, "/locks": LocksView, "/boards": BoardsView, "/sessions": SessionsView };
+const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search", l: "/locks", b: "/boards", e: "/sessions" };
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");

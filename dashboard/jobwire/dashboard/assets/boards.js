@@ -22,7 +22,7 @@ export class BoardsView {
     this.shell = shell;
     this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the boards …");
     this.note = h("p", { class: "empty", hidden: true });
-    this.table = new Rows(COLUMNS, "agents", { key: (row) => row.board_id, make: (row) => this.#make(row), fill });
+    this.table = new Rows(COLUMNS, "agents boards", { key: (row) => row.board_id, make: (row) => this.#make(row), fill });
     this.following = new Following(shell, () => this.#refresh(), 5);
   }
 
@@ -48,6 +48,8 @@ export class BoardsView {
   async #refresh() {
     try {
       const { boards = [] } = await look("/api/boards");
+      const urgent = (one) => (one.open ? 1 + one.missing.includes(page.person) : 0);
+      boards.sort((one, other) => urgent(other) - urgent(one));
       this.table.show(boards);
       this.note.hidden = boards.length > 0;
       if (!boards.length) nothingYet(this.note, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
@@ -216,7 +218,7 @@ export class BoardView {
         return [why, h("div", { class: "choices" }, h("label", {}, "Confidence ", sure), ["APPROVE", "REJECT", "ABSTAIN"].map((verdict) => button(verdict, () => send("vote", { final_verdict: verdict, confidence: Number(sure.value), conditions: lines() }))))];
       },
     };
-    this.turn.replaceChildren(h("h2", {}, `Your turn: ${lower(board.phase)}`), ...(forms[board.phase]?.() ?? []), h("p", { class: "hint" }, `You speak as ${page.person}, once a phase; said again, the last one counts.`), wrong);
+    this.turn.replaceChildren(h("h2", {}, `Your turn: ${lower(board.phase)}`), ...(forms[board.phase]?.() ?? []), h("p", { class: "hint own" }, `You speak as ${page.person}, once a phase; said again, the last one counts.`), wrong);
   }
 }
 

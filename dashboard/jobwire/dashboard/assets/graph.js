@@ -3,7 +3,7 @@
 import { plain } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDE = 180, HIGH = 36, GAP_X = 60, GAP_Y = 14, LETTERS = 22;
+const WIDE = 180, HIGH = 36, GAP_X = 60, GAP_Y = 14, LETTERS = 22, TOP = 26;
 export const MOST_NODES = 150;
 
 function s(tag, attributes, ...children) {
@@ -48,15 +48,17 @@ export function drawGraph(nodes, edges, label) {
     const column = layer.get(node.id);
     const row = rows.get(column) ?? 0;
     rows.set(column, row + 1);
-    at.set(node.id, [column * (WIDE + GAP_X) + 4, row * (HIGH + GAP_Y) + 4]);
+    at.set(node.id, [column * (WIDE + GAP_X) + 4, row * (HIGH + GAP_Y) + TOP]);
   }
   const width = Math.max(...layer.values(), 0) * (WIDE + GAP_X) + WIDE + 8;
-  const height = Math.max(...rows.values(), 1) * (HIGH + GAP_Y) + 8;
+  const height = Math.max(...rows.values(), 1) * (HIGH + GAP_Y) + TOP;
   const lines = edges.filter(([from, to]) => at.has(from) && at.has(to)).map(([from, to, bad]) => {
     const [x, y] = at.get(from), [u, v] = at.get(to);
     const [left, right, top, end] = [x + WIDE, u, y + HIGH / 2, v + HIGH / 2];
     const bend = Math.max(GAP_X / 2, Math.abs(right - left) / 3);
-    return s("path", { class: bad ? "edge bad" : "edge", d: `M${left} ${top}C${left + bend} ${top} ${right - bend} ${end} ${right - 6} ${end}`, "marker-end": bad ? "url(#head-bad)" : "url(#head)" });
+    // Over what stands between: an edge behind a box looks like two.
+    const lift = Math.abs(layer.get(to) - layer.get(from)) > 1 ? HIGH : 0;
+    return s("path", { class: bad ? "edge bad" : "edge", d: `M${left} ${top}C${left + bend} ${top - lift} ${right - bend} ${end - lift} ${right - 6} ${end}`, "marker-end": bad ? "url(#head-bad)" : "url(#head)" });
   });
   const boxes = nodes.map((node) => {
     const [x, y] = at.get(node.id);

@@ -22,6 +22,7 @@ from jobwire.dashboard.coordination.conversation import conversation, whole_text
 from jobwire.dashboard.coordination.found import found_page
 from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
+from jobwire.dashboard.coordination.sessions import resume_session, session_list, stop_session
 from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
 from jobwire.dashboard.numbers import whole_number
@@ -31,7 +32,7 @@ Look = Callable[[CoordinationStore, Request], dict[str, object]]
 Act = Callable[[dict[str, object]], dict[str, object]]
 Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
-VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards")
+VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions")
 _LOOK_SECONDS = 0.25
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
@@ -74,6 +75,9 @@ class StoreRoutes:
             Route("/api/locks", self._looks(self._locks)),
             Route("/api/boards", self._looks(self._boards)),
             Route("/api/board", self._looks(self._board)),
+            Route("/api/sessions", self._looks(self._sessions)),
+            Route("/api/session/stop", self._acts(self._stop), methods=["POST"]),
+            Route("/api/session/resume", self._acts(self._resume), methods=["POST"]),
             Route("/api/message", error_responses(self.text)),
             Route("/api/conversation/reply", self._acts(self._reply), methods=["POST"]),
             Route("/api/conversation/cancel", self._acts(self._cancel), methods=["POST"]),
@@ -173,6 +177,15 @@ class StoreRoutes:
         if not isinstance(content, dict):
             raise InvalidInputError("the content is no object", hint='{"final_verdict": "APPROVE"}')
         return self._person.say(_text(asked, "board"), _text(asked, "turn"), content)
+
+    def _sessions(self, store: CoordinationStore, request: Request) -> dict[str, object]:  # noqa: ARG002 - a look's form
+        return {"sessions": session_list(store)}
+
+    def _stop(self, asked: dict[str, object]) -> dict[str, object]:
+        return stop_session(self._home, _text(asked, "name"), _text(asked, "how"), by=self._me)
+
+    def _resume(self, asked: dict[str, object]) -> dict[str, object]:
+        return resume_session(self._home, _text(asked, "name"))
 
     def _reply(self, asked: dict[str, object]) -> dict[str, object]:
         return self._person.reply(
