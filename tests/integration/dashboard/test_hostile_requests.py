@@ -27,7 +27,7 @@ ROUTES = (
     "/api/metrics", "/metrics", "/healthz", "/conversations", "/api/store/stream", "/api/conversations",
     "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/conversation/reply",
     "/api/conversation/cancel", "/api/conversation/read", "/api/locks", "/api/boards", "/api/board",
-    "/api/board/say", "/api/sessions", "/api/session/stop", "/api/session/resume",
+    "/api/board/say", "/api/tasks", "/api/task", "/api/sessions", "/api/session/stop", "/api/session/resume",
 )  # fmt: skip
 # 503: the fleet is not read yet. 431 and 400 are the HTTP parser's own.
 KNOWN = {200, 303, 304, 400, 401, 403, 404, 405, 409, 413, 421, 429, 431, 503}
@@ -158,7 +158,23 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-_FIELDS = ("reason", "thread", "text", "through", "kind", "id", "board", "turn", "content", "name", "how")
+_FIELDS = (
+    "reason",
+    "thread",
+    "text",
+    "through",
+    "kind",
+    "id",
+    "board",
+    "turn",
+    "content",
+    "name",
+    "how",
+    "run",
+    "task",
+    "verb",
+    "version",
+)
 _body = st.one_of(
     st.just(b""),
     st.binary(max_size=200),

@@ -751,6 +751,10 @@ SELECT count(*) FROM (
     WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') LIMIT :limit
 );
 
+-- name: runs_of_tasks
+-- The runs that have tasks, the one with the newest first.
+SELECT run_id FROM tasks GROUP BY run_id ORDER BY max(created_ms) DESC, run_id LIMIT :limit;
+
 -- name: unread_figures
 -- How many messages are unread, and when the oldest of them was sent.
 SELECT u.unread, m.ts_ms FROM (

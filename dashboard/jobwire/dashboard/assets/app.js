@@ -12,10 +12,11 @@ import { JobView } from "./job.js";
 import { LocksView } from "./locks.js";
 import { FeedView } from "./requests.js";
 import { SessionsView } from "./sessions.js";
+import { TasksView } from "./tasks.js";
 import { SearchView } from "./search.js";
 
-const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView, "/locks": LocksView, "/boards": BoardsView, "/sessions": SessionsView };
-const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search", l: "/locks", b: "/boards", e: "/sessions" };
+const VIEWS = { "/charts": ChartsView, "/feed": FeedView, "/conversations": ConversationsView, "/agents": AgentsView, "/search": SearchView, "/locks": LocksView, "/boards": BoardsView, "/sessions": SessionsView, "/tasks": TasksView };
+const KEYS = { m: "/charts", w: "/feed", c: "/conversations", a: "/agents", s: "/search", l: "/locks", b: "/boards", e: "/sessions", p: "/tasks" };
 
 const root = document.getElementById("main");
 const live = document.getElementById("live");

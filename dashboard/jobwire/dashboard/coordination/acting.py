@@ -12,10 +12,12 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.replying import reply
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import mark_read
+from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.topics import check_agent
 
+_VERBS = ("approve", "reject", "merge", "retry", "cancel")
 KINDS = ("event", "answer", "question")
 
 
@@ -74,6 +76,27 @@ class PersonOnThePage:
         try:
             view = Boards(store, key=home_key(store.home)).say(board_id, self._name, BoardTurn(turn), content)
             return {"board_id": board_id, "phase": view.phase.value}
+        finally:
+            store.close()
+
+    def manage(self, run: str, task: str, verb: str, *, reason: str, version: int) -> dict[str, object]:
+        """Approve, reject, merge, retry or cancel a task as it was shown (`version`)."""
+        store = self._joined()
+        try:
+            tasks = Tasks(store, self._name)
+            if verb in {"approve", "reject"}:
+                found = tasks.review(
+                    task, run, approve=verb == "approve", reason=reason, expect_version=version
+                )
+            elif verb == "merge":
+                found = tasks.merge(task, run, expect_version=version)
+            elif verb == "retry":
+                found = tasks.retry(task, run, expect_version=version)
+            elif verb == "cancel":
+                found = tasks.cancel(task, reason, run, expect_version=version)
+            else:
+                raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(_VERBS)}")
+            return {"task_id": found.task_id, "status": str(found.status), "version": found.version}
         finally:
             store.close()
 

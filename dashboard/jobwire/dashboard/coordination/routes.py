@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from jobwire.coordination.message import MAX_ID
+from jobwire.coordination.message import MAX_ID, MAX_REFERENCE
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, NotFoundError
@@ -24,6 +24,7 @@ from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.sessions import resume_session, session_list, stop_session
 from jobwire.dashboard.coordination.store_watch import StoreWatch
+from jobwire.dashboard.coordination.tasks import task_page
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
 from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.responses import error_responses, event_message, json_response, read_object, read_only
@@ -32,7 +33,8 @@ Look = Callable[[CoordinationStore, Request], dict[str, object]]
 Act = Callable[[dict[str, object]], dict[str, object]]
 Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
-VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions")
+VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions", "/tasks")
+_MOST_VERSIONS = 2**62
 _LOOK_SECONDS = 0.25
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
@@ -75,6 +77,8 @@ class StoreRoutes:
             Route("/api/locks", self._looks(self._locks)),
             Route("/api/boards", self._looks(self._boards)),
             Route("/api/board", self._looks(self._board)),
+            Route("/api/tasks", self._looks(self._tasks)),
+            Route("/api/task", self._acts(self._task), methods=["POST"]),
             Route("/api/sessions", self._looks(self._sessions)),
             Route("/api/session/stop", self._acts(self._stop), methods=["POST"]),
             Route("/api/session/resume", self._acts(self._resume), methods=["POST"]),
@@ -177,6 +181,25 @@ class StoreRoutes:
         if not isinstance(content, dict):
             raise InvalidInputError("the content is no object", hint='{"final_verdict": "APPROVE"}')
         return self._person.say(_text(asked, "board"), _text(asked, "turn"), content)
+
+    def _tasks(self, store: CoordinationStore, request: Request) -> dict[str, object]:
+        values = request.query_params
+        run, state = values.get("run", "")[:MAX_REFERENCE], values.get("state", "")
+        return task_page(store, run, self._clock.now(), state=state)
+
+    def _task(self, asked: dict[str, object]) -> dict[str, object]:
+        version = asked.get("version")
+        if type(version) is not int or not 0 < version < _MOST_VERSIONS:
+            raise InvalidInputError(
+                "version is no number of a task's change", hint="send the one that was shown"
+            )
+        return self._person.manage(
+            _text(asked, "run"),
+            _text(asked, "task"),
+            _text(asked, "verb"),
+            reason=_text(asked, "reason"),
+            version=version,
+        )
 
     def _sessions(self, store: CoordinationStore, request: Request) -> dict[str, object]:  # noqa: ARG002 - a look's form
         return {"sessions": session_list(store)}

@@ -1,0 +1,164 @@
+// The tasks of a run: what needs somebody first, and a graph of what waits for what.
+
+import { confirmed } from "./confirm.js";
+import { threadPath } from "./conversations.js";
+import { badge, setBadge } from "./fleet.js";
+import { h, mark, plain, say } from "./dom.js";
+import { ago, fullTime, now, words } from "./format.js";
+import { MOST_NODES, drawGraph } from "./graph.js";
+import { Choices, Following, Rows, act, cannot, look, nothingYet } from "./store.js";
+
+const actions = document.documentElement.dataset.actions === "yes";
+const COLUMNS = [["state", "State"], ["job", "Task"], ["last", "Waits for, or why"], ["who", "Who"], ["unread", "Runs"], ["when", "Since"]];
+const GROUPS = { failed: "failed", stuck: "stuck", in_review: "waiting", approved: "waiting", in_progress: "running", ready: "late", pending: "pending", completed: "done", cancelled: "done" };
+const CHOICES = { all: ["All", ""], failed: ["Failed", "failed"], stuck: ["Stuck", "stuck"], in_review: ["In review", "waiting"], in_progress: ["In progress", ""], ready: ["Ready", ""], pending: ["Pending", ""], completed: ["Completed", ""] };
+const WAITS = { failed_dependency: "a failed task", dependency: "tasks", claim: "who claims it", review: "a review", merge: "a merge", retry: "its next try" };
+
+export class TasksView {
+  constructor(root, shell) {
+    this.root = root;
+    this.shell = shell;
+    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the tasks …");
+    this.choices = new Choices("State", CHOICES, (state) => this.#choose({ state }));
+    this.runs = h("select", { "aria-label": "Run", onchange: () => this.#choose({ run: this.runs.value }) });
+    this.filters = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.runs));
+    this.graph = h("div", { class: "graph-box", hidden: true });
+    this.hint = h("p", { class: "hint", hidden: true });
+    this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make: (row) => this.#make(row), fill });
+    this.note = h("p", { class: "empty", hidden: true });
+    this.following = new Following(shell, () => this.#refresh(), 10);
+  }
+
+  mount() {
+    const query = new URLSearchParams(location.search);
+    this.state = query.get("state") in CHOICES ? query.get("state") : "all";
+    this.run = query.get("run") ?? "";
+    this.table.node.hidden = this.filters.hidden = true;
+    this.root.replaceChildren(h("div", { class: "job-view" }, this.headline, this.filters, this.graph, this.hint, this.table.node, this.note));
+    this.following.start();
+    this.timer = setInterval(() => this.table.tick(times), 1000);
+  }
+
+  unmount() {
+    this.following.stop();
+    clearInterval(this.timer);
+  }
+
+  key(event) {
+    if (event.key === "j" || event.key === "k") { this.table.move(event.key === "j" ? 1 : -1); return true; }
+    if (/^[0-7]$/.test(event.key)) { this.#choose({ state: Object.keys(CHOICES)[Number(event.key)] }); return true; }
+    if (event.key !== "Escape") return false;
+    if (this.state === "all") this.shell.go("/");
+    else this.#choose({ state: "all" });
+    return true;
+  }
+
+  #choose({ state = this.state, run = this.run }) {
+    this.state = state;
+    this.run = run;
+    const query = new URLSearchParams();
+    if (state !== "all") query.set("state", state);
+    if (run) query.set("run", run);
+    history.replaceState(null, "", query.size ? `/tasks?${query}` : "/tasks");
+    this.following.again();
+  }
+
+  async #refresh() {
+    const asked = `${this.state} ${this.run}`;
+    let data;
+    try {
+      data = await look("/api/tasks", { run: this.run, state: this.state === "all" ? "" : this.state });
+    } catch (error) {
+      for (const node of [this.table.node, this.filters, this.graph, this.hint]) node.hidden = true;
+      say(this.headline, "The tasks cannot be read");
+      cannot(this.note, error);
+      return;
+    }
+    if (asked !== `${this.state} ${this.run}`) return this.#refresh();
+    const { tasks = [], counts = {}, runs = [] } = data;
+    this.shown = data.run ?? "";
+    this.filters.hidden = runs.length === 0;
+    const key = JSON.stringify(runs);
+    if (key !== this.runsKey) {
+      this.runsKey = key;
+      this.runs.replaceChildren(...runs.map((name) => h("option", { value: name }, `run ${name}`)));
+    }
+    this.runs.hidden = runs.length < 2;
+    this.runs.value = this.shown;
+    this.choices.show(this.state, counts);
+    this.table.show(tasks);
+    this.note.hidden = tasks.length > 0;
+    if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead build 'build it'");
+    else if (!tasks.length) this.note.replaceChildren("No task is in this state.");
+    say(this.headline, sentence(counts, data.more));
+    this.#draw(tasks, data.found ?? 0);
+  }
+
+  #draw(tasks, found) {
+    const nodes = tasks.slice(0, MOST_NODES).sort((a, b) => a.number - b.number);
+    const ids = new Set(nodes.map((row) => row.id));
+    const failed = new Set(nodes.filter((row) => row.status === "failed" || row.status === "cancelled").map((row) => row.id));
+    const edges = nodes.flatMap((row) => row.needs.filter((id) => ids.has(id)).map((id) => [id, row.id, failed.has(id)]));
+    const key = JSON.stringify([edges, nodes.map((row) => [row.id, row.status, row.title])]);
+    this.graph.hidden = edges.length === 0;
+    this.hint.hidden = found <= nodes.length;
+    say(this.hint, `The graph shows ${nodes.length} of ${found} tasks, the list ${tasks.length}: those that need somebody first.`);
+    if (key === this.graphKey) return;
+    this.graphKey = key;
+    this.graph.replaceChildren(drawGraph(nodes.map((row) => ({ id: row.id, text: `${row.id} ${row.title}`, sub: [row.status.replaceAll("_", " "), row.worker || row.owner].filter(Boolean).join(" · "), group: GROUPS[row.status], href: row.thread ? threadPath(row.thread) : null })), edges, "Which task waits for which"));
+  }
+
+  #make(row) {
+    const parts = {
+      badge: badge(), title: h("a", { class: "title", "data-nav": true }), sub: h("span", { class: "session" }), priority: h("b", { class: "priority" }),
+      why: h("span", { class: "detail" }), buttons: h("div", { class: "asks" }), who: h("span", { class: "session" }), runs: h("span"), when: h("span"),
+    };
+    const button = (word, title, note, verb, reason = true) => h("button", { type: "button", class: "choice", onclick: () => confirmed({
+      title, word: `${parts.row.id} ${parts.row.title}`, note, keep: "Leave it", button: title.replace("?", ""), reason,
+      act: (text) => act("/api/task", { run: this.shown, task: parts.row.id, verb, reason: text, version: parts.row.version }),
+    }) }, word);
+    parts.verbs = actions ? {
+      approve: button("approve", "Approve the work?", "What waited for it may begin.", "approve"),
+      reject: button("send back", "Send it back?", "Its worker gets it again, with your reason.", "reject"),
+      merge: button("merged", "Is it merged?", "Then the task is completed, and what waited for it may begin.", "merge", false),
+      retry: button("retry", "Retry the task?", "It is given to its owner again, with what fell with it.", "retry", false),
+      cancel: button("cancel …", "Cancel the task?", "Its job ends with it; what depends on it waits, fails or is skipped, as it was added.", "cancel"),
+    } : {};
+    parts.buttons.append(...Object.values(parts.verbs));
+    const cell = (name, ...children) => h("td", { class: name }, ...children);
+    parts.node = h("tr", { class: "still" }, cell("state", parts.badge), cell("job", parts.title, h("span", { class: "sub" }, h("code", {}, row.id), parts.priority, parts.sub)), cell("last", parts.why, parts.buttons), cell("who", parts.who), cell("unread", parts.runs), cell("when", parts.when));
+    return parts;
+  }
+}
+
+const MAY = { approve: ["in_review"], reject: ["in_review"], merge: ["approved"], retry: ["failed", "cancelled"], cancel: ["pending", "ready", "stuck", "in_progress", "in_review", "approved"] };
+
+function fill(parts, row) {
+  const group = GROUPS[row.status];
+  mark(parts.node, "group", group);
+  setBadge(parts.badge, { group, word: row.status.replaceAll("_", " ") });
+  say(parts.title, row.title);
+  parts.title.setAttribute("href", row.thread ? threadPath(row.thread) : "/tasks");
+  say(parts.priority, row.priority === "normal" ? "" : row.priority);
+  mark(parts.priority, "priority", row.priority);
+  say(parts.sub, row.needs.length ? `after ${row.needs.join(", ")}` : "");
+  const waits = row.waits ? `waits for ${WAITS[row.waits.on] ?? row.waits.on}${row.waits.ref ? `: ${String(row.waits.ref).replaceAll(",", ", ")}` : ""}` : "";
+  const why = [row.reason, waits].filter(Boolean).join(" · ");
+  say(parts.why, why);
+  parts.why.title = plain(why);
+  for (const [verb, button] of Object.entries(parts.verbs)) button.hidden = !MAY[verb].includes(row.status);
+  say(parts.who, [row.worker || row.owner || "anybody"].join(""));
+  say(parts.runs, row.jobs ? `${row.jobs}${row.failures ? `, ${row.failures}/${row.most} failed` : ""}` : "");
+  times(parts, row);
+}
+
+function times(parts, row) {
+  say(parts.when, row.not_before ? `in ${words(row.not_before - now()).split(" ")[0]}` : ago(row.since));
+  parts.when.title = fullTime(row.since);
+}
+
+function sentence(counts, more) {
+  if (!counts.all) return "No tasks yet";
+  const parts = ["failed", "stuck", "in_review"].filter((name) => counts[name]).map((name) => `${counts[name]} ${name.replaceAll("_", " ")}`);
+  return [...parts, `${counts.completed} of ${more ? "more than " : ""}${counts.all} completed`].join(" · ");
+}
