@@ -159,22 +159,9 @@ _json = st.recursive(
     max_leaves=10,
 )
 _FIELDS = (
-    "reason",
-    "thread",
-    "text",
-    "through",
-    "kind",
-    "id",
-    "board",
-    "turn",
-    "content",
-    "name",
-    "how",
-    "run",
-    "task",
-    "verb",
-    "version",
-)
+    "reason", "thread", "text", "through", "kind", "id", "board", "turn", "content", "name", "how", "run",
+    "task", "verb", "version",
+)  # fmt: skip
 _body = st.one_of(
     st.just(b""),
     st.binary(max_size=200),

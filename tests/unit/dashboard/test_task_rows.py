@@ -6,7 +6,8 @@ from jobwire.dashboard.coordination.task_rows import ORDER, TaskRow, arrange_tas
 
 NOW = 1_000_000
 TASK = Task(
-    "default", "T1", 1, "title", "", "ann", "", "", "normal", (), "none", (), 3, (30.0,), "wait", "lead", 0, "t-1"
+    "default", "T1", 1, "title", "", "ann", "", "", "normal", (), "none", (), 3, (30.0,), "wait", "lead", 0,
+    "t-1",
 )  # fmt: skip
 
 

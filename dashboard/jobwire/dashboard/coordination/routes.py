@@ -190,9 +190,7 @@ class StoreRoutes:
     def _task(self, asked: dict[str, object]) -> dict[str, object]:
         version = asked.get("version")
         if type(version) is not int or not 0 < version < _MOST_VERSIONS:
-            raise InvalidInputError(
-                "version is no number of a task's change", hint="send the one that was shown"
-            )
+            raise InvalidInputError("version is no number of a change", hint="send the one that was shown")
         return self._person.manage(
             _text(asked, "run"),
             _text(asked, "task"),
