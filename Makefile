@@ -38,6 +38,7 @@ cluster: $(STAMP)  ## the metrics on a Spark cluster of processes on this machin
 
 test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	@scripts/system-packages test
+	@VENV=$(VENV) scripts/agent-programs --optional
 	$(BIN)/pytest tests $(PARALLEL) -m 'not ($(HEAVY))' $(ARGS)
 	$(BIN)/pytest tests $(HEAVY_PARALLEL) -m '$(HEAVY)' $(ARGS)
 

@@ -51,6 +51,11 @@ class Desk:
         return bool(self.environ.get(ENV_ENDS))
 
     @property
+    def begins_the_job(self) -> bool:
+        """Tell whether `started` is ours to say: in a session it is whoever gives the work."""
+        return bool(self.environ.get(ENV_JOB))
+
+    @property
     def waits(self) -> bool:
         """Tell whether a hook may wait for a person."""
         return self.kind.waits or bool(self.environ.get(ENV_HOLD))
@@ -70,6 +75,11 @@ def open_desk(
 ) -> Desk | None:
     """Return the desk of the job that this runs in; None outside of any. Raises as `find_home`."""
     job_id = environ.get(ENV_JOB, "")
+    place = find_home(home, environ) if job_id or environ.get(ENV_SESSION) else ""
+    if place and not job_id:
+        from jobwire.hooks.session import job_of  # noqa: PLC0415 - a session's agent has one job after another
+
+        job_id = job_of(place, environ[ENV_SESSION])
     if not is_job_id(job_id):
         return None
-    return Desk(kind, find_home(home, environ), job_id, environ, clock or SystemClock())
+    return Desk(kind, place, job_id, environ, clock or SystemClock())

@@ -41,6 +41,8 @@ def handle(desk: Desk, said: Said) -> Answered:
 def _begun(desk: Desk, said: Said, record: JobRecord) -> Answered:
     data = {"agent": desk.kind.name, "conversation": said.conversation}
     first = record.last_seq == record.attempt_seq
+    if first and not desk.begins_the_job:
+        return NOTHING
     _settle_all(desk, record, "a conversation began")
     how = "goes on with its conversation" if said.kind == "resume" else "began a conversation"
     desk.voice.say("started" if first else "progress", f"{desk.kind.name} {how}", data)
@@ -48,7 +50,7 @@ def _begun(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 
 def _prompted(desk: Desk, said: Said, record: JobRecord) -> Answered:
-    if record.last_seq == record.attempt_seq:
+    if record.last_seq == record.attempt_seq and desk.begins_the_job:
         desk.voice.say("started", f"{desk.kind.name} was given its work", {"agent": desk.kind.name})
     elif record.attention:
         # Whatever was open: somebody is at the pane.

@@ -64,6 +64,10 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
         return 0
     from jobwire.hooks.desk import open_desk
 
+    if said.sign == "begun" and environ.get("JOBWIRE_SESSION") and not said.within:
+        from jobwire.hooks.session import note_conversation
+
+        note_conversation(environ, said, home=home)
     desk = open_desk(kind, environ, home=home)
     if desk is None:
         return 0

@@ -90,7 +90,8 @@ class Delegation:
     ) -> None:
         """Start the worker: as a child that shares our output (not with `quiet`), or in a tmux session.
 
-        With `terminal` its command has that. `command`: how the plan's is started, where that is other words.
+        With `terminal` its command has that. `command`: the plan's in other words, with which it reports by
+        itself.
         """
         home = Path(self._store.home)
         spec = WorkerSpec(
@@ -105,6 +106,7 @@ class Delegation:
             owner=self._owner,
             title=self.record.title,
             answer_stdin=self._plan.answer_stdin,
+            reports_itself=command is not None,
         )
         path = write_spec(self._store, spec)
         try:

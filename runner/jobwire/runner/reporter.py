@@ -129,8 +129,10 @@ class Reporter:
         waiting: Callable[[], bool],
         idle_seconds: float | None = None,
         answers: AnsweredInput | None = None,
+        by_itself: bool = False,
     ) -> None:
         self._answers = answers
+        self._by_itself = by_itself
         self._publisher = publisher
         self._clock = clock
         self._redactor = Redactor(environ)
@@ -156,7 +158,9 @@ class Reporter:
             self._answers.start(self._keep)
 
     def offer(self, report: Report) -> None:
-        """Take a report from the output."""
+        """Take a report from the output; not of a command that reports by itself, whatever it draws."""
+        if self._by_itself:
+            return
         with self._wake:
             self._throttle.offer(report)
             self._wake.notify()

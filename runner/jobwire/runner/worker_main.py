@@ -141,6 +141,7 @@ def _report_on(
         waiting=lease.waiting,
         idle_seconds=store.get(spec.job_id).timeouts.idle_seconds,
         answers=answers,
+        by_itself=spec.reports_itself,
     )
     worker = Worker(
         command=command,

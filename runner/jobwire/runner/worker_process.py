@@ -37,6 +37,7 @@ class WorkerSpec(NamedTuple):
     owner: str
     title: str
     answer_stdin: bool = False
+    reports_itself: bool = False
     # A delivery that the command handles (`assigned.Errand`), as JSON.
     errand: dict[str, object] | None = None
 

@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,8 +36,26 @@ class Launch(NamedTuple):
     conversation: str = ""
 
 
+def _with_hooks(agent: str, launch: Launch) -> Launch:
+    """Return the launch with our hooks in the agent; as it is where its command is another program's."""
+    from jobwire.hooks.injection import injected  # noqa: PLC0415 - of agents with hooks only
+
+    folder = session_folder(launch.home, launch.session)
+    try:
+        command, environment = injected(agent, launch.command, launch.environment, folder)
+    except InvalidInputError:
+        return launch
+    return launch._replace(command=command, environment=environment)
+
+
 # By kind of agent: what it is given besides, for this launch only (settings, hooks, a plugin's folder).
-ADAPTERS: dict[str, Callable[[Launch], Launch]] = {}
+ADAPTERS: dict[str, Callable[[Launch], Launch]] = {
+    "claude": partial(_with_hooks, "claude"),
+    "claude-print": partial(_with_hooks, "claude"),
+    "codex": partial(_with_hooks, "codex"),
+    "codex-exec": partial(_with_hooks, "codex"),
+    "opencode": partial(_with_hooks, "opencode"),
+}
 
 
 def adapted(launch: Launch) -> Launch:

@@ -1,0 +1,186 @@
+"""The real programs of agents do a scripted job: no word of ours in their prompt, their hooks report."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.reading import message_of
+from jobwire.coordination.sending import send
+from jobwire.coordination.store import CoordinationStore
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.requests import Answer, Request, open_requests
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.requests import give_answer
+from jobwire.registry.store import RecordStore
+from jobwire.testing.agent_programs import claude_environment, codex_environment, require_agent
+from jobwire.testing.homes import new_home
+from jobwire.testing.model_server import Calls, Says, ScriptedModel, Turn, calls
+from jobwire.testing.run_command import newest_record
+from jobwire.testing.waiting import wait_for
+from jobwire.testing.watching import bare_environment
+
+# Each starts a program of 240 MB.
+pytestmark = pytest.mark.alone
+DEADLINE = 90.0
+PROMPT = "please do the job"
+
+
+class Delegated:
+    """An agent at work in a pane, on a job of a home beside it."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        self._tmux = ["tmux", "-L", server]
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.user = folder / "user"
+        self.home = new_home(self.work / ".hermes")
+        self.queue = JobQueue(RecordStore(self.home), warn=lambda _: None)
+
+    def start(self, agent: str, program: Path, environ: dict[str, str], *options: str) -> None:
+        """Start the agent in a pane, as a job."""
+        own = {**environ, "JOBWIRE_HOME": str(self.home), "JOBWIRE_AGENT": "builder"}
+        jobwire = [sys.executable, "-P", "-m", "jobwire.cli.main", "run", *options, "--agent", agent]
+        words = [*jobwire, "--", str(program), PROMPT]
+        script = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
+        (self.work / "start.sh").write_text(
+            f"cd {shlex.quote(str(self.work))}\n{script}exec {shlex.join(words)}\n"
+        )
+        subprocess.run(
+            [
+                *self._tmux,
+                "new-session",
+                "-d",
+                "-s",
+                "agent",
+                "-x",
+                "120",
+                "-y",
+                "40",
+                "bash",
+                str(self.work / "start.sh"),
+            ],
+            check=True,
+            env=bare_environment(TERM="xterm-256color"),
+        )
+
+    @property
+    def screen(self) -> str:
+        """Return what stands in the pane."""
+        words = [*self._tmux, "capture-pane", "-p", "-J", "-t", "agent"]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+    def shows(self, text: str) -> None:
+        """Wait until the pane shows a text."""
+        self._wait(lambda: text in self.screen, text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys in the pane."""
+        subprocess.run([*self._tmux, "send-keys", "-t", "agent", *keys], check=True)
+
+    def request(self) -> Request:
+        """Wait until something is asked, and return it."""
+        self._wait(lambda: bool(self._open()), "a request")
+        return self._open()[0]
+
+    def answer(self, text: str) -> None:
+        """Answer what is asked, as a person elsewhere."""
+        give_answer(self.queue, self.request().id, Answer(text, "somebody", "test"))
+
+    def ends(self) -> tuple[str, str]:
+        """Wait for the job's end; return its status and last words."""
+        self._wait(lambda: newest_record(self.home).terminal, "the job's end")
+        record = newest_record(self.home)
+        return str(record.status), record.detail
+
+    def _open(self) -> list[Request]:
+        jobs = self.queue.list(statuses=[Status.RUNNING], limit=2)
+        return [one for job in jobs for one in open_requests(job.requests) if one.named]
+
+    def _wait(self, fact: Callable[[], bool], what: str) -> None:
+        try:
+            wait_for(fact, what=what, deadline_seconds=DEADLINE)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.screen}") from error
+
+
+@pytest.fixture
+def at_work(tmux_server: str, tmp_path: Path) -> Delegated:
+    """Return a place for an agent."""
+    return Delegated(tmux_server, tmp_path)
+
+
+def test_claude_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: Delegated) -> None:
+    """Its question is answered, it is asked for a verdict, and its last line is the job's."""
+    program = require_agent("claude")
+    store = CoordinationStore(str(at_work.home))
+    script: list[Turn] = [
+        calls("Bash", command="touch made.txt", description="Make a file"),
+        Says("I made it."),
+        Says("I looked again.\n\ncompleted: made.txt is there"),
+    ]
+    with ScriptedModel(*script) as model:
+        at_work.start("claude", program, claude_environment(at_work.user, at_work.work, model.url))
+        asked = at_work.request()
+        assert (asked.kind, asked.tool, asked.preview) == ("permission", "Bash", "touch made.txt")
+        # Sent while it waits: it is told after the tool, in the middle of its turn.
+        told = NewMessage(
+            "lead", ("builder",), kind="event", message_class="interrupt", summary="mind the gap"
+        )
+        posted = send(store, told)
+        at_work.answer("allow")
+        assert at_work.ends() == ("completed", "made.txt is there")
+        assert model.said("mind the gap")
+        assert "jobwire" not in str(model.requests[0]["messages"][0])
+    assert (at_work.work / "made.txt").exists()
+    seq = message_of(store, posted.message_id).seq
+    assert [row[3] for row in store.rows("deliveries_of", {"seq": seq})] == ["done"]
+    store.close()
+
+
+def test_what_is_answered_at_claudes_pane_is_closed_elsewhere(at_work: Delegated) -> None:
+    """Allowed there: closed when the tool has run. Denied there, which no hook tells: closed all the same."""
+    program = require_agent("claude")
+    script: list[Turn] = [
+        calls("Bash", command="touch first.txt", description="Make the first"),
+        calls("Bash", command="touch second.txt", description="Make the second"),
+    ]
+    with ScriptedModel(*script) as model:
+        at_work.start("claude", program, claude_environment(at_work.user, at_work.work, model.url))
+        first = at_work.request()
+        at_work.shows("Do you want to proceed?")
+        at_work.press("Enter")
+        wait_for(
+            lambda: at_work.request().id != first.id, what="the second request", deadline_seconds=DEADLINE
+        )
+        at_work.shows("touch second.txt")
+        at_work.press("Escape")
+
+        def states() -> list[str]:
+            return [str(one.state) for one in newest_record(at_work.home).requests if one.named]
+
+        wait_for(lambda: states() == ["resolved", "resolved"], what="both closed", deadline_seconds=DEADLINE)
+    assert (at_work.work / "first.txt").exists()
+    assert not (at_work.work / "second.txt").exists()
+
+
+def test_codex_reports_and_is_answered_remotely(at_work: Delegated) -> None:
+    """It trusts our hooks by their digest; with --approve-remotely it is answered from elsewhere."""
+    program = require_agent("codex")
+    call = {"cmd": "touch made.txt", "sandbox_permissions": "require_escalated", "justification": "Make it?"}
+    script: list[Turn] = [
+        Calls((("exec_command", call),)),
+        Says("I made it."),
+        Says("error: there was no need"),
+    ]
+    with ScriptedModel(*script) as model:
+        environ = codex_environment(at_work.user, at_work.work, model.url)
+        at_work.start("codex", program, environ, "--approve-remotely")
+        assert at_work.request().preview == "touch made.txt"
+        at_work.answer("allow")
+        assert at_work.ends() == ("error", "there was no need")
+    assert (at_work.work / "made.txt").exists()
