@@ -19,7 +19,7 @@ _SECONDS = number(MAX_SECONDS, zero=False)
 # Of output, that `attach` shows from before.
 _LINES = 10
 # What `unit`, `schema`, `skill` and `run` know (tests hold them to it).
-SERVICES = ("up", "broker", "registry", "metrics", "dashboard")
+SERVICES = ("up", "broker", "registry", "metrics", "dashboard", "sessions")
 DOCUMENTS = ("event", "record", "state", "asyncapi")
 ROLES = ("worker", "lead", "director")
 AGENTS = ("claude", "codex", "opencode")

@@ -1,4 +1,4 @@
-"""`jobwire unit`: a systemd unit for each of jobwire's long-running processes, of the system or of a user."""
+"""`jobwire unit`: a systemd unit for each of jobwire's processes, of the system or of a user."""
 
 import argparse
 import getpass
@@ -20,15 +20,18 @@ class Service(NamedTuple):
     # The JVM writes machine code into memory, which MemoryDenyWriteExecute forbids.
     writes_code: bool = False
     reloads: bool = False
+    # Does its work and ends; what it started stays.
+    once: bool = False
 
 
-UP, BROKER = "up", "broker"
+UP, BROKER, SESSIONS = "up", "broker", "sessions"
 SERVICES = {
     UP: Service("up", "jobwire on this host: broker, registry process and page"),
     BROKER: Service("broker up", "jobwire broker on this host", reloads=True),
     "registry": Service("serve", "jobwire registry process: journal, records, states"),
     "metrics": Service("metrics run", "jobwire metrics: the journal through Spark", writes_code=True),
     "dashboard": Service("dashboard", "jobwire page and Prometheus endpoint"),
+    SESSIONS: Service("sessions resume --all", "jobwire sessions: agents that ran before", once=True),
 }
 _HEAD = """\
 # systemd unit, written by `jobwire unit {name}`: save it as {folder}/jobwire-{name}.service, then
@@ -80,6 +83,8 @@ def unit(name: str, *, program: Path, home: Path, user: str | None, arguments: s
     Raises InvalidInputError for a path, user or word that a unit file would read as something else.
     """
     service = SERVICES[name]
+    if service.once and user is not None:
+        raise InvalidInputError(f"{name} are a user's own: their tmux is", hint=f"jobwire unit --user {name}")
     given = {"program": str(program), "home": str(home), "user": "me" if user is None else user}
     for what, value in given.items():
         if not value or " " in value:
@@ -116,6 +121,10 @@ def _unit_section(name: str, service: Service, *, own: bool) -> str:
 
 
 def _service_section(service: Service, program: Path, home: Path, user: str | None, words: str) -> str:
+    if service.once:
+        # tmux and its agents are not this service's to end, nor to confine: they do a person's work.
+        start = f"WorkingDirectory={home}\nExecStart={program} --home {home} {words}"
+        return f"[Service]\nType=oneshot\nRemainAfterExit=yes\nKillMode=process\n{start}\nUMask=0077\n"
     lines = ["[Service]", "Type=exec"]
     lines += [] if user is None else [f"User={user}"]
     # A missing home is made by `broker up`; where the home is the only writable place it must be there.

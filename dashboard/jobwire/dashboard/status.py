@@ -23,11 +23,12 @@ _RECORD = re.compile(r"[0-9a-f]{8}\.json").fullmatch
 
 
 class Line(NamedTuple):
-    """The three figures of a status bar."""
+    """The figures of a status bar: jobs, and the sessions in which agents live."""
 
     running: int
     waiting: int
     failed: int
+    sessions: int = 0
 
 
 def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
@@ -51,7 +52,24 @@ def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
         elif flags is not None and flags.failed_since(since):
             failed.add(job_id)
     waiting = attention(home, running)
-    return Line(len(running) - waiting, waiting, len(failed))
+    return Line(len(running) - waiting, waiting, len(failed), running_sessions(home))
+
+
+def running_sessions(home: str) -> int:
+    """Return how many sessions run; none where there is no store, or it cannot be read now."""
+    if not os.path.exists(os.path.join(home, "coordination.db")):  # noqa: PTH110, PTH118 - as in index_reader
+        return 0
+    from jobwire.coordination.sessions.inventory import Inventory  # noqa: PLC0415 - only where there may be one
+    from jobwire.coordination.store import CoordinationStore  # noqa: PLC0415 - as above
+    from jobwire.core.errors import JobwireError  # noqa: PLC0415 - as above
+
+    store = CoordinationStore(home)
+    try:
+        return Inventory(store).counts().get("running", 0)
+    except JobwireError:
+        return 0  # the jobs' figures are what a status bar is for
+    finally:
+        store.close()
 
 
 def _counted(home: str, since: str) -> Line:
@@ -72,12 +90,16 @@ def render_line(line: Line) -> str:
         parts.append(counted(line.waiting, "waiting"))
     if line.failed:
         parts.append(f"{line.failed} failed")
+    if line.sessions:
+        parts.append(f"{line.sessions} session{'' if line.sessions == 1 else 's'}")
     return ", ".join(parts)
 
 
 def render_json(line: Line) -> str:
     """Return the figures as one JSON object."""
-    return json.dumps({"running": line.running, "waiting": line.waiting, "failed": line.failed})
+    return json.dumps(
+        {"running": line.running, "waiting": line.waiting, "failed": line.failed, "sessions": line.sessions}
+    )
 
 
 def render_table(rows: list[Row], now: float) -> str:

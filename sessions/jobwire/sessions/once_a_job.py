@@ -16,12 +16,11 @@ from jobwire.core.override import override
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
 from jobwire.runner.tmux import Pane, Tmux
-from jobwire.sessions.header import compose
 from jobwire.sessions.known_agents import FILE, InstructionsBy
-from jobwire.sessions.launching import agent_environment
+from jobwire.sessions.launching import Launch, adapted, agent_environment, session_folder
 from jobwire.sessions.opening import me
 from jobwire.sessions.reconciling import Reconciler
-from jobwire.sessions.taking import INSTRUCTIONS, Taking, delegator
+from jobwire.sessions.taking import INSTRUCTIONS, Taking
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.process_life import life_of
@@ -37,15 +36,17 @@ class OnceAJob(Taking):
         """Take the session and write the job."""
         row = self.take()
         try:
-            text = compose(
-                self.work.instructions,
-                job_id=self.job_id,
-                title=self.work.title,
-                agent=row.agent_id,
-                delegator=delegator(),
-            )
+            text = self.text_for(row)
             path = Path(RecordStore(self.home).log_dir(self.job_id)).resolve() / INSTRUCTIONS
-            command = self._command(list(self.work.session.command), text, path)
+            environment = agent_environment(
+                os.environ, home=self.home, session=self.name, agent_id=row.agent_id
+            )
+            words = list(self.work.session.command)
+            session_folder(self.home, self.name)
+            launch = adapted(
+                Launch(row.agent, words, environment, row.directory, self.name, self.home, row.conversation)
+            )
+            command = self._command(launch.command, text, path)
             self._job = Delegation(
                 RecordStore(self.home),
                 Plan(
@@ -64,14 +65,14 @@ class OnceAJob(Taking):
             )
             raise
         self._row = row
+        self._environment = launch.environment
 
     def start(self) -> None:
         """Start the worker in a pane of the session."""
         row = self._row
-        environment = agent_environment(os.environ, home=self.home, session=self.name, agent_id=row.agent_id)
         tmux = Tmux.at(row.socket) if row.socket else Tmux(socket=self.work.session.socket)
         try:
-            self._job.start(tmux=(tmux, self.name), environ=environment, directory=Path(row.directory))
+            self._job.start(tmux=(tmux, self.name), environ=self._environment, directory=Path(row.directory))
         except JobwireError as error:
             self.inventory.end(
                 self.name, SessionState.TERMINATED, by=EndedBy.HARD, reason=f"it could not be opened: {error}"

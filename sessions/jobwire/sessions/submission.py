@@ -22,7 +22,7 @@ from jobwire.registry.spec import check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.tmux import PANE, Pane, Tmux
-from jobwire.sessions.header import MOST_PASTED, compose, pointer
+from jobwire.sessions.header import MOST_PASTED, pointer
 from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.launching import check_directory
@@ -31,7 +31,7 @@ from jobwire.sessions.opening import agent_of
 from jobwire.sessions.panes import NotNow, examine, find_pane, pane_held
 from jobwire.sessions.reconciling import record_session
 from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
-from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, delegator, job_spec
+from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, job_spec
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 
@@ -90,13 +90,7 @@ class ToLiving(Taking):
             now = store.clock.now()
             record = new_record(job_spec(self.work), self.job_id, new_token(), now)
             store.create(claim(record, LeaseGrant(owner_of(self.name)), now), cause="submitted")
-            text = compose(
-                self.work.instructions,
-                job_id=self.job_id,
-                title=self.work.title,
-                agent=row.agent_id,
-                delegator=delegator(),
-            )
+            text = self.text_for(row)
             replace_durably(self._path, text.encode(), files=SystemFiles())
         except BaseException:
             self.inventory.change(self.name, freed)

@@ -16,7 +16,9 @@ from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.spec import JobSpec
+from jobwire.sessions.header import compose
 from jobwire.sessions.job_of_session import cancel_job, fail_job
+from jobwire.sessions.launching import ADAPTERS
 from jobwire.sessions.opening import NewSession, Opener, is_alive, me
 from jobwire.sessions.reconciling import Reconciler
 from jobwire.storage import wake
@@ -109,6 +111,18 @@ class Taking:
             self.name,
             lambda row: row._replace(state=SessionState.RUNNING, ended_by="", reason=""),
             said=f"session {self.name} is opened again",
+        )
+
+    def text_for(self, row: SessionRow) -> str:
+        """Return what the agent reads: one that reports by its own hooks needs no header."""
+        if row.agent in ADAPTERS:
+            return self.work.instructions
+        return compose(
+            self.work.instructions,
+            job_id=self.job_id,
+            title=self.work.title,
+            agent=row.agent_id,
+            delegator=delegator(),
         )
 
     def _is_over(self, found: SessionRow) -> bool:

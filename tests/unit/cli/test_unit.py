@@ -7,10 +7,12 @@ import pytest
 from jobwire.cli.unit import SERVICES, unit
 from jobwire.core.errors import InvalidInputError
 
+# What goes on until it is told to end.
+PROCESSES = sorted(SERVICES.keys() - {"sessions"})
 PROGRAM, HOME = Path("/opt/jobwire/bin/jobwire"), Path("/srv/jobwire")
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES))
+@pytest.mark.parametrize("name", PROCESSES)
 def test_each_process_has_a_confined_unit(name: str) -> None:
     """It starts the command, as the user, may write its home only, and comes back after a failure."""
     lines = unit(name, program=PROGRAM, home=HOME, user="jobwire").splitlines()
@@ -20,7 +22,7 @@ def test_each_process_has_a_confined_unit(name: str) -> None:
     assert ("MemoryDenyWriteExecute=true" in lines) == (name != "metrics")
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES))
+@pytest.mark.parametrize("name", PROCESSES)
 def test_a_users_own_unit_needs_no_rights(name: str) -> None:
     """The user's own target wants it, it names no user, and it asks for nothing that only root may forbid."""
     lines = unit(name, program=PROGRAM, home=HOME, user=None).splitlines()
@@ -31,6 +33,16 @@ def test_a_users_own_unit_needs_no_rights(name: str) -> None:
     keys = {line.partition("=")[0] for line in lines}
     assert not keys & {"User", "ProtectSystem", "PrivateDevices", "CapabilityBoundingSet", "Wants"}
     assert not any("network-online" in line for line in lines)
+
+
+def test_sessions_come_back_with_their_user() -> None:
+    """The unit of a user opens what ran, once, and leaves tmux and its agents alone; the system has none."""
+    lines = unit("sessions", program=PROGRAM, home=HOME, user=None).splitlines()
+    wanted = {f"ExecStart={PROGRAM} --home {HOME} sessions resume --all", "Type=oneshot", "KillMode=process"}
+    assert wanted <= set(lines)
+    assert not any(line.startswith(("Restart", "NoNewPrivileges")) for line in lines)
+    with pytest.raises(InvalidInputError, match="a user's own"):
+        unit("sessions", program=PROGRAM, home=HOME, user="jobwire")
 
 
 def test_the_broker_is_told_to_read_its_files_again() -> None:
