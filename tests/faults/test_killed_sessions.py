@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,12 @@ class Scene:
             self.serving = self.begin("serve")
         return pid is not None
 
+    def is_reached(
+        self, submitting: "subprocess.Popen[bytes]", stage: Callable[[SessionRow | None], bool]
+    ) -> bool:
+        """Tell whether the hand-over is so far, or has ended."""
+        return submitting.poll() is not None or stage(self.house.inventory.find("work"))
+
     def given(self) -> list[str]:
         """Return the jobs whose instructions reached an agent, each time."""
         path = self.house.folder / "given"
@@ -125,14 +132,8 @@ def test_killed_at_any_point(scene: Scene, seed: int) -> None:
     for number in range(STRIKES):
         victim, stage = choice.choice(VICTIMS), choice.choice(list(STAGES))
         submitting = scene.submit(choice.choice(["count", "silent", "hang on"]) + f" {number}")
-        reached = STAGES[stage]
-        wait_for(
-            lambda now=submitting, there=reached: (
-                now.poll() is not None or there(scene.house.inventory.find("work"))
-            ),
-            what=f"{stage} in round {seed}",
-            deadline_seconds=120,
-        )
+        reached = partial(scene.is_reached, submitting, STAGES[stage])
+        wait_for(reached, what=f"{stage} in round {seed}", deadline_seconds=120)
         struck = scene.strike(victim, submitting)
         if not struck or victim in {"serve", "submit"}:
             # The job goes on; nobody waits for its end.

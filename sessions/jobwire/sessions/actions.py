@@ -9,21 +9,18 @@ import time
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import say
-from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, NotFoundError
-from jobwire.core.terminal_text import safe, table
-from jobwire.runner.tmux import Pane, Tmux
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
+from jobwire.core.terminal_text import safe
 from jobwire.sessions.known_agents import InstructionsBy, KnownAgent, choose
-from jobwire.sessions.listing import Sessions, SessionView
 from jobwire.sessions.opening import NewSession, Opener, own_agents
 from jobwire.sessions.reconciling import Carried, Reconciler
 from jobwire.sessions.sending import CONFIRMED, MAX_TEXT, SENT, UNAVAILABLE, Sender
+from jobwire.sessions.showing import home_of
 from jobwire.sessions.stopping import StopHow, Stopping
-from jobwire.storage.home import find_home
 from jobwire.storage.named_files import read_named_file
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
 _BYTES_A_CHARACTER = 4
 _SHELL = "/bin/sh"
@@ -31,7 +28,7 @@ _SHELL = "/bin/sh"
 
 def sessions_create(args: Namespace) -> int:
     """Open a session."""
-    home = _home(args)
+    home = home_of(args)
     agent, words = chosen(args, otherwise=InstructionsBy.LINE, may_be_shell=True)
     if not agent.lives_on:
         raise InvalidInputError(
@@ -56,23 +53,9 @@ def sessions_create(args: Namespace) -> int:
     return 0
 
 
-def sessions_list(args: Namespace) -> int:
-    """List sessions."""
-    views = Sessions(_home(args)).list(lines=args.lines, everything=args.all)
-    say(args, {"sessions": [view.to_json() for view in views]}, lambda: _listed(views))
-    return 0
-
-
-def sessions_show(args: Namespace) -> int:
-    """Show one session."""
-    view = Sessions(_home(args)).show(args.session, lines=args.lines)
-    say(args, {"session": view.to_json()}, lambda: _shown(view))
-    return 0
-
-
 def sessions_send(args: Namespace) -> int:
     """Paste a text."""
-    sender = Sender(_home(args))
+    sender = Sender(home_of(args))
     text = read_text(args.text, None, limit=MAX_TEXT)
     sent = sender.send(args.session, text, enter=not args.no_enter)
     if sent.word not in {CONFIRMED, SENT}:
@@ -88,41 +71,17 @@ def sessions_send(args: Namespace) -> int:
     return 0
 
 
-def sessions_attach(args: Namespace) -> int:
-    """Show a session's pane in this terminal."""
-    view = Sessions(_home(args)).show(args.session, lines=0)
-    row = view.row
-    if not view.alive:
-        raise NotFoundError(
-            f"session {row.name} has no pane: it is {row.state}",
-            hint=f"`jobwire sessions resume {row.name}` brings it back",
-            code="not_found",
-        )
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say(args, {"attach": view.attach}, view.attach)
-        return 0
-    pane, tmux = Pane(row.socket, row.name, row.pane, row.pid), Tmux.at(row.socket)
-    here = os.environ.get("TMUX", "").split(",")[0]
-    if not here:
-        tmux.attach(pane)
-    elif here == row.socket:
-        tmux.switch(pane)
-    else:
-        raise ConfigError("it runs in another tmux", hint=f"from outside of this one: {view.attach}")
-    return 0
-
-
 def sessions_stop(args: Namespace) -> int:
     """End a session."""
     how = StopHow.HARD if args.hard else StopHow.SOFT if args.soft else StopHow.GRACEFUL
-    row = Stopping(_home(args)).stop(args.session, how, quit_seconds=args.quit_seconds)
+    row = Stopping(home_of(args)).stop(args.session, how, quit_seconds=args.quit_seconds)
     say(args, {"session": row.to_json()}, f"session {row.name} is {row.state}")
     return 0
 
 
 def sessions_resume(args: Namespace) -> int:
     """Bring sessions back."""
-    opener = Opener(_home(args))
+    opener = Opener(home_of(args))
     if bool(args.session) == args.all:
         raise InvalidInputError("which session?", hint="name it, or --all")
     rows = opener.resume_all() if args.all else [opener.resume(args.session)]
@@ -133,7 +92,7 @@ def sessions_resume(args: Namespace) -> int:
 
 def sessions_reconcile(args: Namespace) -> int:
     """Compare tmux, inventory and jobs."""
-    reconciler = Reconciler(_home(args))
+    reconciler = Reconciler(home_of(args))
     if args.session:
         reconciler.inventory.get(args.session)
     if args.dry_run:
@@ -156,7 +115,7 @@ def sessions_reconcile(args: Namespace) -> int:
 
 def sessions_prune(args: Namespace) -> int:
     """Forget those that ended long ago."""
-    inventory = Opener(_home(args)).inventory
+    inventory = Opener(home_of(args)).inventory
     before = (time.time() - args.days * 86400) * 1000
     ended = [
         row for row in inventory.rows() if row.state in {"stopped", "terminated"} and row.changed_ms <= before
@@ -208,61 +167,3 @@ def read_text(text: str | None, file: str | None, *, limit: int) -> str:
         return found.decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError("the text is not UTF-8") from error
-
-
-def _home(args: Namespace) -> str:
-    return find_home(args.home, os.environ)
-
-
-def _listed(views: Sequence[SessionView]) -> str:
-    if not views:
-        return "no sessions"
-    header = ("SESSION", "STATE", "AGENT", "JOB", "", "SILENT", "TITLE")
-    rows = [
-        (
-            view.row.name,
-            view.row.state if view.alive or view.row.state != "running" else "running?",
-            view.row.agent,
-            view.row.job_id,
-            "asks" if view.job is not None and view.job.attention else view.job.status if view.job else "",
-            _seconds(view.idle_for_seconds),
-            view.row.title or view.row.reason,
-        )
-        for view in views
-    ]
-    lines = table([header, *rows], _columns())
-    shown = [
-        [line, *(f"    {text}" for text in view.lines)] for line, view in zip(lines[1:], views, strict=True)
-    ]
-    return "\n".join([lines[0], *(line for part in shown for line in part)])
-
-
-def _shown(view: SessionView) -> str:
-    row, said = view.row, view.to_json()
-    facts = [
-        ("session", row.name + (f": {row.title}" if row.title else "")),
-        ("state", f"{row.state}{f', {row.reason}' if row.reason else ''}"),
-        ("agent", f"{row.agent}, {row.agent_id} in the inbox"),
-        ("directory", row.directory),
-        ("job", f"{row.job_id} {said['job_status']}".strip()),
-        ("conversation", row.conversation),
-        ("silent", _seconds(view.idle_for_seconds)),
-        ("attach", view.attach),
-    ]
-    lines = [f"{name:<13} {safe(str(value))}" for name, value in facts if value]
-    return "\n".join([*lines, *(f"    {line}" for line in view.lines)])
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes = int(seconds) // 60
-    if not minutes:
-        return f"{int(seconds)} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"  # noqa: PLR2004 - two hours
-
-
-def _columns() -> int | None:
-    if not sys.stdout.isatty():
-        return None
-    return os.get_terminal_size(sys.stdout.fileno()).columns

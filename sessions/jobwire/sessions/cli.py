@@ -126,18 +126,23 @@ def _prune(parser: CommandParser) -> None:
     )
 
 
-_TABLE: tuple[Row, ...] = (
-    ("create", "open a session with an agent that waits for work", "work --agent claude", _create),
+_LOOKING: tuple[Row, ...] = (
     ("list", "those that run, their jobs, how long they are silent", "", _list),
     ("show", "one session with the last lines of its pane", "work", _show),
-    ("send", "paste a text into its pane, and see that it arrives", 'work "go on"', _send),
     ("attach", "show its pane here", "work", _session),
+)
+_DOING: tuple[Row, ...] = (
+    ("create", "open a session with an agent that waits for work", "work --agent claude", _create),
+    ("send", "paste a text into its pane, and see that it arrives", 'work "go on"', _send),
     ("stop", "end its agent in good order; its conversation is kept", "work", _stop),
     ("resume", "bring it back, in its directory and conversation", "work", _resume),
     ("reconcile", "compare tmux, inventory and jobs, and put right what is found", "", _reconcile),
     ("prune", "forget those that ended long ago", "--days 7", _prune),
 )
-VERBS = verbs_of(PROG, _TABLE, runs="jobwire.sessions.actions:sessions_")
+VERBS = {
+    **verbs_of(PROG, _LOOKING, runs="jobwire.sessions.showing:sessions_"),
+    **verbs_of(PROG, _DOING, runs="jobwire.sessions.actions:sessions_"),
+}
 SESSIONS = VerbTable(
     PROG,
     SUMMARY,

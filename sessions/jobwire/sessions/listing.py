@@ -11,8 +11,6 @@ from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import JobwireError
 from jobwire.core.terminal_text import safe
-from jobwire.runner.tmux import Tmux
-from jobwire.sessions.job_of_session import JobSeen, see_job
 from jobwire.storage.process_life import life_of
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from jobwire.coordination.sessions.stored import SessionRow
     from jobwire.runner.tmux import PaneSeen
+    from jobwire.sessions.job_of_session import JobSeen
 
 _MAX_LINE = 400
 
@@ -97,6 +96,8 @@ def views(home: str, rows: Iterable[SessionRow], *, lines: int) -> list[SessionV
 def _look(
     socket: str, rows: list[SessionRow], lines: int
 ) -> tuple[dict[str, PaneSeen], dict[str, list[str]]]:
+    from jobwire.runner.tmux import Tmux  # noqa: PLC0415 - brings processes, and where nothing runs none is needed
+
     try:
         tmux = Tmux.at(socket)
         found = tmux.panes()
@@ -111,8 +112,12 @@ def _is_its(row: SessionRow, seen: PaneSeen | None) -> bool:
 
 
 def _job(home: str, row: SessionRow) -> JobSeen | None:
+    if not row.job_id:
+        return None
+    from jobwire.sessions.job_of_session import see_job  # noqa: PLC0415 - brings the registry
+
     try:
-        return see_job(home, row.job_id) if row.job_id else None
+        return see_job(home, row.job_id)
     except JobwireError:
         return None
 

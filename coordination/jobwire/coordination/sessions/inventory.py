@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.sessions.archive import write_archive
 from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, check_step
 from jobwire.coordination.sessions.stored import HANDED, NOT_HANDED, OPENING, SessionRow
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -74,6 +73,8 @@ class Inventory:
                 check_step(name, before.standing, after.standing)
             after = _put(change, after, said, source=source)
         if after.state != before.state and after.standing in FINAL:
+            from jobwire.coordination.sessions.archive import write_archive  # noqa: PLC0415 - lists need none
+
             write_archive(self.store.home, self.rows)
         return after
 

@@ -1,7 +1,7 @@
 """Which names a session may have: those that tmux takes as they are. Pure."""
 
-import hashlib
 import re
+import zlib
 
 from jobwire.core.errors import InvalidInputError
 
@@ -31,4 +31,4 @@ def folder_name(name: str) -> str:
     plain = _PLAIN.sub("_", name)
     if plain == name:
         return name
-    return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{plain}.{zlib.crc32(name.encode()):08x}"
