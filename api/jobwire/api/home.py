@@ -17,6 +17,7 @@ from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.lease import LeaseGrant
@@ -257,6 +258,10 @@ class Home:
     def inbox(self, agent: str) -> AgentInbox:
         """Return what the agent sends and receives; see `AgentInbox`."""
         return AgentInbox(CoordinationStore(self._home, clock=self._clock), agent)
+
+    def tasks(self, agent: str) -> Tasks:
+        """Return the plans of this home as the agent sees and changes them; see `Tasks`."""
+        return Tasks(CoordinationStore(self._home, clock=self._clock), check_agent(agent))
 
     def lock(
         self,

@@ -21,7 +21,7 @@ _LINES = 10
 # What `unit`, `schema`, `skill` and `run` know (tests hold them to it).
 SERVICES = ("up", "broker", "registry", "metrics", "dashboard", "sessions")
 DOCUMENTS = ("event", "record", "state", "asyncapi")
-ROLES = ("worker", "lead", "director")
+ROLES = ("worker", "lead", "director", "reviewer")
 AGENTS = ("claude", "codex", "opencode")
 
 

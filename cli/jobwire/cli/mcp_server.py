@@ -19,6 +19,7 @@ from mcp.types import CallToolResult, TextContent
 from jobwire.api.home import Home
 from jobwire.api.inbox import AgentInbox
 from jobwire.cli.mcp_shared_tools import SharedTools
+from jobwire.cli.task_tools import TaskTools
 from jobwire.coordination.agent_port import LocalAgent
 from jobwire.coordination.agent_verbs import call
 from jobwire.coordination.command import failure_json, who_am_i
@@ -57,6 +58,7 @@ class AgentTools(SharedTools):
             *(self.report, self.ask, self.fetch, self.show, self.claim, self.update, self.done, self.fail),
             *(self.send, self.reply, self.wait_reply, self.search, self.agents),
             *self.shared(),
+            *TaskTools(self._home, self._agent).all(),
         ]
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.cli.mcp_server import AgentTools
+from jobwire.cli.task_tools import is_task_tool
 from jobwire.coordination.command import incarnation
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
@@ -32,8 +33,8 @@ class TicketTools(AgentTools):
 
     @override
     def all(self) -> list[Any]:
-        """Return the tools: a job of its own is reported by a job's ticket."""
-        return [tool for tool in super().all() if tool.__name__ != "report"]
+        """Return the tools: a job of its own is reported by a job's ticket, and plans stay at home."""
+        return [tool for tool in super().all() if tool.__name__ != "report" and not is_task_tool(tool)]
 
     @override
     def close(self) -> None:

@@ -201,7 +201,12 @@ def _dead(parser: CommandParser) -> None:
     add = parser.add_argument
     add("action", choices=("list", "show", "redrive", "drop"), help="what to do")
     add("message", nargs="?", metavar="MESSAGE", help="the message, by its id or seq")
+    add("--task", metavar="ID", help="a failed task, instead of a message")
+    add("--all", action="store_true", help="all that the options below choose")
     add("--for", dest="recipient", metavar="NAME", help="of this recipient only")
+    add("--run", dest="run_id", metavar="NAME", help="of this run only")
+    add("--reason", default="", metavar="TEXT", help="only those that died of this")
+    add("--older-than", type=number(MAX_SECONDS), default=0.0, metavar="S", help="dead for so long")
     add("--force", action="store_true", help="redrive beyond the third time")
     add("--limit", type=whole(1, _MOST), default=50, metavar="N", help="at most so many (default: 50)")
 
@@ -334,10 +339,10 @@ VERBS: dict[str, Verb] = {
         "delivery_actions:nack",
     ),
     "dead": Verb(
-        "messages that were given up: list, show, redrive, drop",
+        "messages and tasks that were given up: list, show, redrive, drop",
         "inbox dead redrive MESSAGE --agent lead",
         _dead,
-        "delivery_actions:dead",
+        "dead_actions:dead",
     ),
     "search": Verb(
         "messages by their words, newest first",

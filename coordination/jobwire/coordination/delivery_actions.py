@@ -1,4 +1,4 @@
-"""What the verbs of deliveries do: take, ack, nack, and what became of the dead."""
+"""What the verbs of deliveries do: take, ack, nack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobwire.coordination.actions import said
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.command import incarnation, say, who_am_i
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.places import open_store, open_to_read
+from jobwire.coordination.places import open_store
 from jobwire.coordination.reading import artifacts_of
 from jobwire.coordination.stored import delivery_json
 from jobwire.coordination.taking import TakingRules
@@ -67,39 +67,6 @@ def nack(args: Namespace) -> int:
         max_tries=args.max_tries,
     )
     return _say_moved(args, store, [held])
-
-
-def dead(args: Namespace) -> int:
-    """List, show, redrive or drop what was given up."""
-    if args.action == "list":
-        return _dead_list(args, open_to_read(args))
-    if args.message is None:
-        raise InvalidInputError(f"which message? inbox dead {args.action} MESSAGE")
-    if args.action == "show":
-        return _dead_show(args, open_to_read(args))
-    store = open_store(args)
-    by = who_am_i(args)
-    if args.action == "redrive":
-        moved = taking.redrive(store, args.message, args.recipient, by=by, force=args.force)
-    else:
-        moved = taking.drop(store, args.message, args.recipient, by=by)
-    return _say_moved(args, store, moved)
-
-
-def _dead_list(args: Namespace, store: CoordinationStore) -> int:
-    found = taking.dead_of(store, args.recipient, limit=args.limit)
-    bodies = [{**delivery_json(one.delivery), "message": one.message.to_json()} for one in found]
-    say(args, {"dead": bodies, "event_id": store.latest_event()}, present.dead(found))
-    return 0
-
-
-def _dead_show(args: Namespace, store: CoordinationStore) -> int:
-    found = taking.dead_deliveries_of(store, args.message)
-    message = _message(store, found[0])
-    bodies = [delivery_json(one.delivery) for one in found]
-    body = {"message": message, "deliveries": bodies, "event_id": store.latest_event()}
-    say(args, body, f"{present.message(message)}\n\n{present.dead(found)}")
-    return 0
 
 
 def _say_moved(args: Namespace, store: CoordinationStore, moved: Sequence[InboxDelivery]) -> int:

@@ -45,6 +45,7 @@ class Rehearsal:
         found = {
             "THREAD": thread.get("thread_id"),
             "JOB": thread.get("job_id"),
+            "TASK": body.get("task", {}).get("task_id"),
             "BOARD": body.get("board_id"),
         }
         self.names |= {name: value for name, value in found.items() if value}
@@ -123,6 +124,9 @@ def test_a_worker_does_what_its_text_says(rehearsal: Rehearsal) -> None:
                 "inbox reply --json --agent lead --thread THREAD --summary main"
             ),
             "inbox watch": send,
+            "tasks claim": lambda: rehearsal.run(
+                "jobwire tasks add --json --agent lead --owner builder --title more"
+            ),
         },
     )
     statuses = [body["thread"]["status"] for body in answers if body["command"] in {"done", "fail"}]
@@ -140,6 +144,10 @@ def test_a_lead_does_what_its_text_says(rehearsal: Rehearsal) -> None:
             'inbox update --json --agent builder --thread THREAD --status blocked --summary "where?"'
         )
 
+    def give_up() -> None:
+        rehearsal.run("jobwire tasks claim --json --agent builder T1")
+        rehearsal.run("jobwire tasks fail --json --agent builder T1 --summary broken --permanent")
+
     def ask() -> None:
         rehearsal.run("inbox send --json --agent lead --to builder --subject more")
         rehearsal.run("inbox claim --json --agent builder --thread THREAD")
@@ -156,8 +164,26 @@ def test_a_lead_does_what_its_text_says(rehearsal: Rehearsal) -> None:
                 'inbox update --json --agent builder --thread THREAD --summary "half"'
             ),
             "jobwire feed": ask,
+            "tasks retry": give_up,
         },
     )
+
+
+@pytest.mark.parametrize("rehearsal", ["ann"], indirect=True)
+def test_a_reviewer_does_what_its_text_says(rehearsal: Rehearsal) -> None:
+    """Look at what is in review, send it back with the reason, and approve what comes again."""
+
+    def work() -> None:
+        rehearsal.run("jobwire tasks claim --json --agent builder TASK")
+        rehearsal.run("jobwire tasks complete --json --agent builder TASK --summary done")
+
+    def hand_in() -> None:
+        rehearsal.run("jobwire tasks add --json --agent lead --owner builder --title fix --reviewers ann")
+        work()
+        rehearsal.names["THREAD"] = rehearsal.run("jobwire tasks show --json TASK")["task"]["thread_id"]
+
+    answers = rehearsal.rehearse("reviewer", {"tasks list": hand_in, "review approve": work})
+    assert answers[-1]["task"]["status"] == "completed"
 
 
 @pytest.mark.parametrize("rehearsal", ["CSO"], indirect=True)

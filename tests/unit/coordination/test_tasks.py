@@ -6,6 +6,7 @@ import pytest
 
 from jobwire.coordination import agents, reading, sending
 from jobwire.coordination.agents import Joining
+from jobwire.coordination.dead_letters import Chosen, buried, raise_all
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
@@ -353,3 +354,23 @@ def test_a_task_that_ended_opens_for_the_plan_alone(tasks_of: As, store: Coordin
             store, NewMessage("lead", ("builder",), kind="task", thread_id=thread_id, summary="more")
         )
     assert code(caught) == "already_terminal"
+
+
+def test_failed_tasks_are_dead_letters(tasks_of: As, store: CoordinationStore) -> None:
+    """Row 32: listed with their reason, brought back and dropped, one or many; not what fell with them."""
+    lead, builder = tasks_of("lead"), tasks_of("builder")
+    lead.add_all([task("a"), task("b"), task("c", "a", on_failed_dependency="fail")])
+    for one, why in (("a", "no disk"), ("b", "no network")):
+        builder.claim(one)
+        builder.fail(one, WORDS._replace(summary=why), permanent=True)
+    assert [one.task_id for one in buried(store, Chosen()).tasks] == ["b", "a"]
+    assert [one.task_id for one in buried(store, Chosen(reason="disk")).tasks] == ["a"]
+    assert buried(store, Chosen(run_id="other")).tasks == []
+    refused = raise_all(store, Chosen(), by="mallory", drop=True, force=False).refused
+    assert [name for name, _ in refused] == ["b", "a"]
+    dropped = raise_all(store, Chosen(reason="network"), by="lead", drop=True, force=False)
+    assert [one.task_id for one in dropped.tasks] == ["b"]
+    raised = raise_all(store, Chosen(), by="lead", drop=False, force=False)
+    assert [one.task_id for one in raised.tasks] == ["a"]
+    assert buried(store, Chosen()) == ([], [])
+    assert [status_of(lead, one) for one in "abc"] == ["pending", "failed", "pending"]

@@ -831,14 +831,6 @@ SELECT
     worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
 FROM tasks WHERE run_id = :run_id AND number > :after ORDER BY number LIMIT :limit;
 
--- name: tasks_of_status
--- The tasks of a run in one status, in the order of addition.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks WHERE run_id = :run_id AND status = :status ORDER BY number LIMIT :limit;
-
 -- name: ready_tasks
 -- What an owner may claim now, the most urgent first.
 SELECT
@@ -907,3 +899,13 @@ SELECT task_id FROM tasks WHERE run_id = :run_id AND status = 'completed';
 -- name: is_planned
 -- Whether a thread works on this task of a plan.
 SELECT 1 FROM tasks WHERE run_id = :run_id AND task_id = :task_id AND thread_id = :thread_id;
+
+-- name: failed_tasks
+-- Tasks that failed by themselves and that nobody has dropped, the last first; NULL matches any run.
+SELECT
+    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
+    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+FROM tasks INDEXED BY tasks_failed
+WHERE status = 'failed' AND dropped = 0 AND fallen_with = '' AND (:run_id IS NULL OR run_id = :run_id)
+ORDER BY changed DESC LIMIT :limit;

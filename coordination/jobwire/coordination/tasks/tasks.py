@@ -285,6 +285,21 @@ class Tasks:
                 return lose(change, now, TaskStatus.CANCELLED, reason or "cancelled", source=self.agent)
         raise ConflictError(f"task {task_id} changes all the time", hint="try again", code="not_expected")
 
+    def drop(self, task_id: str, run_id: str = DEFAULT_RUN) -> Task:
+        """Take a failed task off the dead letters; its creator or a lead may. A retry still opens it."""
+        with self.store.changing() as change:
+            task = task_of(change, run_id, task_id)
+            check_may_manage(task, self.agent, leads=self._leads(change), doing="drop")
+            if task.status is not TaskStatus.FAILED or task.dropped:
+                raise ConflictError(
+                    f"task {task_id} is {'dropped' if task.dropped else task.status}, not a dead letter",
+                    hint="`inbox dead list` shows what is",
+                    code="not_expected",
+                    status=str(task.status),
+                )
+            after = task._replace(dropped=1)
+            return put(change, after, tell(change, after, "task_dropped", source=self.agent), since=False)
+
     def _approved(self, change: Transaction, task: Task, reason: str) -> Task:
         following.say_review(change, task, self.agent, approved=True, reason=reason)
         if not task.branch:
