@@ -9,6 +9,7 @@ from jobwire.core.errors import ConfigError
 from jobwire.core.setting_tables import TABLES
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.hooks.policy import Policy
 from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
 from jobwire.registry.rules import load_rules
 from jobwire.storage.settings_file import in_force, mtls_port, read_own_settings, read_settings
@@ -31,7 +32,7 @@ def write(folder: Path, text: str) -> Path:
         ("[metrics]\n\nmax_row = 1\n", "'max_row' in HOME:3 [metrics]", "did you mean max_rows?"),
         ("[roles.hermse]\nusername='x'\n", "'roles.hermse' in HOME:1", "did you mean roles.hermes?"),
         ("brokr.port = 1\n", "'brokr'", "did you mean broker?"),
-        ("port = 1\n", "port", "known: broker"),
+        ("port = 1\n", "port", "known: agents.policy, autopilot, broker"),
         ("[mtls]\nport = 70000\n", "port in HOME:2 [mtls] is 70000", "a number from 1 to 65535"),
         ("[broker]\nprotocol = '4'\n", "protocol in HOME:2", "one of auto, 5, 3.1.1"),
         ("[broker]\ntls = 'maybe'\n", "tls in HOME:2", '"on" or "off"'),
@@ -158,6 +159,7 @@ def test_declared_defaults_are_those_in_force(tmp_path: Path) -> None:
         "broker": broker,
         "registry": registry,
         "directives": {"max_open": DEFAULT_GUARD.most_open},
+        "agents.policy": Policy._field_defaults,
     }
     for (table, key), default in said.items():
         assert in_code[table][key] == default, key
