@@ -1,4 +1,4 @@
-"""Deadlocks in the store: one graph of all runs' locks and of open questions, from rows that live now."""
+"""Deadlocks in the store: one graph of locks, open questions and tasks of all runs, from live rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 # Queries that give (who waits, for whom) beside the locks.
-_OTHER_EDGES = ("open_questions",)
+_OTHER_EDGES = ("open_questions", "awaited_tasks")
 
 
 class Deadlock(NamedTuple):

@@ -570,6 +570,15 @@ CROSS JOIN messages AS m ON m.seq = (
 )
 WHERE t.status = 'blocked' AND m.kind = 'question' AND m.to_agent IS NOT NULL;
 
+-- name: awaited_tasks
+-- Who says that it is blocked, has a task that depends on one in progress, and who works on that one.
+SELECT DISTINCT t.owner, n.worker FROM heartbeats AS h
+CROSS JOIN tasks AS t ON t.owner = h.agent_id
+CROSS JOIN task_needs AS d ON d.run_id = t.run_id AND d.task_id = t.task_id
+CROSS JOIN tasks AS n ON n.run_id = d.run_id AND n.task_id = d.needs
+WHERE h.status = 'blocked' AND t.status = 'pending' AND t.open_deps > 0
+    AND n.status = 'in_progress' AND n.worker NOT IN ('', t.owner);
+
 -- Boards.
 
 -- name: insert_board
