@@ -18,6 +18,7 @@ class Kind(StrEnum):
     REGISTRY = "registry"
     SUBSCRIBER = "subscriber"
     PUBLISHER = "publisher"
+    TALKER = "talker"
 
 
 class Child(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +22,11 @@ class Arrival(NamedTuple):
 
 
 class Ledger:
-    """The accepted events of a journal and a count of everything else; `update` reads on."""
+    """The accepted events of these jobs in a journal and a count of everything else; `update` reads on."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, jobs: Container[str]) -> None:
         self._directory = directory
+        self._jobs = jobs
         self._next = 0
         self.arrivals: list[Arrival] = []
         self.accepted: dict[str, Counter[int]] = defaultdict(Counter)
@@ -51,6 +53,8 @@ class Ledger:
             return
         body = json.loads(row.payload)
         job_id, seq = body["job_id"], body["seq"]
+        if job_id not in self._jobs:
+            return
         if row.verdict == ACCEPTED:
             self.accepted[job_id][seq] += 1
             intact = body["data"].get("step") == seq

@@ -20,10 +20,13 @@ from tests.faults.storm.plan import Fault, Plan
 from tests.faults.storm.registration import register
 from tests.faults.storm.services import Broker, Registry
 from tests.faults.storm.strikes import Striker
+from tests.faults.storm.talkers import Talkers
 from tests.faults.storm.watchers import Watched, Watcher
 
 # Longer than the longest pause before what the registry did not confirm is sent again.
 SETTLE_SECONDS = 180.0
+# Pieces of work that agents elsewhere give each other meanwhile.
+LEAST_TALK, EVENTS_A_TALK = 4, 40
 
 
 class Result(NamedTuple):
@@ -66,6 +69,13 @@ class Storm:
         self._broker = Broker(self._home, hosts)
         self._registry = Registry(self._home, self._fleet)
         self._acknowledged = Acknowledged()
+        self._talkers = Talkers(
+            home=self._home,
+            broker=self._broker,
+            hosts=hosts,
+            fleet=self._fleet,
+            count=max(LEAST_TALK, plan.events // EVENTS_A_TALK),
+        )
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._watched: list[Watched] = []
@@ -80,7 +90,7 @@ class Storm:
                 self._registry.wait_ready()
                 jobs = register(self._plan, home=self._home, broker=self._broker, hosts=self._hosts)
                 striker = self._rage(jobs)
-                ledger = self._settle()
+                ledger = self._settle(frozenset(job.job_id for job in jobs))
                 self._registry.stop()
         finally:
             self._fleet.kill_all()
@@ -99,6 +109,7 @@ class Storm:
             hosts=self._hosts,
         )
         striker.start()
+        self._talkers.start()
         slots = [threading.Thread(target=self._slot, name=f"slot {i}") for i in range(self._slots)]
         for slot in slots:
             slot.start()
@@ -113,6 +124,8 @@ class Storm:
                 slot.join()
             self._acknowledged.finish()
             striker.finish()
+            # What they said lies in their outboxes where somebody was away: all of it arrives now.
+            self._failures += self._talkers.finish()
         return striker
 
     def _slot(self) -> None:
@@ -140,9 +153,9 @@ class Storm:
             if watched is not None:
                 self._watched.append(watched)
 
-    def _settle(self) -> Ledger:
+    def _settle(self, jobs: frozenset[str]) -> Ledger:
         """Wait until the journal has what was acknowledged; what is missing then is lost."""
-        ledger = Ledger(self._home / "journal")
+        ledger = Ledger(self._home / "journal", jobs)
         wanted = self._acknowledged.by_job()
 
         def there() -> bool:

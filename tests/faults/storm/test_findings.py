@@ -34,7 +34,7 @@ def _examine(tmp_path: Path, journaled: Sequence[int], watched: Watched = _GOOD)
         entries[seq] = Entry(seq, f"root/{_JOB}/events", payload, False, "accepted")
     with JournalWriter(tmp_path / "journal", clock=ManualClock()) as writer:
         writer.append([entries[seq] for seq in journaled])
-    ledger = Ledger(tmp_path / "journal")
+    ledger = Ledger(tmp_path / "journal", {_JOB})
     ledger.update()
     job = Job(JobPlan(0, Voice.COMMAND, 3, "completed"), _JOB, None)
     return examine([job], acknowledged={_JOB: {1, 2, 3}}, ledger=ledger, store=store, watched=[watched])
