@@ -719,6 +719,16 @@ SELECT rowid FROM message_words WHERE message_words MATCH :words AND rowid < :be
 -- How many threads there are in each status.
 SELECT status, count(*) FROM threads GROUP BY status;
 
+-- name: threads_of_statuses
+-- Threads in few statuses that few threads have, the last changed first; NULL matches any agent.
+SELECT
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
+    job_id, jobs, work, position, changed
+FROM threads INDEXED BY threads_assigned
+WHERE status IN (SELECT value FROM json_each(:statuses)) AND (:below IS NULL OR changed < :below)
+    AND (:agent IS NULL OR created_by = :agent OR assigned_to = :agent)
+ORDER BY changed DESC LIMIT :limit;
+
 -- name: message_head
 -- What a message says in a line, by its id.
 SELECT seq, ts_ms, from_agent, kind, type, summary FROM messages WHERE id = :id;

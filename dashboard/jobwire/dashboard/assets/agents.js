@@ -84,7 +84,7 @@ function fill(parts, row) {
   parts.task.title = plain(row.task);
   parts.bar.hidden = row.progress === null || row.state !== "working";
   if (row.progress !== null) parts.bar.value = row.progress;
-  say(parts.unread, row.unread ? `${row.unread >= 1000 ? "1000+" : row.unread} unread` : "");
+  say(parts.unread, row.unread ? `${row.unread >= 100 ? "100+" : row.unread} unread` : "");
   times(parts, row);
 }
 

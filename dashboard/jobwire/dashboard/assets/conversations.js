@@ -129,7 +129,7 @@ export class ConversationsView {
     this.more.hidden = this.older === null;
     const parts = [];
     if (data.counts.blocked) parts.push(`${data.counts.blocked} ${data.counts.blocked === 1 ? "conversation is" : "conversations are"} blocked`);
-    if (data.unread) parts.push(`${data.unread >= 1000 ? "1000 or more" : data.unread} unread for you (${me})`);
+    if (data.unread) parts.push(`${data.unread >= 100 ? "100 or more" : data.unread} unread for you (${me})`);
     say(this.headline, parts.join(" · ") || (data.counts.all ? `All well: ${data.counts.open} open` : "No conversations yet"));
   }
 

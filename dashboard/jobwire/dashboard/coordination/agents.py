@@ -8,15 +8,18 @@ from jobwire.dashboard.coordination.agent_rows import AgentRow, agent_row, arran
 _GONE_SECONDS = 86_400
 _MOST_GONE = 100
 MOST_AGENTS = 2000
-MOST_COUNTED = 1000
+MOST_COUNTED = 100
 
 
-def agent_rows(store: CoordinationStore, now: float) -> list[AgentRow]:
-    """Return the agents that are there, and those that have gone within a day, problems first."""
+def agent_rows(store: CoordinationStore, now: float, *, counted: bool = True) -> list[AgentRow]:
+    """Return the agents that are there, and those that have gone within a day, problems first.
+
+    What each has not read is counted if asked for.
+    """
     with store.reading():
         since_ms = int((now - _GONE_SECONDS) * 1000)
         views = [*present(store)[:MOST_AGENTS], *gone(store, since_ms=since_ms, limit=_MOST_GONE)]
-        rows = [agent_row(view, unread_of(store, view.agent_id), now) for view in views]
+        rows = [agent_row(view, unread_of(store, view.agent_id) if counted else 0, now) for view in views]
     return arrange_agents(rows)
 
 

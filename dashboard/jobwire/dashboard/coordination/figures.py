@@ -44,7 +44,7 @@ def store_figures(home: Path, clock: Clock) -> StoreFigures:
                 blocked=blocked,
                 blocked_for=max(0.0, now - seconds(since)) if since else 0.0,
                 dead=store.rows("dead_figures")[0][0],
-                agents=count_states(agent_rows(store, now)),
+                agents=count_states(agent_rows(store, now, counted=False)),
                 locks=locks.held,
                 waiters=locks.waiting,
                 longest_wait=max([now - row.since for row in locks.waiters], default=0.0),

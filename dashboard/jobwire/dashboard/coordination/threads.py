@@ -1,5 +1,7 @@
 """Conversations, read from the store: a page of the list, what has changed since, counts."""
 
+import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobwire.coordination.reading import threads
@@ -15,6 +17,8 @@ from jobwire.dashboard.coordination.thread_rows import (
 )
 
 PAGE = 50
+# One part in so many is few.
+_FEW = 10
 
 
 class ThreadQuery(NamedTuple):
@@ -32,14 +36,15 @@ def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dic
     """
     with store.reading():
         statuses = CHOICES.get(query.choice, ())
+        counts: dict[str, int] = dict(store.rows("thread_counts"))
         first: list[InboxThread] = []
         if not statuses:
             # Those come first, so they are not among the others.
             statuses = tuple(status for status in ThreadStatus if status is not ThreadStatus.BLOCKED)
-            first = _found(store, query, (ThreadStatus.BLOCKED,)) if query.below is None else []
-        found = _found(store, query, statuses)
+            if query.below is None:
+                first = _found(store, query, (ThreadStatus.BLOCKED,), counts)
+        found = _found(store, query, statuses, counts)
         rows = [_row(store, thread, me) for thread in (*first, *found)]
-        counts = dict(store.rows("thread_counts"))
         return {
             "threads": [row._asdict() for row in rows],
             "next": found[-1].changed if len(found) == PAGE else None,
@@ -50,9 +55,17 @@ def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dic
 
 
 def _found(
-    store: CoordinationStore, query: ThreadQuery, statuses: tuple[ThreadStatus, ...]
+    store: CoordinationStore,
+    query: ThreadQuery,
+    statuses: tuple[ThreadStatus, ...],
+    counts: Mapping[str, int],
 ) -> list[InboxThread]:
-    return threads(store, agent=query.agent or None, statuses=statuses, below=query.below, limit=PAGE)
+    agent = query.agent or None
+    if sum(counts.get(status, 0) for status in statuses) * _FEW > sum(counts.values()):
+        return threads(store, agent=agent, statuses=statuses, below=query.below, limit=PAGE)
+    # Of few among many the others would all be passed by.
+    values = {"statuses": json.dumps(statuses), "agent": agent, "below": query.below, "limit": PAGE}
+    return [InboxThread(*row) for row in store.rows("threads_of_statuses", values)]
 
 
 def _row(store: CoordinationStore, thread: InboxThread, me: str) -> ThreadRow:
