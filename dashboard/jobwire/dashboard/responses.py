@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.exceptions import HTTPException
@@ -65,8 +66,20 @@ async def read_object(request: Request, most: int = MAX_BODY) -> dict[str, objec
 
 def json_response(body: object, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return `body` as JSON in ASCII: a record on disk may hold texts that UTF-8 cannot carry."""
-    text = json.dumps(body, separators=(",", ":"))
+    try:
+        text = json.dumps(body, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        # Other programs may write infinities into a table; no browser reads them (RFC 8259, section 6).
+        text = json.dumps(_finite(body), separators=(",", ":"))
     return Response(text, status, headers=headers, media_type="application/json")
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def event_message(kind: str, body: object, event_id: str) -> bytes:

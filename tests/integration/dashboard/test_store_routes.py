@@ -180,6 +180,19 @@ def test_agents_are_listed_with_what_they_do(store: CoordinationStore, server: D
     assert found["counts"]["blocked"] == 1
 
 
+def test_numbers_of_other_programs_do_no_harm(store: CoordinationStore, server: DashboardProcess) -> None:
+    """A progress without end and a time that no calendar has are answered as JSON that a browser reads."""
+    with store.changing() as change:
+        agents.join(change, "builder", Joining())
+    store.close()
+    with sqlite3.connect(store.path) as link:
+        link.execute("UPDATE heartbeats SET progress = 9e999, ts_ms = 9000000000000000, status = 'x'")
+    link.close()
+    _, _, body = conftest.ask(server, "/api/agents", authorization=server.authorization)
+    assert "Infinity" not in body
+    assert json.loads(body)["agents"][0]["progress"] is None
+
+
 def test_messages_are_found_by_their_words(store: CoordinationStore, server: DashboardProcess) -> None:
     """Newest first, by pages; no operator of the search language acts, and no word at all is refused."""
     for number in range(35):

@@ -56,6 +56,7 @@ const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" 
 /** Return the local time of day of an epoch second; with the day where it is not today. */
 export function clock(at) {
   const date = new Date(at * 1000);
+  if (Number.isNaN(date.getTime())) return "?";
   const today = new Date(now() * 1000).toDateString() === date.toDateString();
   return today ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
 }
@@ -73,5 +74,7 @@ export function dayStart(at) {
 
 /** Return the full time for a tooltip. */
 export function fullTime(at) {
-  return new Date(at * 1000).toISOString();
+  const date = new Date(at * 1000);
+  // Other programs may write a time that no calendar has.
+  return Number.isNaN(date.getTime()) ? "?" : date.toISOString();
 }
