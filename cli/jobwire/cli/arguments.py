@@ -188,9 +188,12 @@ def add_demo(subparsers: Subparsers) -> None:
         "demo",
         help="three real jobs through a real broker, watched live",
         description=_DEMO_DESCRIPTION,
-        epilog="example:\n  jobwire demo --directory var/demo",
+        epilog="examples:\n  jobwire demo --directory var/demo\n  jobwire demo --team --stay",
     )
     parser.add_argument("--directory", default="var/demo", help="made afresh (default: var/demo)")
+    parser.add_argument(
+        "--team", action="store_true", help="a plan, worked off by three agents (shell scripts), instead"
+    )
     parser.add_argument("--source", default=".", help="the tree that the first job surveys")
     parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
     parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")

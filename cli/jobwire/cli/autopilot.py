@@ -98,6 +98,7 @@ def _plan(args: argparse.Namespace) -> AutopilotPlan:
         answer_stdin=args.answer_stdin,
         lease_seconds=args.lease,
         until_idle=args.until_idle,
+        open_work=args.open_work,
         bus=_folder(args.bus),
     )
 

@@ -75,6 +75,7 @@ def add_autopilot(subparsers: Subparsers) -> None:
         action="store_true",
         help="end once nothing is left, later tries included",
     )
+    add("--open", dest="open_work", action="store_true", help="take work that is nobody's as well")
     add("--bus", default="", metavar="FOLDER", help="a session folder: take in its files, write receipts")
     add("--dry-run", action="store_true", help="show what would be handled, and change nothing")
     add(

@@ -58,11 +58,19 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         try:
-            demo = Demo(home=home, source=Path(args.source).resolve(), environ=environ, stack=stack)
+            demo = _kind(args)(home=home, source=Path(args.source).resolve(), environ=environ, stack=stack)
             return demo.run(stay=args.stay, metrics=not args.no_metrics, as_json=args.json)
         except KeyboardInterrupt:
             print("\ndemo: interrupted, ending what was started", file=sys.stderr)
             return INTERRUPTED
+
+
+def _kind(args: argparse.Namespace) -> "type[Demo]":
+    if not args.team:
+        return Demo
+    from jobwire.cli.demo_team import TeamDemo  # noqa: PLC0415 - it is made of this one
+
+    return TeamDemo
 
 
 def _fresh(directory: Path) -> Path:
@@ -95,8 +103,7 @@ class Demo:
 
     def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
         """Start everything, delegate, watch, and sum up."""
-        ports = "--port", str(free_port()), "--page-port", str(free_port())
-        up = self._background("up", "up", *ports, *([] if stay else ["--no-page"]), "--json")
+        up, ports = self._host(stay=stay)
         host = up.ready_line(_START_SECONDS)
         delegations = {job: self._delegate(job) for job in self._jobs}
         titles = {delegation.job_id: job.title for job, delegation in delegations.items()}
@@ -113,6 +120,11 @@ class Demo:
         if as_json:
             print(json.dumps({"good": good, "jobs": [row._asdict() for row in view.rows.values()]}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
+
+    def _host(self, *, stay: bool) -> tuple[ManagedProcess, tuple[str, ...]]:
+        """Start broker and registry process, with the page where it stays."""
+        ports = "--port", str(free_port()), "--page-port", str(free_port())
+        return self._background("up", "up", *ports, *([] if stay else ["--no-page"]), "--json"), ports
 
     def _spark(self, view: DemoView) -> ManagedProcess | None:
         """Start Spark beside the jobs, or say plainly why it cannot be."""
@@ -188,11 +200,12 @@ class Demo:
         timer.daemon = True
         timer.start()
 
-    def _background(self, name: str, *words: str) -> ManagedProcess:
+    def _background(self, name: str, *words: str, folder: Path | None = None) -> ManagedProcess:
         log = self._home.parent / "log" / f"{name}.log"
-        command = [sys.executable, "-m", "jobwire.cli.main", "--home", str(self._home), *words]
+        home = self._home if folder is None else self._home.resolve()
+        command = [sys.executable, "-m", "jobwire.cli.main", "--home", str(home), *words]
         return self._stack.enter_context(
-            ManagedProcess(command, log=log, environ=self._environ, grace_seconds=_END_SECONDS)
+            ManagedProcess(command, log=log, environ=self._environ, folder=folder, grace_seconds=_END_SECONDS)
         )
 
     def _folder(self, name: str) -> Path:

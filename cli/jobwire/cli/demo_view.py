@@ -43,6 +43,8 @@ class DemoRow(NamedTuple):
 class DemoView:
     """A live table on a terminal, plain lines elsewhere; both are fed by the watch's lines."""
 
+    heading = "three jobs, one view"
+
     def __init__(self, titles: dict[str, str], *, clock: Clock, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
         self._clock = clock
@@ -70,9 +72,7 @@ class DemoView:
 
     def summary(self, expected: dict[str, int]) -> bool:
         """Print the summary; return True when every job ended as it should."""
-        table = Table(
-            title="what happened", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-        )
+        table = self.table("what happened")
         for column in ("job", "what", "ended"):
             table.add_column(column, no_wrap=True)
         for column in ("events", "seconds", "exit"):
@@ -91,6 +91,27 @@ class DemoView:
         self._console.print(table)
         return good
 
+    def say_event(self, row: DemoRow) -> None:
+        """Print what happened to a job, where no live table shows it."""
+        if self._live is None:
+            shown = f"{row.job_id}  {row.event:<20} {row.detail}"
+            self._console.print(Text(shown, style=_STYLES.get(row.event, "")), soft_wrap=True)
+
+    def table(self, title: str, *, expand: bool = False) -> Table:
+        """Return an empty table in the form of all of them."""
+        return Table(
+            expand=expand,
+            title=title,
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+
+    def print(self, table: Table) -> None:
+        """Print a table."""
+        self._console.print(table)
+
     def say(self, text: str) -> None:
         """Print one line about the demo itself."""
         self._console.print(Text(text, style="dim"), soft_wrap=True)
@@ -104,13 +125,7 @@ class DemoView:
     def metrics(self, found: dict[str, Any]) -> None:
         """Print what Spark computed from the journal."""
         events = ", ".join(f"{count} {_EVENTS.get(kind, kind)}" for kind, count in found["events"].items())
-        table = Table(
-            title="what Spark made of the journal",
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = self.table("what Spark made of the journal")
         table.add_column("job", no_wrap=True)
         table.add_column("outcome", no_wrap=True)
         for column in ("seconds", "waited for you", "events", "attempts"):
@@ -131,19 +146,10 @@ class DemoView:
             percent=100.0 if event.event == "completed" else _number(percent, row.percent),
             seconds=self._clock.monotonic() - self._began,
         )
-        if self._live is None:
-            shown = f"{event.job_id}  {event.event:<20} {event.detail}"
-            self._console.print(Text(shown, style=_STYLES.get(event.event, "")), soft_wrap=True)
+        self.say_event(self.rows[event.job_id])
 
     def _table(self) -> Table:
-        table = Table(
-            expand=True,
-            title="three jobs, one view",
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = self.table(self.heading, expand=True)
         table.add_column("job", width=8, no_wrap=True)
         table.add_column("what", width=_WHAT, no_wrap=True, overflow="ellipsis")
         table.add_column("state", width=_STATE, no_wrap=True)

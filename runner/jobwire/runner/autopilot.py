@@ -23,12 +23,14 @@ from jobwire.coordination.agents import Joining
 from jobwire.coordination.bus import session_export, session_import
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
 from jobwire.coordination.handling.assignment import Assignment, assign, wind_up
+from jobwire.coordination.handling.open_work import adopt
 from jobwire.coordination.handling.tries import Tries
 from jobwire.coordination.heartbeat import Heartbeat, StorePulse
 from jobwire.coordination.marks import catch_up
-from jobwire.coordination.reading import message_of
+from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import TakingRules
+from jobwire.coordination.tasks.stored import task_of_thread
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, JobwireError, NoWorkError
 from jobwire.core.override import override
@@ -71,6 +73,7 @@ class AutopilotPlan(NamedTuple):
     answer_stdin: bool = False
     lease_seconds: float = LEASE_SECONDS
     until_idle: bool = False
+    open_work: bool = False
     # A session folder (`bus.session_folder`), from which messages are taken in and to which receipts go.
     bus: str = ""
 
@@ -86,6 +89,7 @@ class AutopilotEvent(NamedTuple):
     summary: str
     attempt: int
     detail: str = ""
+    task_id: str = ""
 
 
 class _Flight:
@@ -220,7 +224,11 @@ class Autopilot:
         return False
 
     def _begin(self, agent: str) -> bool:
-        if not taking.may_take(self._store, agent) or self._run_is_full(agent):
+        if not taking.may_take(self._store, agent) and not (
+            self._plan.open_work and adopt(self._store, agent)
+        ):
+            return False
+        if self._run_is_full(agent):
             return False
         locks = self._locks_for(agent)
         if locks is None:
@@ -350,7 +358,8 @@ class Autopilot:
 
     def _acceptance(self, one: Assignment) -> tuple[list[str], Sequence[str]]:
         """Return the lines of the message, and those that a person put into the plan."""
-        return json.loads(one.message.acceptance), ()
+        task = task_of_thread(self._store, one.thread.thread_id)
+        return json.loads(one.message.acceptance), () if task is None else task.acceptance
 
     def _wait_for(self, run: _Flight, work: ThreadWork) -> None:
         """Wait for a worker's end, and see that its delivery is decided about."""
@@ -373,7 +382,8 @@ class Autopilot:
         one = run.one
         values = {"agent_id": one.delivery.agent_id, "seq": one.delivery.seq}
         held = InboxDelivery(*self._store.rows("delivery", values)[0])
-        word = _ENDS.get(status) or _FAILURES.get(held.state, "failed")
+        again = not thread_of(self._store, one.thread.thread_id).ended
+        word = _ENDS.get(status) or _FAILURES.get(held.state, "again" if again else "failed")
         self.ended[word] += 1
         self._say(word, run, self._records.get(one.token.job_id).detail)
 
@@ -389,6 +399,7 @@ class Autopilot:
                 one.message.summary,
                 one.delivery.attempts,
                 detail,
+                one.message.task_id or "",
             )
         )
 

@@ -95,6 +95,7 @@ def _plain(raw: bytes) -> str:
 def _first_line(lines: Iterable[str]) -> str:
     for line in lines:
         text = "".join(char for char in line if char.isprintable()).strip()
-        if text and not text.startswith(("```", "~~~")):
+        # Fences, directives and what was said to us are not what it comes to.
+        if text and not text.startswith(("```", "~~~", "::")):
             return text[:1024]
     return ""

@@ -82,3 +82,26 @@ def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None
     assert answer.returncode == 30
     assert json.loads(answer.stderr)["exit_code"] == 30
     assert (tmp_path / "precious").exists()
+
+
+def test_a_team_works_off_a_plan(tmp_path: Path) -> None:
+    """Four tasks by three agents: one asks and is answered, one fails once, one is reviewed and sent back."""
+    directory = tmp_path / "demo"
+    command = demo(directory, "--team", "--no-metrics", "--json")
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    found = json.loads(answer.stdout)
+    assert [(one["task"], one["status"], one["runs"]) for one in found["tasks"]] == [
+        ("parser", "completed", 1),
+        ("tests", "completed", 2),
+        ("docs", "completed", 2),
+        ("release", "completed", 1),
+    ]
+    for words in (
+        "Which tables shall it read?",
+        "exit status 1",
+        "an example is missing",
+        "version 1 is out",
+    ):
+        assert words in answer.stderr
+    assert of_session(directory) == []

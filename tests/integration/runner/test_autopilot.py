@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from jobwire.coordination.agents import Joining
 from jobwire.coordination.handling.tries import Tries
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tasks.new_task import NewTask
+from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.work import ThreadWork
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Timeouts
@@ -362,3 +366,80 @@ def test_a_file_that_an_old_agent_drops_is_handled(flight: Flight) -> None:
 
 def _parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _plan(flight: Flight, *tasks: NewTask) -> Tasks:
+    with flight.store.changing() as change:
+        agents.join(change, "boss", Joining(kind="lead", incarnation="1"))
+    plan = Tasks(flight.store, "boss")
+    plan.add_all([one._replace(retry_delays=(0.05,)) for one in tasks])
+    return plan
+
+
+def _statuses(plan: Tasks) -> dict[str, str]:
+    return {one.task.task_id: str(one.task.status) for one in plan.graph()}
+
+
+def test_a_plan_is_worked_off(flight: Flight) -> None:
+    """Tasks wait for each other, failed runs come again, and a review sends work back to its owner."""
+    plan = _plan(
+        flight,
+        NewTask(task_id="parse", title="write it", owner="builder"),
+        NewTask(task_id="test", title="test it", owner="tester", needs=("parse",)),
+        NewTask(
+            task_id="doc",
+            title="describe it",
+            owner="builder",
+            needs=("parse",),
+            review="required",
+            reviewers=("tester",),
+        ),
+        NewTask(task_id="ship", title="ship it", owner="builder", needs=("test", "doc")),
+    )
+    script = f"""echo "$JOBWIRE_AGENT:$JOBWIRE_TASK" >> order
+    case "$JOBWIRE_AGENT:$JOBWIRE_TASK" in
+    tester:test) test -e second || {{ touch second; exit 1; }};;
+    tester:doc) verdict=approve; test -e seen || verdict='reject --reason shorter'; touch seen
+        {sys.executable} -m jobwire.cli.main tasks review $verdict doc;;
+    esac"""
+    ended = flight.fly(script, agents=["builder", "tester"])
+    assert _statuses(plan) == dict.fromkeys(("parse", "test", "doc", "ship"), "completed")
+    order = (flight.folder / "order").read_text().split()
+    assert Counter(order) == {
+        "builder:parse": 1, "tester:test": 2, "builder:doc": 2, "tester:doc": 2, "builder:ship": 1
+    }  # fmt: skip
+    assert (order[0], order[-1]) == ("builder:parse", "builder:ship")
+    assert Counter(ended) == {"done": 7, "again": 1}
+
+
+def test_a_task_fails_after_its_runs(flight: Flight) -> None:
+    """Failed runs count on the task, with its limit; what cannot be executed fails it at once."""
+    plan = _plan(flight, NewTask(task_id="hard", title="hard", owner="builder", max_attempts=2))
+    assert flight.fly("exit 1") == ["again", "failed"]
+    assert _statuses(plan) == {"hard": "failed"}
+    assert taking.dead_of(flight.store) == []
+    plan = _plan(flight, NewTask(task_id="missing", title="missing", owner="builder"))
+    autopilot = flight.autopilot(["no-such-program"])
+    autopilot.run()
+    assert (autopilot.ended, _statuses(plan)["missing"]) == ({"failed": 1}, "failed")
+
+
+def test_acceptance_lines_of_a_plan_are_run(flight: Flight) -> None:
+    """What a person planned is trusted; a failing line is a failed run."""
+    plan = _plan(
+        flight, NewTask(task_id="build", title="build", owner="builder", acceptance=("test -e made",))
+    )
+    script = "test -e tried && touch made; touch tried"
+    assert flight.fly(script, verify=True) == ["again", "done"]
+    assert _statuses(plan) == {"build": "completed"}
+
+
+def test_open_work_is_taken_where_asked(flight: Flight) -> None:
+    """Tasks and threads without an owner go to who has nothing to do, each to one."""
+    plan = _plan(flight, *(NewTask(task_id=f"t{number}", title="open") for number in range(4)))
+    flight.send(to=())
+    assert flight.fly("true") == []
+    script = 'echo "$JOBWIRE_THREAD" >> ran'
+    assert flight.fly(script, agents=["builder", "tester"], open_work=True) == ["done"] * 5
+    assert set(_statuses(plan).values()) == {"completed"}
+    assert set(Counter((flight.folder / "ran").read_text().split()).values()) == {1}

@@ -11,7 +11,7 @@ from jobwire.coordination.delivery import DeliveryState, InboxDelivery, settled
 from jobwire.coordination.handling.tries import Handled, Tries, end_try, postponed
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, NewMessage
-from jobwire.coordination.projection import move
+from jobwire.coordination.projection import is_planned, move
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import ALERT, RECEIPT
 from jobwire.coordination.taking import STORE_AGENT
@@ -78,14 +78,21 @@ def assign(
     if _is_over(store, thread, message):
         _settle(store, taken)
         return None
+    if thread.ended and is_planned(store, thread):
+        # A task of a plan is opened by its plan, with a message of its own.
+        _settle(store, taken)
+        return None
     if thread.ended:
         with store.changing() as change:
             reopen(change, thread_of(change, thread.thread_id))
     try:
         claimed = work.claim(thread.thread_id, seconds, settles=False, shape=shape)
     except ConflictError as error:
+        until = error.facts.get("not_before_ms")
         if error.facts.get("code") == "lease_conflict":
-            _put_off(store, taken, round(epoch(str(error.facts["until"])) * 1000))
+            until = round(epoch(str(error.facts["until"])) * 1000)
+        if isinstance(until, int):
+            _put_off(store, taken, until)
         else:
             _settle(store, taken)
         return None
@@ -123,9 +130,10 @@ def wind_up(work: ThreadWork, one: Assignment, *, stopped: bool = False) -> Woun
         held = _held(change, one)
         if held is None:
             return WoundUp(record.status, died)
-        if record.status in {Status.COMPLETED, Status.CANCELLED}:
+        planned = is_planned(change, one.thread)
+        if record.status in {Status.COMPLETED, Status.CANCELLED} or (record.terminal and planned):
             end_try(change, one.handled, good=True)
-        elif record.status is not Status.ERROR:
+        elif not record.terminal:
             taking.put(change, postponed(held, change.now_ms))
             change.agents.add(work.agent)
         elif end_try(change, one.handled, good=False, reason=record.detail):

@@ -1,0 +1,156 @@
+"""`jobwire demo --team`: a lead's plan, worked off by three agents that an autopilot runs.
+
+The agents are shell scripts that behave as agents do: one asks a question, which the demo answers, one fails
+the first time, one is reviewed and sent back.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+
+from jobwire.cli.demo import Demo
+from jobwire.cli.demo_team_view import TeamRow, TeamView
+from jobwire.coordination import agents
+from jobwire.coordination.agents import Joining
+from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tasks.plan_file import tasks_in
+from jobwire.coordination.tasks.tasks import Tasks
+from jobwire.core.clock import epoch
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.override import override
+from jobwire.jobs.record import JobRecord
+from jobwire.jobs.requests import Answer, open_requests
+from jobwire.registry.requests import answer_locked
+from jobwire.registry.store import RecordStore
+
+AGENTS = ("builder", "tester", "reviewer")
+_RUN = "default"
+_START_SECONDS = 90.0
+_WORK_SECONDS = 240.0
+_POLL_SECONDS = 0.2
+_ANSWER_AFTER_SECONDS = 1.5
+_OVER = {"completed", "failed", "cancelled"}
+
+PLAN = """\
+# A small reader
+
+## Objective
+
+A reader of tables that is tested, documented and released.
+
+## Tasks
+
+| id | title | owner | depends on | accept | review | reviewers | retry delays |
+|---|---|---|---|---|---|---|---|
+| parser | write the parser | builder | | test -s parser.txt | none | | 1 |
+| tests | test the parser | tester | parser | grep -q pass tests.txt | none | | 1 |
+| docs | write the manual | builder | parser | test -s docs.txt | required | reviewer | 1 |
+| release | make the release | builder | tests, docs | test -s release.txt | none | | 1 |
+"""
+
+# Stands in for three coding agents. It knows its work by who it is and which task it got.
+SCRIPT = """\
+set -eu
+sleep 0.5
+case "$JOBWIRE_AGENT:$JOBWIRE_TASK" in
+builder:parser)
+    format=$($JOBWIRE_COMMAND ask "Which tables shall it read?" --choice csv --choice json)
+    echo "::progress half of it, 50%"; sleep 1
+    echo "it reads $format" | tee parser.txt ;;
+tester:tests)
+    echo "::progress starting the test host, 20%"; sleep 1
+    if ! test -e host-is-up; then touch host-is-up; echo "the test host does not answer"; exit 1; fi
+    echo "12 tests pass" | tee tests.txt ;;
+builder:docs)
+    echo "::progress writing, 60%"; sleep 1
+    if grep -q "example" "$JOBWIRE_MESSAGE"; then echo "the manual, with an example" | tee docs.txt
+    else echo "the manual" | tee docs.txt; fi ;;
+reviewer:docs)
+    if grep -q "example" docs.txt; then $JOBWIRE_COMMAND tasks review approve docs
+    else $JOBWIRE_COMMAND tasks review reject docs --reason "an example is missing"; fi ;;
+builder:release)
+    cat parser.txt tests.txt docs.txt > release.txt
+    echo "released"
+    echo '::bus-send{to="lead" intent="info" message="version 1 is out"}' ;;
+esac
+"""
+
+
+class TeamDemo(Demo):
+    """The demo of a team: broker, registry process and page as in `Demo`; a plan instead of three jobs."""
+
+    @override
+    def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
+        """Start everything, hand over the plan, answer what is asked, and sum up."""
+        up, ports = self._host(stay=stay)
+        host = up.ready_line(_START_SECONDS)
+        store = CoordinationStore(str(self._home))
+        with store.changing() as change:
+            agents.join(change, "lead", Joining(kind="lead"))
+        plan = Tasks(store, "lead")
+        plan.add_all(tasks_in(PLAN, _RUN, "markdown"))
+        view = TeamView(clock=self._clock, stream=sys.stderr if as_json else sys.stdout)
+        view.say(f"broker on localhost:{ports[1]} (TLS 1.3); the plan has {len(plan.graph(_RUN))} tasks")
+        spark = self._spark(view) if metrics else None
+        self._take_off()
+        with view:
+            self._follow(plan, RecordStore(self._home), view)
+        rows = self._rows(plan, view)
+        good = view.tasks(rows, self._receipts(store))
+        if spark is not None:
+            self._metrics(view, spark)
+        store.close()
+        self._page(view, up, host, stay=stay)
+        if as_json:
+            print(json.dumps({"good": good, "tasks": [row._asdict() for row in rows]}))
+        return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
+
+    def _take_off(self) -> None:
+        """Start the autopilot of the three agents, in a folder of theirs."""
+        folder = self._folder("team").resolve()
+        (folder / "agent.sh").write_text(SCRIPT)
+        self._environ["JOBWIRE_COMMAND"] = f"{sys.executable} -m jobwire.cli.main"
+        words = ["--agents", ",".join(AGENTS), "--verify", "--json", "--", "sh", str(folder / "agent.sh")]
+        self._background("autopilot", "autopilot", *words, folder=folder)
+
+    def _follow(self, plan: Tasks, records: RecordStore, view: TeamView) -> None:
+        """Show what happens until every task has ended; answer what is asked, as a person would."""
+        until = self._clock.monotonic() + _WORK_SECONDS
+        while self._clock.monotonic() < until:
+            for begun in self._begun():
+                record = records.get(str(begun["job_id"]))
+                view.show(begun, record)
+                self._answer_in(records, record)
+            if all(str(one.task.status) in _OVER for one in plan.graph(_RUN)):
+                return
+            self._clock.sleep(_POLL_SECONDS)
+
+    def _begun(self) -> list[Mapping[str, object]]:
+        """Return what the autopilot says that it began."""
+        try:
+            text = (self._home.parent / "log" / "autopilot.log").read_text(errors="replace")
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines() if line.startswith('{"event": "began"')]
+
+    def _answer_in(self, records: RecordStore, record: JobRecord) -> None:
+        for asked in open_requests(record.requests):
+            if not asked.named or self._clock.now() - epoch(record.updated_at) < _ANSWER_AFTER_SECONDS:
+                continue
+            with records.locked(record.job_id) as locked:
+                answer_locked(locked, asked.id, Answer("csv", "you", "demo"), self._clock.now())
+
+    def _rows(self, plan: Tasks, view: TeamView) -> list[TeamRow]:
+        return [
+            TeamRow(
+                task.task_id, task.title, task.owner, str(task.status), view.runs_of(task.task_id, task.owner)
+            )
+            for task, *_ in plan.graph(_RUN)
+        ]
+
+    def _receipts(self, store: CoordinationStore) -> list[str]:
+        """Return what the lead was told, in order."""
+        values = {"agent_id": "lead", "through": 2**62, "limit": 1000}
+        rows = store.rows("open_deliveries", values)
+        said = [store.rows("message_numbered", {"seq": row[1]})[0] for row in rows]
+        return [f"{row[3]}: {row[14]}" for row in said]
