@@ -215,6 +215,7 @@ def main() -> int:
     body = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
+        "load": os.getloadavg()[0],
         "rounds": rounds,
         "send": send,
         "cold": cold,
