@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import is_job_id
-from jobwire.hooks.own_policy import own_policy
 from jobwire.hooks.voice import Voice
 from jobwire.publisher.build import attempt_in
 from jobwire.publisher.variables import ENV_JOB
@@ -51,6 +50,17 @@ class Desk:
         return bool(self.environ.get(ENV_ENDS))
 
     @property
+    def folder(self) -> str:
+        """Return where something of the conversation may be kept."""
+        session = self.environ.get(ENV_SESSION)
+        if self.begins_the_job or not session:
+            return self.voice.folder
+        from jobwire.coordination.sessions.names import folder_name  # noqa: PLC0415 - of a session only
+        from jobwire.storage.home_paths import HomePaths  # noqa: PLC0415 - as above
+
+        return HomePaths(self.home).session_path(folder_name(session))
+
+    @property
     def begins_the_job(self) -> bool:
         """Tell whether `started` is ours to say: in a session it is whoever gives the work."""
         return bool(self.environ.get(ENV_JOB))
@@ -63,6 +73,8 @@ class Desk:
     @cached_property
     def policy(self) -> Policy:
         """Return the user's rules."""
+        from jobwire.hooks.own_policy import own_policy  # noqa: PLC0415 - what a tool did needs no rules
+
         return own_policy(self.environ)
 
     def has_store(self) -> bool:

@@ -70,6 +70,15 @@ def injected(
     return Injected([*before, *words], environment)
 
 
+def starts(agent: str, command: Sequence[str]) -> bool:
+    """Tell whether the command starts the agent, so that it can be given our hooks."""
+    try:
+        _place(agent, command)
+    except InvalidInputError:
+        return False
+    return True
+
+
 def _place(agent: str, command: Sequence[str]) -> int:
     """Return where the agent's own options begin."""
     if agent not in NAMES:

@@ -6,11 +6,11 @@ agent says in a form that nobody knows is no sign, and never an error.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.core.digest import sha256
 from jobwire.core.terminal_text import disarmed
 
 if TYPE_CHECKING:

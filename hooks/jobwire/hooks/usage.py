@@ -22,11 +22,12 @@ _MARK = "usage.json"
 def used_since(desk: Desk, said: Said) -> dict[str, object]:
     """Return what was used since it was asked last; {} where nothing tells.
 
-    How far the transcript was read is kept beside the job's output, by the conversation.
+    How far the transcript was read is kept by the conversation: beside the job's output, or in the session's
+    folder, where one job follows another in it.
     """
     if not said.transcript:
         return {}
-    mark = os.path.join(desk.voice.folder, _MARK)  # noqa: PTH118 - start-up
+    mark = os.path.join(desk.folder, _MARK)  # noqa: PTH118 - start-up
     places = _places(mark)
     try:
         lines, end = _lines_from(said.transcript, places.get(said.conversation, 0))

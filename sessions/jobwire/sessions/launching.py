@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -38,13 +38,12 @@ class Launch(NamedTuple):
 
 def _with_hooks(agent: str, launch: Launch) -> Launch:
     """Return the launch with our hooks in the agent; as it is where its command is another program's."""
-    from jobwire.hooks.injection import injected  # noqa: PLC0415 - of agents with hooks only
+    from jobwire.hooks.injection import injected, starts  # noqa: PLC0415 - of agents with hooks only
 
-    folder = session_folder(launch.home, launch.session)
-    try:
-        command, environment = injected(agent, launch.command, launch.environment, folder)
-    except InvalidInputError:
+    if not starts(agent, launch.command):
         return launch
+    folder = session_folder(launch.home, launch.session)
+    command, environment = injected(agent, launch.command, launch.environment, folder)
     return launch._replace(command=command, environment=environment)
 
 
@@ -56,6 +55,13 @@ ADAPTERS: dict[str, Callable[[Launch], Launch]] = {
     "codex-exec": partial(_with_hooks, "codex"),
     "opencode": partial(_with_hooks, "opencode"),
 }
+
+
+def reports_by_itself(kind: str, command: Sequence[str]) -> bool:
+    """Tell whether an agent that lives on says by its own hooks what it does: it needs no word of ours."""
+    from jobwire.hooks.injection import starts  # noqa: PLC0415 - as above
+
+    return kind in ADAPTERS and starts(kind, command)
 
 
 def adapted(launch: Launch) -> Launch:

@@ -18,7 +18,7 @@ from jobwire.jobs.record import Timeouts
 from jobwire.registry.spec import JobSpec
 from jobwire.sessions.header import compose
 from jobwire.sessions.job_of_session import cancel_job, fail_job
-from jobwire.sessions.launching import ADAPTERS
+from jobwire.sessions.launching import reports_by_itself
 from jobwire.sessions.opening import NewSession, Opener, is_alive, me
 from jobwire.sessions.reconciling import Reconciler
 from jobwire.storage import wake
@@ -115,7 +115,7 @@ class Taking:
 
     def text_for(self, row: SessionRow) -> str:
         """Return what the agent reads: one that reports by its own hooks needs no header."""
-        if row.agent in ADAPTERS:
+        if reports_by_itself(row.agent, row.words):
             return self.work.instructions
         return compose(
             self.work.instructions,
