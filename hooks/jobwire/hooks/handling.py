@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.policy import ALLOW, ASK, DENY
-from jobwire.hooks.signs import NOTHING, Answered, Said, Sign, line_of, shown
-from jobwire.hooks.turn_end import ASKED, AfterTurn, judge_end, last_line
+from jobwire.hooks.signs import NOTHING, Answered, Said, Sign, last_line, line_of, shown
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import is_open
 
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 
 # What an agent does is said at most so often: a tool a second would be an event a second.
 QUIET_SECONDS = 3.0
-# A longer text has no rule that fits the whole of it.
-_MAX_JUDGED = 1024 * 1024
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "unknown"})
 _IDLE = "idle_prompt"
+# As `hooks.policy` has them, which most signs need not.
+ALLOW, DENY, ASK = "allow", "deny", "ask"
 
 
 def handle(desk: Desk, said: Said) -> Answered:
@@ -111,7 +109,8 @@ def _notified(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
     _settle_all(desk, record, "settled at the pane")
-    from jobwire.hooks.usage import used_since  # noqa: PLC0415 - once a turn
+    from jobwire.hooks.turn_end import ASKED, AfterTurn, judge_end  # noqa: PLC0415 - once a turn
+    from jobwire.hooks.usage import used_since  # noqa: PLC0415 - as above
 
     used = used_since(desk, said)
     if desk.ends_with_its_turn:

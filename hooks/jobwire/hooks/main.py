@@ -1,4 +1,4 @@
-"""Where a hook begins and ends: `python -P -m jobwire.hooks.main AGENT`, or `jobwire hook AGENT`.
+"""Where a hook begins and ends: a Python of its own (`injection.hook_words`), or `jobwire hook AGENT`.
 
 An agent stands still while it runs, so it loads what its sign needs and nothing else. It fails open: whatever
 goes wrong, the agent goes its own way, and one line on stderr says why.

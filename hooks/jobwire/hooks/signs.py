@@ -115,7 +115,7 @@ def digest_of(tool: str, given: Mapping[str, object]) -> str:
     if not isinstance(command, str):
         basis = {name: value for name, value in given.items() if name not in _BESIDE}
     whole = json.dumps([tool, basis], sort_keys=True, default=str, ensure_ascii=False)
-    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 _EDITS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit", "edit", "write", "patch", "multiedit"})
@@ -170,6 +170,11 @@ def line_of(tool: str, given: Mapping[str, object]) -> str:
         said = shown(given)
     first = next((line for line in said[:_PART].splitlines() if line.strip()), "")
     return disarmed(f"{tool}: {' '.join(first.split())}"[:240] if first else tool)
+
+
+def last_line(text: str) -> str:
+    """Return the last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def word(body: Mapping[str, object], *names: str, most: int = _MAX_ID) -> str:

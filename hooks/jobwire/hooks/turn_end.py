@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.hooks.policy import ASK, Policy
+from jobwire.hooks.signs import last_line
 
 if TYPE_CHECKING:
     from jobwire.hooks.signs import Said
 
-COMPLETE = "complete"
 # What people write around a line of its own.
 _MARKS = " \t>*_`#-"
 _VERDICTS = frozenset({"completed", "error"})
@@ -68,8 +68,3 @@ def verdict_in(text: str) -> tuple[str, str] | None:
         if colon and event in _VERDICTS:
             return event, words.strip(_MARKS)
     return None
-
-
-def last_line(text: str) -> str:
-    """Return the last line that says something."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
