@@ -228,7 +228,7 @@ def main() -> int:
         print(f"{key}: {value:.2f} (target {TARGETS[key]}) {'ok' if met[key] else 'MISSED'}")
     body = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "load": os.getloadavg(),
+        "load": ", ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5, 15 minutes)",
         "rounds": rounds,
         **parts,
         "ratios": ratios,

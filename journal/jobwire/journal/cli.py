@@ -1,34 +1,16 @@
 """`jobwire journal`: read, check and prune what crossed the wire."""
 
 import argparse
-import json
-import shutil
-import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from jobwire.core.argument_types import whole
 from jobwire.core.canonical import MAX_INTEGER
-from jobwire.core.clock import SystemClock
 from jobwire.core.commands import add_command
-from jobwire.core.errors import InvalidInputError
-from jobwire.core.exit_codes import ExitCode
-from jobwire.core.topics import DEFAULT_ROOT, Topics, check_job_id, filter_matches
-from jobwire.journal.consumers import Consumers
-from jobwire.journal.entry import Stored
-from jobwire.journal.quantities import duration, size
-from jobwire.journal.reader import JournalReader
-from jobwire.journal.render import as_json, as_line, moment
-from jobwire.journal.retention import KEEP_BYTES, KEEP_SECONDS, Retention, RetentionPolicy
-from jobwire.journal.stat import stat
-from jobwire.journal.verify import verify
+from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, duration, size
 from jobwire.storage.home import Need
-from jobwire.storage.home_paths import HomePaths
 
 _TAIL_ROWS = 10
 _COUNT = whole(0, MAX_INTEGER)
-_MICROSECONDS = 1_000_000
-_WAIT_SECONDS = 1.0
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,7 +21,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         description="The journal below <home>/journal: every message that arrived, with its verdict.",
     )
     commands = journal.add_subparsers(dest="journal_command", metavar="COMMAND", required=True)
-    tail = _leaf(commands, "tail", "show the last entries", "jobwire journal tail -f --since 10m", run=_tail)
+    tail = _leaf(commands, "tail", "show the last entries", "jobwire journal tail -f --since 10m", run="tail")
     tail.add_argument("-f", "--follow", action="store_true", help="keep printing what arrives")
     tail.add_argument(
         "-n",
@@ -51,12 +33,16 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     _add_selection(tail)
     cat = _leaf(
-        commands, "cat", "print all entries", "jobwire journal cat --verdict bad_signature --json", run=_cat
+        commands, "cat", "print all entries", "jobwire journal cat --verdict bad_signature --json", run="cat"
     )
     _add_selection(cat)
-    _leaf(commands, "verify", "check every stored byte", "jobwire journal verify", run=_verify)
+    _leaf(commands, "verify", "check every stored byte", "jobwire journal verify", run="verify_all")
     _leaf(
-        commands, "stat", "show size, range, verdicts and consumers", "jobwire journal stat --json", run=_stat
+        commands,
+        "stat",
+        "show size, range, verdicts and consumers",
+        "jobwire journal stat --json",
+        run="stat_all",
     )
     _add_prune(commands)
     _add_consumers(commands)
@@ -68,9 +54,9 @@ def _leaf(
     summary: str,
     example: str,
     *,
-    run: Callable[[argparse.Namespace], int],
+    run: str,
 ) -> argparse.ArgumentParser:
-    parser = add_command(commands, name, summary, example, run=run)
+    parser = add_command(commands, name, summary, example, run=f"jobwire.journal.actions:{run}")
     parser.add_argument("--journal", metavar="DIR", help="the journal's directory (default: <home>/journal)")
     parser.set_defaults(home_need=lambda args: Need.NOTHING if args.journal else Need.HOME)
     return parser
@@ -96,7 +82,7 @@ def _add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "prune",
         "remove old segments that all consumers have read",
         "jobwire journal prune",
-        run=_prune,
+        run="prune",
     )
     prune.add_argument(
         "--keep", type=duration, default=KEEP_SECONDS, metavar="AGE", help="keep at least this long (7d)"
@@ -111,192 +97,12 @@ def _add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _add_consumers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     consumers = commands.add_parser("consumers", help="who reads the journal, and how far they are")
     leaves = consumers.add_subparsers(dest="consumers_command", metavar="COMMAND", required=True)
-    _leaf(leaves, "list", "list the consumers", "jobwire journal consumers list", run=_list_consumers)
+    _leaf(leaves, "list", "list the consumers", "jobwire journal consumers list", run="list_consumers")
     remove = _leaf(
         leaves,
         "remove",
         "forget a consumer",
         "jobwire journal consumers remove metrics",
-        run=_remove_consumer,
+        run="remove_consumer",
     )
     remove.add_argument("name", metavar="NAME", help="the consumer's name")
-
-
-def _directory(args: argparse.Namespace) -> Path:
-    return Path(args.journal) if args.journal else HomePaths(args.home).journal
-
-
-class _Selection:
-    """Which entries are wanted, and how they are printed."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._topics = Topics(args.topic_root)
-        self._verdict: str | None = args.verdict
-        self._filter: str | None = args.topic
-        self._job: str | None = check_job_id(args.job) if args.job else None
-        self._json = bool(args.json) or not sys.stdout.isatty()
-
-    def wants(self, row: Stored) -> bool:
-        """Tell whether the entry passes all filters."""
-        if self._verdict is not None and row.verdict != self._verdict:
-            return False
-        if self._filter is not None and not filter_matches(self._filter, row.topic):
-            return False
-        if self._job is None:
-            return True
-        address = self._topics.parse(row.topic)
-        return address is not None and address.job_id == self._job
-
-    def show(self, rows: Iterable[Stored]) -> None:
-        """Print what is wanted of `rows`, a line each, and flush: a follower's reader waits for it."""
-        width = shutil.get_terminal_size().columns
-        for row in rows:
-            if self.wants(row):
-                print(as_json(row, self._topics) if self._json else as_line(row, self._topics, width))
-        sys.stdout.flush()
-
-
-def _start(args: argparse.Namespace, reader: JournalReader) -> int | None:
-    if args.start is not None:
-        if args.start < 0:
-            raise InvalidInputError(f"not an offset: {args.start}", hint="offsets begin at 0")
-        return int(args.start)
-    if args.since is not None:
-        return reader.offset_at(int((SystemClock().now() - args.since) * _MICROSECONDS))
-    return None
-
-
-def _tail(args: argparse.Namespace) -> int:
-    selection = _Selection(args)
-    with JournalReader(_directory(args)) as reader:
-        start = _start(args, reader)
-        if start is None:
-            last, start = _last_wanted(reader, selection, args.lines)
-            selection.show(last)
-        end = reader.durable_offset
-        _show_range(reader, selection, start, end)
-        if args.follow:
-            following = reader.follow(max(start, end), stop=lambda: False, wait_seconds=_WAIT_SECONDS)
-            for rows in following:
-                selection.show(rows)
-    return ExitCode.OK
-
-
-def _last_wanted(reader: JournalReader, selection: _Selection, lines: int) -> tuple[list[Stored], int]:
-    """Return the last `lines` wanted entries, looked for backwards, and the end."""
-    end, first = reader.durable_offset, reader.first_offset
-    found: list[Stored] = []
-    upper, step = end, max(lines, 1)
-    while upper > first and len(found) < lines:
-        lower = max(first, upper - step)
-        found = [row for row in _between(reader, lower, upper) if selection.wants(row)] + found
-        upper, step = lower, step * 2
-    return found[max(0, len(found) - lines) :] if lines > 0 else [], end
-
-
-def _between(reader: JournalReader, start: int, end: int) -> Iterable[Stored]:
-    while start < end:
-        rows = reader.read(start, max_rows=end - start)
-        yield from rows
-        start = rows[-1].offset + 1
-
-
-def _show_range(reader: JournalReader, selection: _Selection, start: int, end: int) -> None:
-    while start < end:
-        rows = reader.read(start)
-        selection.show(rows if rows[-1].offset < end else [row for row in rows if row.offset < end])
-        start = rows[-1].offset + 1
-
-
-def _cat(args: argparse.Namespace) -> int:
-    selection = _Selection(args)
-    with JournalReader(_directory(args)) as reader:
-        start = _start(args, reader)
-        _show_range(reader, selection, reader.first_offset if start is None else start, reader.durable_offset)
-    return ExitCode.OK
-
-
-def _verify(args: argparse.Namespace) -> int:
-    found = verify(_directory(args))
-    if args.json:
-        values = found._asdict() | {"damage": [place._asdict() for place in found.damage]}
-        print(json.dumps(values))
-    else:
-        for place in found.damage:
-            lost = f"offsets {place.first_offset} up to {place.end_offset} unreadable"
-            print(f"DAMAGED {place.segment} byte {place.position}: {place.reason}; {lost}")
-        print(
-            f"{'damaged' if found.damage else 'sound'}: {found.entries} entries in {found.blocks} blocks, "
-            f"{found.segments} segments, {found.bytes} bytes; "
-            f"offsets {found.first_offset} up to {found.durable_offset}"
-        )
-    return ExitCode.INTERNAL if found.damage else ExitCode.OK
-
-
-def _stat(args: argparse.Namespace) -> int:
-    found = stat(_directory(args))
-    consumers = [_consumer_values(c._asdict(), found.durable_offset) for c in found.consumers]
-    values = found._asdict() | {"consumers": consumers}
-    for name in ("received_first", "received_last"):
-        values[name] = moment(values[name]) if values[name] is not None else None
-    if args.json:
-        print(json.dumps(values))
-        return ExitCode.OK
-    for name in ("identity", "segments", "bytes", "blocks", "entries", "first_offset", "durable_offset"):
-        print(f"{name:<16} {values[name]}")
-    print(f"{'received':<16} {values['received_first'] or '-'} to {values['received_last'] or '-'}")
-    for verdict, entries in found.verdicts.items():
-        print(f"  {verdict:<18} {entries:>12}")
-    _print_consumers(consumers)
-    return ExitCode.OK
-
-
-def _consumer_values(values: dict[str, object], durable_offset: int) -> dict[str, object]:
-    return values | {"lag": durable_offset - int(str(values["offset"]))}
-
-
-def _print_consumers(consumers: list[dict[str, object]]) -> None:
-    for values in consumers:
-        print(
-            f"consumer {values['name']:<20} at {values['offset']}, {values['lag']} behind, "
-            f"since {values['committed_at']}"
-        )
-
-
-def _prune(args: argparse.Namespace) -> int:
-    limits = RetentionPolicy(keep_seconds=args.keep, keep_bytes=args.max_bytes)
-    report = Retention(_directory(args), clock=SystemClock(), limits=limits).prune(
-        force=args.force, dry_run=args.dry_run
-    )
-    if args.json:
-        print(json.dumps(report._asdict() | {"dry_run": args.dry_run}))
-        return ExitCode.OK
-    verb = "would remove" if args.dry_run else "removed"
-    print(f"{verb} {len(report.segments)} segments, {report.bytes} bytes; {report.kept_bytes} bytes left")
-    if report.held_by:
-        print(f"consumer {report.held_by} has not read further: older segments stay (--force removes them)")
-    for name, entries in report.lost.items():
-        print(f"WARNING: consumer {name} loses {entries} entries it has not read", file=sys.stderr)
-    return ExitCode.OK
-
-
-def _list_consumers(args: argparse.Namespace) -> int:
-    directory = _directory(args)
-    with JournalReader(directory) as reader:
-        end = reader.durable_offset
-    consumers = [_consumer_values(c._asdict(), end) for c in Consumers(directory).all()]
-    if args.json:
-        for values in consumers:
-            print(json.dumps(values))
-    else:
-        _print_consumers(consumers)
-    return ExitCode.OK
-
-
-def _remove_consumer(args: argparse.Namespace) -> int:
-    gone = Consumers(_directory(args)).remove(args.name)
-    if args.json:
-        print(json.dumps(gone._asdict()))
-    else:
-        print(f"removed consumer {gone.name}; it stood at {gone.offset}")
-    return ExitCode.OK

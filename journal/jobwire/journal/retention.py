@@ -14,14 +14,13 @@ from uuid import UUID
 
 from jobwire.core.clock import Clock
 from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
+from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.file_lock import sole
 from jobwire.storage.files import FileSystem, SystemFiles
 
-KEEP_SECONDS = 7 * 86400.0
-KEEP_BYTES = 8 << 30
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
 

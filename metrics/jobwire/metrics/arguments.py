@@ -6,6 +6,9 @@ from pathlib import Path
 from jobwire.core.argument_types import number, whole
 from jobwire.metrics.settings import MAX_SHARDS, MetricsSettings, load_metrics_settings
 
+# Of one answer of `metrics query`.
+MAX_QUERY_ROWS = 100_000
+MAX_QUERY_SECONDS = 3600.0
 _MAX_ROWS = 10**9
 _SAME = (
     "sink",

@@ -15,12 +15,13 @@ from jobwire.core.errors import ConfigError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.terminal_text import table
 from jobwire.metrics.arguments import (
+    MAX_QUERY_ROWS,
+    MAX_QUERY_SECONDS,
     add_run_arguments,
     add_share_argument,
     add_sink_argument,
     settings_of,
 )
-from jobwire.metrics.query import MAX_ROWS, MAX_SECONDS, answer
 from jobwire.storage.signals import stop_event
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     add_sink_argument(query)
     query.add_argument("sql", metavar="SQL", help="the statement; docs/metrics.md names tables and columns")
-    query.add_argument("--limit", type=whole(1, MAX_ROWS), default=1000, help="rows at most (1000)")
+    query.add_argument("--limit", type=whole(1, MAX_QUERY_ROWS), default=1000, help="rows at most (1000)")
     query.add_argument(
-        "--seconds", type=number(MAX_SECONDS, zero=False), default=10.0, help="time it may take (10)"
+        "--seconds", type=number(MAX_QUERY_SECONDS, zero=False), default=10.0, help="time it may take (10)"
     )
     plot = add_command(
         commands, "plot", "draw throughput, durations and waiting time", _EXAMPLE["plot"], run=_plot
@@ -191,6 +192,8 @@ def _show(args: argparse.Namespace) -> int:
 
 def _query(args: argparse.Namespace) -> int:
     settings = settings_of(args, dict(os.environ))
+    from jobwire.metrics.query import answer  # noqa: PLC0415 - brings the tables
+
     found = answer(settings.sink, args.sql, limit=args.limit, seconds=args.seconds)
     if args.json:
         print(json.dumps(found._asdict()))

@@ -12,8 +12,6 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.metrics.database import POSTGRES_SCHEMES, SqliteDatabase, open_tables
 from jobwire.metrics.settings import split_url
 
-MAX_ROWS = 100_000
-MAX_SECONDS = 3600.0
 # Of one value and of the statement; zeroblob() and group_concat() can make any size from nothing.
 _LONGEST = 1 << 20
 _STEPS = 10_000
