@@ -25,7 +25,8 @@ ROUTES = (
     "/", "/jobs/{job}", "/charts", "/assets/{name}", "/login", "/logout", "/api/stream", "/api/summary",
     "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/jobs/{job}/answer",
     "/api/metrics", "/metrics", "/healthz", "/conversations", "/api/store/stream", "/api/conversations",
-    "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/conversation/reply",
+    "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/message/settle",
+    "/api/conversation/reply",
     "/api/conversation/cancel", "/api/conversation/read", "/api/locks", "/api/boards", "/api/board",
     "/api/board/say", "/api/tasks", "/api/task", "/api/sessions", "/api/session/stop", "/api/session/resume",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from jobwire.coordination import agents
+from jobwire.coordination import agents, taking
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardTurn
@@ -96,13 +96,7 @@ def test_conversations_come_by_pages_with_the_blocked_ones_first(store: Coordina
         pages.append(page)
     ids = [row["id"] for page in pages for row in page["threads"]]  # type: ignore[attr-defined]
     assert ids == [first, *reversed(threads)]
-    assert pages[0]["counts"] == {
-        "blocked": 1,
-        "open": len(threads),
-        "failed": 0,
-        "ended": 0,
-        "all": len(ids),
-    }
+    assert pages[0]["counts"] == {"blocked": 1, "open": 105, "failed": 0, "ended": 0, "dead": 0, "all": 106}
     assert pages[0]["threads"][0]["unread"] == {"lead": 1}  # type: ignore[index]
     assert len(thread_page(store, ThreadQuery("blocked"), me="x")["threads"]) == 1  # type: ignore[arg-type]
     assert thread_page(store, ThreadQuery(agent="nobody"), me="x")["threads"] == []
@@ -178,6 +172,28 @@ def test_agents_are_listed_with_what_they_do(store: CoordinationStore, server: D
     ]
     assert found["agents"][0]["task"] == HOSTILE
     assert found["counts"]["blocked"] == 1
+
+
+def test_what_was_given_up_is_queued_again_or_dropped(
+    store: CoordinationStore, server: DashboardProcess
+) -> None:
+    """Its conversation is a choice of the list; one press settles it for one recipient."""
+    begin(store)
+    thread = begin(store, "doomed")
+    taken = taking.take(store, "builder")
+    taking.ack(store, "builder", taken.message.id, token=taken.token)
+    taken = taking.take(store, "builder")
+    taking.nack(store, "builder", taken.message.id, token=taken.token, reason=HOSTILE[:28], permanent=True)
+    found = get(server, "/api/conversations?state=dead")
+    assert [row["id"] for row in found["threads"]] == [thread]
+    assert found["counts"]["dead"] == 1
+    message = get(server, f"/api/conversation?thread={thread}")["messages"][0]
+    assert message["to"][0]["state"] == "dead"
+    asked: Any = {"seq": message["seq"], "agent": "builder"}
+    assert post(server, "/api/message/settle", 400, **asked, verb="bury")["error"]
+    assert post(server, "/api/message/settle", 404, verb="drop", seq=message["seq"], agent="nobody")["error"]
+    assert post(server, "/api/message/settle", **asked, verb="redrive")["states"] == ["queued"]
+    assert get(server, "/api/conversations?state=dead")["threads"] == []
 
 
 def test_numbers_of_other_programs_do_no_harm(store: CoordinationStore, server: DashboardProcess) -> None:

@@ -729,6 +729,16 @@ WHERE status IN (SELECT value FROM json_each(:statuses)) AND (:below IS NULL OR 
     AND (:agent IS NULL OR created_by = :agent OR assigned_to = :agent)
 ORDER BY changed DESC LIMIT :limit;
 
+-- name: threads_with_dead
+-- Threads with deliveries that were given up, the newest of those first, behind a number.
+SELECT
+    t.thread_id, t.run_id, t.task_id, t.subject, t.created_by, t.assigned_to, t.addressed_to, t.status, t.priority, t.latest_message_id,
+    t.created_at, t.updated_at, t.job_id, t.jobs, t.work, t.position, t.changed
+FROM threads AS t
+WHERE t.thread_id IN (SELECT thread_id FROM deliveries INDEXED BY deliveries_dead WHERE state = 'dead')
+    AND (:below IS NULL OR t.changed < :below) AND (:agent IS NULL OR t.created_by = :agent OR t.assigned_to = :agent)
+ORDER BY t.changed DESC LIMIT :limit;
+
 -- name: message_head
 -- What a message says in a line, by its id.
 SELECT seq, ts_ms, from_agent, kind, type, summary FROM messages WHERE id = :id;

@@ -121,7 +121,8 @@ export class ConversationView {
     let asks = [];
     if (thread.job && thread.status === "blocked") {
       const job = await ask(`/api/jobs/${thread.job}`).catch(() => null);
-      if (job) asks = job.row.asks.map((item) => [job.row, item]);
+      // What has no id is asked in the conversation itself, and a reply is its answer.
+      if (job) asks = job.row.asks.filter((item) => item.named).map((item) => [job.row, item]);
     }
     this.asks = asks;
     this.requests.update(asks);
@@ -222,7 +223,9 @@ function recipients(one) {
   const named = one.to.map((item) => {
     const state = item.state === "dead" ? `dead: ${item.error || "given up"}` : item.done ? "done" : item.read ? "read" : item.state;
     const after = item.read && item.read > one.at ? ` after ${words(item.read - one.at)}` : "";
-    return h("span", { class: "recipient", data: { state: item.state, read: String(Boolean(item.read)) }, title: `${item.state}${item.tries > 1 ? `, ${item.tries} tries` : ""}${item.read ? `, read${after}` : ""}` }, `${item.name}: ${state}`);
+    const settle = (verb, title, note) => h("button", { type: "button", class: "copy", onclick: () => confirmed({ title, word: item.error || one.summary, note, keep: "Leave it", button: title.replace("?", ""), reason: false, act: () => act("/api/message/settle", { seq: one.seq, agent: item.name, verb }) }) }, verb);
+    const buttons = actions && item.state === "dead" ? [settle("redrive", "Queue it again?", `${item.name} gets the message as if it were new.`), settle("drop", "Drop it for good?", `${item.name} never gets it.`)] : [];
+    return h("span", { class: "recipient", data: { state: item.state, read: String(Boolean(item.read)) }, title: `${item.state}${item.tries > 1 ? `, ${item.tries} tries` : ""}${item.read ? `, read${after}` : ""}` }, `${item.name}: ${state}`, ...buttons);
   });
   if (!named.length) named.push(h("span", { class: "recipient" }, "to nobody by name"));
   return one.to_more ? [...named, "and more"] : named;

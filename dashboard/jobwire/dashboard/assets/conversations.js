@@ -7,7 +7,7 @@ import { Choices, Following, Rows, cannot, look, nothingYet } from "./store.js";
 
 const me = document.documentElement.dataset.person;
 const COLUMNS = [["state", "State"], ["job", "Conversation"], ["last", "Last word"], ["who", "From → for"], ["unread", "Unread"], ["when", "Changed"]];
-const CHOICES = { all: ["All", ""], blocked: ["Blocked", "waiting"], open: ["Open", ""], failed: ["Failed", "failed"], ended: ["Ended", ""] };
+const CHOICES = { all: ["All", ""], blocked: ["Blocked", "waiting"], open: ["Open", ""], failed: ["Failed", "failed"], ended: ["Ended", ""], dead: ["Given up", "failed"] };
 const GROUPS = { blocked: "waiting", failed: "failed", pending: "pending", claimed: "running", in_progress: "running", done: "done", cancelled: "done" };
 
 export const threadPath = (id) => `/conversations?thread=${encodeURIComponent(id)}`;
@@ -54,7 +54,7 @@ export class ConversationsView {
 
   key(event) {
     if (event.key === "j" || event.key === "k") { this.table.move(event.key === "j" ? 1 : -1); return true; }
-    if (/^[0-4]$/.test(event.key)) { this.#choose({ choice: Object.keys(CHOICES)[Number(event.key)] }); return true; }
+    if (/^[0-5]$/.test(event.key)) { this.#choose({ choice: Object.keys(CHOICES)[Number(event.key)] }); return true; }
     if (event.key === "/") { this.shell.go("/search"); return true; }
     if (event.key !== "Escape") return false;
     if (this.choice === "all" && !this.agent.value) this.shell.go("/");
@@ -97,6 +97,8 @@ export class ConversationsView {
       nothingYet(this.note, "No agent has written here yet. Begin with one:", "inbox send --agent lead --to builder --summary 'build it'");
       return;
     }
+    // What is given up is redriven or dropped: those that are gone from there have not changed.
+    if (this.choice === "dead") this.older = undefined;
     const newest = Math.max(0, ...[...this.rows.values()].map((row) => row.changed));
     const reaches = data.next === null || data.threads.some((row) => row.status !== "blocked" && row.changed <= newest);
     if (!reaches || this.older === undefined) {
@@ -120,7 +122,7 @@ export class ConversationsView {
 
   #draw(data) {
     const first = (row) => this.choice === "all" && row.status === "blocked";
-    const fits = (row) => this.choice === "all" || CHOICES_OF[this.choice].includes(row.status);
+    const fits = (row) => ["all", "dead"].includes(this.choice) || CHOICES_OF[this.choice].includes(row.status);
     const rows = [...this.rows.values()].filter(fits).sort((a, b) => first(b) - first(a) || b.changed - a.changed);
     this.choices.show(this.choice, data.counts);
     this.table.show(rows);
@@ -129,6 +131,7 @@ export class ConversationsView {
     this.more.hidden = this.older === null;
     const parts = [];
     if (data.counts.blocked) parts.push(`${data.counts.blocked} ${data.counts.blocked === 1 ? "conversation is" : "conversations are"} blocked`);
+    if (data.counts.dead) parts.push(`${data.counts.dead} ${data.counts.dead === 1 ? "message" : "messages"} given up`);
     if (data.unread) parts.push(`${data.unread >= 100 ? "100 or more" : data.unread} unread for you (${me})`);
     say(this.headline, parts.join(" · ") || (data.counts.all ? `All well: ${data.counts.open} open` : "No conversations yet"));
   }

@@ -11,7 +11,7 @@ from jobwire.coordination.liveness import AgentKind
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.replying import reply
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.taking import mark_read
+from jobwire.coordination.taking import drop, mark_read, redrive
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, InvalidInputError
@@ -76,6 +76,18 @@ class PersonOnThePage:
         try:
             view = Boards(store, key=home_key(store.home)).say(board_id, self._name, BoardTurn(turn), content)
             return {"board_id": board_id, "phase": view.phase.value}
+        finally:
+            store.close()
+
+    def settle(self, seq: int, agent: str, verb: str) -> dict[str, object]:
+        """Queue a message that was given up for an agent again, or drop it for good."""
+        if verb not in {"redrive", "drop"}:
+            raise InvalidInputError(f"there is no verb {verb!r:.40}", hint="redrive or drop")
+        store = CoordinationStore(str(self._home))
+        try:
+            act = redrive if verb == "redrive" else drop
+            found = act(store, seq, agent, by=self._name)
+            return {"states": [str(one.state) for one in found]}
         finally:
             store.close()
 

@@ -13,6 +13,7 @@ from jobwire.coordination.message import MAX_ID, MAX_REFERENCE
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, NotFoundError
+from jobwire.core.topics import check_agent
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import PersonOnThePage
 from jobwire.dashboard.coordination.agent_rows import count_states
@@ -34,7 +35,7 @@ Act = Callable[[dict[str, object]], dict[str, object]]
 Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
 VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions", "/tasks")
-_MOST_VERSIONS = 2**62
+_MOST = 2**62
 _LOOK_SECONDS = 0.25
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
@@ -77,6 +78,7 @@ class StoreRoutes:
             Route("/api/locks", self._looks(self._locks)),
             Route("/api/boards", self._looks(self._boards)),
             Route("/api/board", self._looks(self._board)),
+            Route("/api/message/settle", self._acts(self._settle), methods=["POST"]),
             Route("/api/tasks", self._looks(self._tasks)),
             Route("/api/task", self._acts(self._task), methods=["POST"]),
             Route("/api/sessions", self._looks(self._sessions)),
@@ -188,15 +190,12 @@ class StoreRoutes:
         return task_page(store, run, self._clock.now(), state=state)
 
     def _task(self, asked: dict[str, object]) -> dict[str, object]:
-        version = asked.get("version")
-        if type(version) is not int or not 0 < version < _MOST_VERSIONS:
-            raise InvalidInputError("version is no number of a change", hint="send the one that was shown")
         return self._person.manage(
             _text(asked, "run"),
             _text(asked, "task"),
             _text(asked, "verb"),
             reason=_text(asked, "reason"),
-            version=version,
+            version=_number(asked, "version"),
         )
 
     def _sessions(self, store: CoordinationStore, request: Request) -> dict[str, object]:  # noqa: ARG002 - a look's form
@@ -219,17 +218,25 @@ class StoreRoutes:
     def _cancel(self, asked: dict[str, object]) -> dict[str, object]:
         return self._person.cancel(_text(asked, "thread"), _text(asked, "reason"))
 
+    def _settle(self, asked: dict[str, object]) -> dict[str, object]:
+        seq = _number(asked, "seq")
+        return self._person.settle(seq, check_agent(_text(asked, "agent")), _text(asked, "verb"))
+
     def _read(self, asked: dict[str, object]) -> dict[str, object]:
-        through = asked.get("through")
-        if type(through) is not int or not 0 <= through < 2**62:
-            raise InvalidInputError("through is no number of a message", hint='{"thread": ID, "through": 12}')
-        return self._person.read(_text(asked, "thread"), through)
+        return self._person.read(_text(asked, "thread"), _number(asked, "through"))
 
 
 def _text(asked: dict[str, object], name: str) -> str:
     value = asked.get(name, "")
     if not isinstance(value, str):
         raise InvalidInputError(f"{name} is not a text")
+    return value
+
+
+def _number(asked: dict[str, object], name: str) -> int:
+    value = asked.get(name)
+    if type(value) is not int or not 0 <= value < _MOST:
+        raise InvalidInputError(f"{name} is not a whole number from 0 on")
     return value
 
 

@@ -17,6 +17,8 @@ from jobwire.dashboard.coordination.thread_rows import (
 )
 
 PAGE = 50
+# The choice of threads in which a message was given up.
+DEAD = "dead"
 # One part in so many is few.
 _FEW = 10
 
@@ -38,17 +40,18 @@ def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dic
         statuses = CHOICES.get(query.choice, ())
         counts: dict[str, int] = dict(store.rows("thread_counts"))
         first: list[InboxThread] = []
-        if not statuses:
+        if not statuses and query.choice != DEAD:
             # Those come first, so they are not among the others.
             statuses = tuple(status for status in ThreadStatus if status is not ThreadStatus.BLOCKED)
             if query.below is None:
                 first = _found(store, query, (ThreadStatus.BLOCKED,), counts)
-        found = _found(store, query, statuses, counts)
+        found = _dead(store, query) if query.choice == DEAD else _found(store, query, statuses, counts)
         rows = [_row(store, thread, me) for thread in (*first, *found)]
         return {
             "threads": [row._asdict() for row in rows],
             "next": found[-1].changed if len(found) == PAGE else None,
-            "counts": count_choices(counts) | {"all": sum(counts.values())},
+            "counts": count_choices(counts)
+            | {"all": sum(counts.values()), DEAD: store.rows("dead_figures")[0][0]},
             "unread": unread_of(store, me),
             "event_id": store.latest_event(),
         }
@@ -66,6 +69,11 @@ def _found(
     # Of few among many the others would all be passed by.
     values = {"statuses": json.dumps(statuses), "agent": agent, "below": query.below, "limit": PAGE}
     return [InboxThread(*row) for row in store.rows("threads_of_statuses", values)]
+
+
+def _dead(store: CoordinationStore, query: ThreadQuery) -> list[InboxThread]:
+    values = {"agent": query.agent or None, "below": query.below, "limit": PAGE}
+    return [InboxThread(*row) for row in store.rows("threads_with_dead", values)]
 
 
 def _row(store: CoordinationStore, thread: InboxThread, me: str) -> ThreadRow:
