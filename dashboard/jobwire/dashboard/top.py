@@ -17,6 +17,7 @@ from jobwire.core.override import override
 from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.answer_screen import AnswerScreen
 from jobwire.dashboard.coordination.agents_screen import AgentsScreen
+from jobwire.dashboard.coordination.sessions_screen import SessionsScreen
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
@@ -42,7 +43,9 @@ _WIDE = 100
 _GROUPS = tuple(Group)
 _PROBLEMS = frozenset(str(group) for group in PROBLEMS)
 # What only the table can do: not while a job is open.
-_TABLE_ACTIONS = frozenset({"find", "problems", "all", "session", "open", "group", "answer", "agents"})
+_TABLE_ACTIONS = frozenset(
+    {"find", "problems", "all", "session", "open", "group", "answer", "agents", "sessions"}
+)
 _SHOWN_ROWS = 500
 _HISTORY_LINES = 200
 
@@ -73,6 +76,7 @@ class Top(App[int]):
         ("a", "all", "All"),
         ("s", "session", "Session"),
         ("g", "agents", "Agents"),
+        ("t", "sessions", "Sessions"),
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -262,6 +266,10 @@ class Top(App[int]):
     def action_agents(self) -> None:
         """Show the agents and their locks."""
         self.push_screen(AgentsScreen(Path(self._model.source.store.home)))
+
+    def action_sessions(self) -> None:
+        """Show the sessions in which agents live."""
+        self.push_screen(SessionsScreen(Path(self._model.source.store.home)))
 
     def _close_find(self) -> None:
         self.query_one("#find", Input).display = False
