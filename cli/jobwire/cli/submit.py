@@ -28,7 +28,7 @@ from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import open_watch
 
 # A broker that does not answer holds nothing up for longer.
-_CONNECT_SECONDS = 2.0
+_CONNECT_SECONDS = 0.5
 
 
 def run(args: argparse.Namespace) -> int:

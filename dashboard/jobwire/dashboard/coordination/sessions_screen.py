@@ -124,7 +124,7 @@ def session_lines(
         silent = "" if view.idle_for_seconds is None else words(view.idle_for_seconds)
         name, agent = fit(one_line(row.name, 16), 16), one_line(row.agent, 10)
         state = row.state if view.alive or row.state != "running" else "gone?"
-        what = one_line(row.title or row.reason, max(20, width - 60))
+        what = one_line(row.title or row.reason, max(8, width - 60))
         yield (
             f"{mark} {name:<16} {state:<10} {agent:<10} {job:<8} {silent:>7}  {what}".rstrip(),
             _STYLES[row.state],
