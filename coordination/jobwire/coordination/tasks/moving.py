@@ -12,7 +12,7 @@ from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.states import LOST, Task, TaskStatus, moved, outcome_of
 from jobwire.coordination.tasks.stored import dependants_of
 from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus
-from jobwire.core.errors import ConflictError
+from jobwire.core.errors import ConflictError, TransitionError
 
 if TYPE_CHECKING:
     from jobwire.coordination.store import Transaction
@@ -122,6 +122,13 @@ def lose(change: Transaction, task: Task, status: TaskStatus, reason: str, *, so
 
 def open_again(change: Transaction, task: Task, *, source: str) -> Task:
     """Open a lost task again, with those that fell with it; what is ready goes to its owner."""
+    if task.status not in LOST:
+        raise TransitionError(
+            f"task {task.task_id} is {task.status}: there is nothing to retry",
+            hint="`jobwire tasks show` tells what it waits for",
+            before=str(task.status),
+            after=str(TaskStatus.PENDING),
+        )
     if task.failed_deps:
         raise ConflictError(
             f"a dependency of task {task.task_id} failed",
@@ -134,11 +141,12 @@ def open_again(change: Transaction, task: Task, *, source: str) -> Task:
         back = todo.pop(0)
         for one in dependants_of(change, back):
             left = one._replace(failed_deps=one.failed_deps - 1)
-            if one.status in LOST and one.fallen_with == back.task_id and not left.failed_deps:
+            if one.status in LOST and one.fallen_with and not left.failed_deps:
                 todo.append(_opened(change, left, source))
                 continue
-            if one.fallen_with == back.task_id and left.failed_deps:
-                left = left._replace(fallen_with=_another_lost(change, left, but=back.task_id))
+            if one.fallen_with == back.task_id:
+                other = _another_lost(change, left, but=back.task_id)
+                left = left._replace(fallen_with=other or one.fallen_with)
             put(change, left, back.changed, since=False)
     return give(change, opened) if opened.ready else opened
 
