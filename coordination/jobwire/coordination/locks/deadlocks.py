@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.changes import tell
-from jobwire.coordination.locks.stored import LockState, state_of, waits_of
+from jobwire.coordination.locks.stored import LockState, locks_of, waits_of
 from jobwire.coordination.locks.wait_graph import circle_through, circles
 from jobwire.core.errors import ConflictError
 
@@ -66,20 +66,23 @@ def edges_of(reader: CoordinationStore | Transaction) -> list[tuple[str, str]]:
     return [(str(waiter), str(awaited)) for query in _OTHER_EDGES for waiter, awaited in reader.rows(query)]
 
 
-def refuse_a_circle(change: Transaction, agent: str, before: Iterable[str]) -> None:
-    """Raise ConflictError (deadlock) where an agent that begins to wait for these would wait for itself.
+def refuse_a_circle(
+    change: Transaction, wait: LockWait, before: Iterable[str], here: Iterable[LockWait]
+) -> None:
+    """Raise ConflictError (deadlock) where an agent that begins to wait would wait for itself.
 
-    Mostly nobody waits for it, or those before it wait for nobody: then nothing more is looked at.
+    `before` are those who go first, `here` those who wait in its run. Mostly nobody waits for the agent, or
+    those before it wait for nobody: then nothing more is looked at.
     """
-    edges = edges_of(change)
+    edges, agent = edges_of(change), wait.agent_id
     asked = any(awaited == agent for _, awaited in edges)
     if not asked and change.row("lock_of_agent", {"agent_id": agent}) is None:
         return
-    waits = waits_of(change, None)
-    waiters = {wait.agent_id for wait in waits} | {waiter for waiter, _ in edges}
+    waits = [*here, wait, *(one for one in waits_of(change, None, but=wait.run_id))]
+    waiters = {one.agent_id for one in waits if one is not wait} | {waiter for waiter, _ in edges}
     if waiters.isdisjoint(before):
         return
-    circle = WaitGraph(LockState(state_of(change, None).locks, waits), edges).through(agent)
+    circle = WaitGraph(LockState(locks_of(change), waits), edges).through(agent)
     if circle:
         raise ConflictError(
             f"waiting would be a deadlock: {' -> '.join([*circle, circle[0]])}",

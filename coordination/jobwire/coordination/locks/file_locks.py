@@ -90,7 +90,7 @@ class Locks:
             if not waits:
                 raise _locked(asked, state)
             wait = changes.begin_to_wait(change, asked)
-            deadlocks.refuse_a_circle(change, asked.agent_id, before)
+            deadlocks.refuse_a_circle(change, wait, before, state.waits)
             return wait
 
     def renew(

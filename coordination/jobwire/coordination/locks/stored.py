@@ -109,10 +109,12 @@ class LockState(NamedTuple):
 
 def state_of(reader: CoordinationStore | Transaction, run_id: str | None) -> LockState:
     """Return all locks and waiters of a run, or of all."""
-    return LockState(
-        [FileLock._make(row) for row in reader.rows("file_locks", {"run_id": run_id})],
-        waits_of(reader, run_id),
-    )
+    return LockState(locks_of(reader, run_id), waits_of(reader, run_id))
+
+
+def locks_of(reader: CoordinationStore | Transaction, run_id: str | None = None) -> list[FileLock]:
+    """Return all locks of a run, or of all."""
+    return [FileLock._make(row) for row in reader.rows("file_locks", {"run_id": run_id})]
 
 
 def state_near(
@@ -145,9 +147,11 @@ def locks_near(
     return [FileLock._make(row) for row in rows]
 
 
-def waits_of(reader: CoordinationStore | Transaction, run_id: str | None) -> list[LockWait]:
-    """Return who waits in a run, or in all, first come first."""
-    rows = reader.rows("lock_waits", {"run_id": run_id})
+def waits_of(
+    reader: CoordinationStore | Transaction, run_id: str | None, *, but: str | None = None
+) -> list[LockWait]:
+    """Return who waits in a run, or in all `but` one, first come first."""
+    rows = reader.rows("lock_waits", {"run_id": run_id, "but": but})
     # One parse for all of them: a thousand small ones take a millisecond.
     targets = json.loads(f"[{','.join(row[5] for row in rows)}]")
     return [

@@ -545,9 +545,9 @@ INSERT OR REPLACE INTO file_locks (
 DELETE FROM file_locks WHERE run_id = :run_id AND target = :target AND agent_id = :agent_id;
 
 -- name: lock_waits
--- Who waits in a run, or in all of them, first come first.
+-- Who waits in a run, or in all of them but one, first come first.
 SELECT wait_id, run_id, agent_id, incarnation, mode, targets, job_id, since_ms, seen_ms
-FROM lock_waits WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY wait_id;
+FROM lock_waits WHERE (:run_id IS NULL OR run_id = :run_id) AND (:but IS NULL OR run_id <> :but) ORDER BY wait_id;
 
 -- name: insert_lock_wait
 -- Somebody begins to wait.
