@@ -30,6 +30,7 @@ from jobwire.metrics.database import open_database
 from jobwire.metrics.java import find_java
 from jobwire.metrics.session import java_options
 from jobwire.metrics.settings import load_metrics_settings
+from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
 from jobwire.testing.plain_consumer import PlainConsumer
 from jobwire.testing.rehearsal import Rehearsal
@@ -179,6 +180,7 @@ def perform(args: argparse.Namespace, folder: Path, show: Show) -> dict[str, Any
         f'[broker]\ntopic_root = {json.dumps(topic_root)}\n[metrics]\nconsumer = ""\n'
     )
     words = ["--journal", str(journal), "--max-rows", str(args.max_rows), *(["--inline"] * args.inline)]
+    words += ["--shards", str(args.workers)]
     with StandaloneCluster(folder / "cluster", clock=clock, workers=args.workers) as cluster:
         workers = cluster.workers()
         show(
@@ -190,11 +192,11 @@ def perform(args: argparse.Namespace, folder: Path, show: Show) -> dict[str, Any
             str(last.get("error") or f"the job said nothing: {tail(folder / 'driver.log')}"),
             hint=str(last.get("hint") or "is there memory for a master, a driver, workers and executors?"),
         )
-    with open_tables(folder / "home" / "metrics" / "metrics.db") as sink:
-        places = list(sink.progress().values())
-        counted = sum(place.next_offset - place.first_offset for place in places)
-        end = max((place.next_offset for place in places), default=0)
-        same = sink.digests() == tables_of_a_plain_loop(journal, folder, topic_root, end)
+    tables = AllShards(str(folder / "home" / "metrics" / "metrics.db"), clock=clock)
+    places = list(tables.progress().values())
+    counted = sum(place.next_offset - place.first_offset for place in places)
+    end = max((place.next_offset for place in places), default=0)
+    same = tables.digests() == tables_of_a_plain_loop(journal, folder, topic_root, end)
     return {
         "workers": len(workers),
         "cores": sum(worker["cores"] for worker in workers),
