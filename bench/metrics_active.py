@@ -1,11 +1,14 @@
 """Journal to tables by how many jobs are active at once, by shards and by processors.
 
     python bench/metrics_active.py [--events 400000] [--active 50 100000] [--ways 1x2 1x1 2x2] [--sink URL]
+    python bench/metrics_active.py --tasks 1 2 [--active 50 100000]
 
 Each event is of a job that chance picks among so many; a job has ten events, then another takes its place.
 A way is SHARDSxPROCESSORS: Spark with all its processes is held to so many processors (sched_setaffinity),
-since JVM and Python overlap. Steady state: from the end of the first batch to that of the last. `plain` is
-one Python process and one loop over the same journal; all tables must be equal.
+since JVM and Python overlap. Steady state: from the end of the first batch to that of the last. Processor
+time is that of all processes together, which other work on the machine changes little. `plain` is one Python
+process and one loop over the same journal; all tables must be equal. --tasks measures without Spark what the
+task of one of so many shards does: its processor time for a batch of 100,000 rows in steady state.
 """
 
 import argparse
@@ -21,13 +24,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from metrics_bench import _load  # type: ignore[import-not-found]  # Python finds it beside this script
+from metrics_batches import processor_ms  # type: ignore[import-not-found]  # Python finds it beside this script
+from metrics_bench import BATCH_ROWS, _load  # type: ignore[import-not-found]  # as above
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.metrics.settings import load_metrics_settings
-from jobwire.metrics.shards import AllShards
+from jobwire.metrics.shards import AllShards, open_shard
+from jobwire.metrics.source.fold_form import rows_in
+from jobwire.metrics.source.options import SourceOptions
+from jobwire.metrics.source.planning import plan
 from jobwire.metrics.supervisor import Supervisor
 
 _EVENTS = 10
@@ -84,10 +91,12 @@ def spark(home: Path, sink: str, shards: int, cores: int) -> dict[str, float]:
     given = {"sink": sink, "history": "", "shards": shards, "master": f"local[{max(2, cores)}]"}
     settings = load_metrics_settings(home, given, {})
     ends: list[tuple[float, int, int]] = []
+    spent: list[dict[str, float]] = []
 
     def note(report: dict[str, Any]) -> None:
         if report["kind"] == "batch":
             ends.append((time.perf_counter(), report["rows"], report["duration_ms"]))
+            spent.append(processor_ms())
         elif report["kind"] == "note":
             print(report["text"], file=sys.stderr)
 
@@ -103,9 +112,32 @@ def spark(home: Path, sink: str, shards: int, cores: int) -> dict[str, float]:
     rows = sum(count for _, count, _ in steady)
     return {
         "rows/s": round(rows * 1000 / sum(took for _, _, took in steady)),
+        **{f"{name} µs/row": round((spent[-1][name] - spent[0][name]) * 1000 / rows, 1) for name in spent[0]},
         "first batch ms": ends[0][2],
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def task(home: Path, shards: int) -> dict[str, float]:
+    """Return the processor seconds of shard 0's task: to read, check and parse, and to fold and commit."""
+    sink = str(home / f"{shards}-tasks" / "metrics.db")
+    AllShards(sink, clock=SystemClock()).prepare(shards)
+    options = SourceOptions(home / "journal", shards=shards)
+    found = {}
+    with (
+        JournalReader(options.journal) as reader,
+        open_shard(sink, 0, shards, clock=SystemClock(), session_of=lambda _: "") as tables,
+    ):
+        for start in range(0, reader.durable_offset, BATCH_ROWS):
+            planned = next(plan(reader, options, start, min(start + BATCH_ROWS, reader.durable_offset)))
+            for piece in planned.pieces:
+                begun = time.process_time()
+                rows = rows_in(options, piece, 0)
+                read = time.process_time()
+                tables.apply(rows, reader.identity)
+                if piece.span.end_offset - piece.span.first_offset == BATCH_ROWS:
+                    found = {"rows": rows.size, "read s": read - begun, "fold s": time.process_time() - read}
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def _run_plain(home: Path, database: str) -> "subprocess.CompletedProcess[bytes]":
@@ -121,12 +153,18 @@ def main() -> int:
     parser.add_argument("--active", type=int, nargs="+", default=[50, 10_000, 100_000, 1_000_000])
     parser.add_argument("--ways", nargs="+", default=["1x2", "2x2"], help="SHARDSxPROCESSORS")
     parser.add_argument("--sink", default="", help="an empty PostgreSQL schema for one way (default: SQLite)")
+    parser.add_argument("--tasks", type=int, nargs="+", help="numbers of shards; no Spark")
     parser.add_argument("--no-plain", action="store_true", help="leave the plain loop out")
     args = parser.parse_args()
     for active in args.active:
         with tempfile.TemporaryDirectory(prefix="jobwire-active-") as name:
             home = Path(name)
             store(home / "journal", args.events, active)
+            for shards in args.tasks or ():
+                load = round(os.getloadavg()[0], 1)
+                print(f"{active:,} active, a task of {shards}: {task(home, shards)}, load {load}", flush=True)
+            if args.tasks:
+                continue
             digests: dict[str, dict[str, str]] = {}
             for way in args.ways:
                 shards, cores = map(int, way.split("x"))
