@@ -151,3 +151,18 @@ def test_a_page_without_actions_has_no_reply_box(
     browser.driver.get(server.url + "conversations?thread=nothing")
     wait_for(lambda: "there is no thread" in "".join(browser.texts(".empty")), what="the sentence")
     assert browser.complaints(but="\0") != []
+
+
+def test_the_way_back_to_the_fleet_keeps_its_filter(
+    browser: Browser, writer: FleetWriter, serve: Serve, store: CoordinationStore
+) -> None:
+    """A filter of another view is not taken for the fleet's; each view has its key."""
+    writer.start("one")
+    send(store, NewMessage("lead", ("ann",), summary="hello"))
+    server = serve()
+    open_view(browser, server, "?state=running")
+    walk = {"c": "/conversations", "3": "/conversations?state=failed", "f": "/?state=running", "a": "/agents",
+            "p": "/tasks", "l": "/locks", "b": "/boards", "e": "/sessions"}  # fmt: skip
+    for key, path in (*walk.items(), ("f", walk["f"])):
+        browser.driver.find_element(By.TAG_NAME, "body").send_keys(key)
+        wait_for(lambda path=path: browser.driver.current_url.endswith(path), what=path)  # type: ignore[misc]

@@ -80,7 +80,10 @@ function show() {
   else view = fleet ??= new FleetView(root, shell);
   const name = job ? "job" : View ? location.pathname.slice(1) : "fleet";
   for (const link of document.querySelectorAll("[data-view]")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === name) {
+      link.setAttribute("aria-current", "page");
+      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 40;  // on a phone the row is longer than the screen
+    }
     else link.removeAttribute("aria-current");
   }
   root.dataset.view = name;
@@ -88,9 +91,9 @@ function show() {
 }
 
 // The fleet's filter stays while a job is looked at.
-let lastAddress = location.pathname + location.search;
+let lastAddress = location.pathname === "/" ? `/${location.search}` : "/";
 const replace = history.replaceState.bind(history);
-history.replaceState = (...values) => { replace(...values); lastAddress = location.pathname + location.search; };
+history.replaceState = (...values) => { replace(...values); if (location.pathname === "/") lastAddress = `/${location.search}`; };
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-nav]");

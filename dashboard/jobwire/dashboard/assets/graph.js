@@ -3,7 +3,7 @@
 import { plain } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDE = 180, HIGH = 36, GAP_X = 60, GAP_Y = 14, LETTERS = 22, TOP = 26;
+const WIDE = 180, HIGH = 36, GAP_X = 60, GAP_Y = 14, LETTERS = 20, TOP = 26;
 export const MOST_NODES = 150;
 
 function s(tag, attributes, ...children) {
@@ -65,7 +65,7 @@ export function drawGraph(nodes, edges, label) {
     const short = node.text.length > LETTERS ? `${node.text.slice(0, LETTERS - 1)}…` : node.text;
     const box = s("g", { class: "node", "data-group": node.group ?? "", transform: `translate(${x} ${y})` },
       s("title", {}, [node.text, node.sub].filter(Boolean).join("\n")), s("rect", { width: WIDE, height: HIGH, rx: 6 }),
-      s("text", { x: 10, y: 15 }, short), s("text", { x: 10, y: 29, class: "small" }, (node.sub ?? "").slice(0, LETTERS + 6)));
+      s("text", { x: 10, y: 15 }, short), s("text", { x: 10, y: 29, class: "small" }, (node.sub ?? "").slice(0, LETTERS + 7)));
     return node.href ? s("a", { href: node.href, "data-nav": "" }, box) : box;
   });
   const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 2, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, s("path", { d: "M0 0L8 4L0 8Z", class: id }));

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Static
 
 from jobwire.core.errors import StorageError
 from jobwire.core.override import override
-from jobwire.core.terminal_text import fit, one_line
+from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.coordination.agent_rows import AgentRow, AgentState, count_states
 from jobwire.dashboard.coordination.agents import agent_rows
 from jobwire.dashboard.coordination.locks import LockRow, LockView, WaiterRow, lock_view
@@ -85,9 +85,9 @@ def agent_lines(rows: list[AgentRow], at: float, width: int) -> Iterator[Line]:
         progress = "" if row.progress is None else f"{row.progress:.0%} "
         what = one_line(progress + row.task, max(width - 40, 20))
         state = f"{row.state}{'!' if row.late else ''}"
-        name = fit(one_line(row.name, 16), 16)
+        name = one_line(row.name, 16)
         last = words(max(0.0, at - row.last)).split()[0]
-        yield f"{name} {state:<8} {last:>6} {row.unread or '':>6}  {what}".rstrip(), _STYLES[row.state]
+        yield f"{name:<16} {state:<8} {last:>6} {row.unread or '':>6}  {what}".rstrip(), _STYLES[row.state]
 
 
 def lock_lines(view: LockView, at: float) -> Iterator[Line]:
