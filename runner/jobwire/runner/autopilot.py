@@ -43,7 +43,8 @@ from jobwire.runner.assigned import Errand
 from jobwire.runner.inherited_lock import InheritedLock, take_lock
 from jobwire.runner.leftovers import end_leftovers
 from jobwire.runner.message_command import text_of, write_message
-from jobwire.runner.worker_process import ChildWorker, WorkerSpec, worker_environment, write_spec
+from jobwire.runner.worker_nursery import WorkerNursery
+from jobwire.runner.worker_process import WorkerProcess, WorkerSpec, worker_environment, write_spec
 from jobwire.storage import wake
 from jobwire.storage.wake import wait_until
 
@@ -95,7 +96,7 @@ class AutopilotEvent(NamedTuple):
 class _Flight:
     """A worker under way."""
 
-    def __init__(self, one: Assignment, worker: ChildWorker) -> None:
+    def __init__(self, one: Assignment, worker: WorkerProcess) -> None:
         self.one = one
         self.worker = worker
         self.over = threading.Event()
@@ -136,6 +137,7 @@ class Autopilot:
         self._directory = directory
         self._records = RecordStore(store.home, clock=store.clock)
         self._incarnation = secrets.token_hex(8)
+        self._nursery = WorkerNursery()
         self._runs: dict[str, _Flight] = {}
         self._beats: dict[str, Heartbeat] = {}
         self._stopping = 0
@@ -167,6 +169,7 @@ class Autopilot:
                     pass
             finally:
                 self._end_runs()
+                self._nursery.close()
 
     def open_work(self) -> list[tuple[str, int]]:
         """Return what the agents could take now: name, and the number of the message. Changes nothing."""
@@ -346,8 +349,8 @@ class Autopilot:
         )
         path = write_spec(self._records, spec)
         with files.text.open("rb") as source:
-            worker = ChildWorker(
-                path, quiet=True, stdin=source.fileno(), kept=[lock.descriptor for lock in locks]
+            worker = self._nursery.begin(
+                path, stdin=source.fileno(), kept=[lock.descriptor for lock in locks]
             )
         run = _Flight(one, worker)
         self._runs[agent] = run
@@ -374,6 +377,7 @@ class Autopilot:
         except JobwireError as error:
             self._warn(f"job {run.one.token.job_id}: {error.message}")
         finally:
+            run.worker.close()
             self._store.close()
             run.over.set()
             self._touch()

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -99,7 +99,7 @@ class ChildWorker:
     """A worker as our child, sharing our terminal for output, in a session of its own.
 
     Its own session, because Ctrl-C at the terminal must reach `jobwire run` alone, which then
-    cancels the job in order. `stdin` is its input, else ours; the worker holds the descriptors `kept` open.
+    cancels the job in order.
     """
 
     def __init__(
@@ -108,8 +108,6 @@ class ChildWorker:
         *,
         quiet: bool = False,
         terminal: Terminal | None = None,
-        stdin: int | None = None,
-        kept: Sequence[int] = (),
     ) -> None:
         if terminal is not None:
             self._process = _before_terminal(spec, terminal)
@@ -120,10 +118,9 @@ class ChildWorker:
         source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
         self._process = subprocess.Popen(
             worker_command(spec),
-            stdin=source if stdin is None else stdin,
+            stdin=source,
             stdout=sink,
             stderr=sink,
-            pass_fds=kept,
             start_new_session=True,
         )
 
