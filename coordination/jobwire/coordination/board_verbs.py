@@ -91,8 +91,9 @@ def _messages(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dic
 def _wait(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     """Look once: whoever is elsewhere sleeps there."""
     phase = args.get("phase", BoardPhase.COMPLETE.value)
-    if phase not in [one.value for one in BoardPhase]:
-        raise InvalidInputError(f"phase is {phase!r:.80}", hint=f"one of {', '.join(BoardPhase)}")
+    known = [one.value for one in BoardPhase]
+    if phase not in known:
+        raise InvalidInputError(f"phase is {phase!r:.80}", hint=f"one of {', '.join(known)}")
     view = _view(store, agent, args)
     return _told(view, woke=_PHASES.index(view.phase) >= _PHASES.index(BoardPhase(phase)))
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
 
 IDLE, DONE, BLOCKED, STOPPED = WORDS = ("idle", "done", "blocked", "stopped")
-MAX_NOTICES = 10_000
+# Each is looked at once a second.
+MAX_NOTICES = 1000
 _PREFIX = "notify:"
 _OF_AGENT = {AgentStatus.IDLE: IDLE, AgentStatus.BLOCKED: BLOCKED, AgentStatus.STOPPED: STOPPED}
 _OF_JOB = {

@@ -50,6 +50,7 @@ _ANSWER_SECONDS = 30.0
 _AGAIN_SECONDS = 3.0
 _PUBACK_SECONDS = 5.0
 _TURN_SECONDS = 15.0
+_ASK_SECONDS = 1.0
 _SLICE_SECONDS = 0.25
 _LOOK_SECONDS = 2.0
 _LONGEST_LOOK_SECONDS = 30.0
@@ -323,13 +324,7 @@ class RemoteAgent:
     def _our_turn(self) -> Iterator[Transport]:
         """Give the connection, made where there is none once nobody else of this ticket has one."""
         if self._transport is None:
-            self._mark_wanted()
-            self._lock = file_lock.acquire(
-                self.path.with_name(f"{self.path.name}.lock"),
-                clock=self._clock,
-                deadline_seconds=_TURN_SECONDS,
-                what="the ticket",
-            )
+            self._lock = self._acquired()
             self._turn_mark = self._mark()
             transport = self._connect(self._ticket, self._will())
             try:
@@ -342,6 +337,22 @@ class RemoteAgent:
             self._transport = transport
             threading.Thread(target=self._make_room, args=(transport,), name="turns", daemon=True).start()
         yield self._transport
+
+    def _acquired(self) -> int:
+        """Wait for our turn; whoever has just got it may have missed that we want it, so we say so again."""
+        until = self._clock.monotonic() + _TURN_SECONDS
+        while True:
+            self._mark_wanted()
+            try:
+                return file_lock.acquire(
+                    self.path.with_name(f"{self.path.name}.lock"),
+                    clock=self._clock,
+                    deadline_seconds=_ASK_SECONDS,
+                    what="the ticket",
+                )
+            except file_lock.LockTimeoutError:
+                if self._clock.monotonic() >= until:
+                    raise
 
     def _will(self) -> LastWill | None:
         if not self._present:

@@ -190,7 +190,9 @@ class RemoteService:
             raise InvalidInputError(
                 "the request is older than 30 days", hint="is the clock right on the agent's host?"
             )
-        if verb_named(request.verb).changes:
+        verb = verb_named(request.verb)
+        verb.check(request.verb, request.args)
+        if verb.changes:
             return self._applied(request)
         found = call(self._store, request.agent, request.verb, request.args)
         return RemoteAnswer(request.id, found, None)

@@ -20,12 +20,21 @@ TEXT, WHOLE, NUMBER, FLAG, TEXTS, OBJECTS = (
     "a list of texts",
     "a list of objects",
 )
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False  # half of a surrogate pair: no file and no wire can carry it
+
+
 _FITS: Mapping[str, Callable[[object], bool]] = {
-    TEXT: lambda value: isinstance(value, str),
+    TEXT: _is_text,
     WHOLE: lambda value: type(value) is int and abs(value) < 2**62,
     NUMBER: lambda value: type(value) in (int, float),
     FLAG: lambda value: isinstance(value, bool),
-    TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    TEXTS: lambda value: isinstance(value, list) and all(map(_is_text, value)),
     OBJECTS: lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
 }
 

@@ -15,6 +15,7 @@ from jobwire.coordination.stored import thread_json
 from jobwire.coordination.verb_form import NUMBER, OBJECTS, TEXT, TEXTS, AgentVerb, artifact_fields
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
+from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +80,9 @@ def _cancel(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
 
 
 def _reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    if "thread_id" not in args and "in_reply_to" in args:
+    if "thread_id" not in args and "in_reply_to" not in args:
+        raise InvalidInputError("reply needs thread_id or in_reply_to")
+    if "thread_id" not in args:
         args["thread_id"] = message_of(store, args["in_reply_to"]).thread_id
     new = _words(agent, args.get("kind", replying.ANSWER), args)
     new = new._replace(to=tuple(args.get("to", ())), in_reply_to=args.get("in_reply_to"))

@@ -1,11 +1,13 @@
 """Agents on other hosts when something goes wrong: nothing is lost or done twice."""
 
+import random
 import threading
 from typing import Any
 
 import pytest
 
 from jobwire.coordination import agents
+from jobwire.coordination.agent_verbs import VERBS_OF_AGENTS
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.heartbeat import Heartbeat
 from jobwire.coordination.reading import message_of
@@ -254,3 +256,30 @@ def test_two_processes_of_one_ticket_take_turns(host: AgentHost) -> None:
     )
     waiting.join(60)
     assert found[0]["message"]["summary"] == "!"
+
+
+_NONSENSE: dict[str, list[object]] = {
+    "a text": ["", "\0", "a\nb", "\x1b[31m", "x" * 5000, "\ud800", "\u202e", "../x", "0a1b2c3d", "name:"],
+    "a whole number": [0, -1, 1, 2**61, -(2**61)],
+    "a number": [0, -1, 1e308, float("inf"), float("nan"), 2**70],
+    "true or false": [True, False],
+    "a list of texts": [[], ["\0"], ["\ud800"], ["a", "a"], ["*"], [str(one) for one in range(2000)]],
+    "a list of objects": [[], [{}], [{"path": 1}], [{"path": "\0"}], [{"path": "a"}] * 2000],
+}
+
+
+def test_no_nonsense_is_a_defect(host: AgentHost) -> None:
+    """Whatever the arguments of whichever verb: done, or refused with its reason, and nothing half done."""
+    rolls = random.Random(7)  # noqa: S311 - a test that can be repeated
+    for number in range(600):
+        verb = rolls.choice(sorted(VERBS_OF_AGENTS))
+        found = VERBS_OF_AGENTS[verb]
+        args = {
+            name: rolls.choice([*_NONSENSE[kind], None])
+            for name, kind in found.takes.items()
+            if name in found.needs or rolls.random() < 0.5
+        }
+        request = RemoteRequest("builder", f"n{number}", verb, args, host.store.clock.now())
+        error = host.service.answer(request).error
+        assert error is None or "the log of" not in str(error["hint"]), (verb, args)
+    assert not host.store.rows("prepared_jobs")
