@@ -89,14 +89,23 @@ def fetch(args: Namespace) -> int:
 def show(args: Namespace) -> int:
     """Show a thread with its messages; whoever names itself has read them."""
     from jobwire.coordination.blobs import BlobFolder  # noqa: PLC0415 - as above
-    from jobwire.coordination.reading import artifacts_of, last_messages_of, thread_of  # noqa: PLC0415
+    from jobwire.coordination.reading import (  # noqa: PLC0415
+        artifacts_of,
+        last_messages_of,
+        thread_of,
+        ways_in,
+    )
 
     store = open_to_read(args)
     blobs = BlobFolder(store.home)
     with store.reading():
         thread = thread_of(store, args.thread)
         messages = last_messages_of(store, args.thread, args.limit or -1)
-        bodies = [one.to_json(blobs, artifacts_of(store, one.id)) for one in messages]
+        ways = ways_in(store, args.thread)
+        bodies = [
+            one.to_json(blobs, artifacts_of(store, one.id)) | {"deliveries": ways.get(one.id, [])}
+            for one in messages
+        ]
         last = store.latest_event()
     if (args.agent or os.environ.get("JOBWIRE_AGENT")) and messages:
         _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)

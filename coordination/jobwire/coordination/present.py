@@ -71,6 +71,10 @@ def message(one: Mapping[str, object]) -> str:
     if one["payload"] is not None:
         lines.append("  payload: " + safe(str(one["payload"])))
     lines += [
+        safe(f"  to {way['agent_id']}: {way['state']} by its {way['way']}, {way['event']}")
+        for way in one.get("deliveries", [])  # type: ignore[attr-defined]  # a list of objects
+    ]
+    lines += [
         f"  artifact: {safe(str(item['path']))} ({safe(str(item['kind']))})"
         for item in one["artifacts"]  # type: ignore[attr-defined]  # a list of objects
     ]

@@ -202,3 +202,19 @@ def _index_foreign(store: CoordinationStore) -> None:
 
 def _words(rows: Iterable[tuple[int, str, str, str]]) -> list[dict[str, object]]:
     return [{"seq": seq, "summary": summary, "body": body, "type": kind} for seq, summary, body, kind in rows]
+
+
+def ways_in(store: CoordinationStore, thread_id: str) -> dict[str, list[dict[str, object]]]:
+    """Return by message which way it went to whom, and how far, where somebody told: `hook`."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for message_id, agent, event_type, text in store.rows("ways_in", {"thread_id": thread_id}):
+        payload = json.loads(text)
+        if isinstance(payload, dict) and "way" in payload:
+            said = {
+                "agent_id": agent,
+                "way": payload["way"],
+                "state": "told" if event_type == "taken" else "done",
+                "event": payload.get("hook") or payload.get("confirmed_by") or "",
+            }
+            found.setdefault(str(message_id), {})[str(agent)] = said
+    return {message: list(ways.values()) for message, ways in found.items()}

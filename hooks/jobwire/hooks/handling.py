@@ -130,7 +130,7 @@ def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
     if end.ending is AfterTurn.PERSON:
         if used:
             desk.voice.say("progress", last_line(said.text) or "the turn ended", used)
-        if not desk.waits:
+        if not desk.kind.wakes:
             desk.voice.say("permission_required", "the turn ended without a verdict: go on at the pane")
         return _with_messages(desk, said, NOTHING)
     desk.voice.say("progress", "the turn ended: asked for a verdict", used)

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
 
 
 class HookKind(NamedTuple):
-    """One agent's hooks. `waits`: its pane stays usable while a hook waits for a person."""
+    """One agent's hooks.
+
+    `waits`: its pane stays usable while a hook waits for a person. `wakes`: one behind its turn can wake it.
+    """
 
     name: str
     waits: bool
+    wakes: bool
     read: Callable[[Mapping[str, object]], Said | None]
     write: Callable[[Said, Answered], dict[str, object] | None]
 
 
 # Name -> whether its permission hook may wait (docs/agent-programs.md says why).
 NAMES = {"claude": True, "codex": False, "opencode": True}
+_WOKEN = frozenset({"claude"})
 
 
 def kind_of(name: str) -> HookKind:
@@ -33,4 +38,4 @@ def kind_of(name: str) -> HookKind:
             f"no agent {name[:40]!r} is known by its hooks", hint=f"one of: {', '.join(NAMES)}"
         )
     module = import_module(f"jobwire.hooks.{name}")
-    return HookKind(name, NAMES[name], module.read, module.write)
+    return HookKind(name, NAMES[name], name in _WOKEN, module.read, module.write)

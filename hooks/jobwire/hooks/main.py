@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WAKE = "--wake"
 # An agent that waits for nobody is woken by this exit code, and told what stands on stderr.
 WAKES = 2
+_CHUNK = 1024 * 1024
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: str | None = None) -> int:
     """Take one hook's input from stdin, or as the last word (Codex's notify); print the answer, if any."""
+    if not (environ.get("JOBWIRE_JOB") or environ.get("JOBWIRE_SESSION")):
+        # Outside of a job: read, so that the agent is not told of a broken pipe, and that is all.
+        while not rest and _stdin().read(_CHUNK):
+            pass
+        return 0
     from jobwire.core.errors import JobwireError
 
     try:

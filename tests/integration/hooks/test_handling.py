@@ -15,6 +15,7 @@ from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.roots import root_of
 from jobwire.coordination.message import NewMessage
+from jobwire.coordination.reading import ways_in
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.hooks.main import hook
@@ -277,6 +278,14 @@ def test_messages_go_in_and_are_done_with_the_next_hook(agent: Agent) -> None:
     assert [row[3] for row in store.rows("deliveries_of", {"seq": 1})] == ["leased"]
     assert agent.tool("PostToolUse") == {}
     assert [row[3] for row in store.rows("deliveries_of", {"seq": 1})] == ["done"]
+    thread = str(store.rows("message_heads", {"seq": 1, "most": 1})[0][2])
+    (way,) = next(iter(ways_in(store, thread).values()))
+    assert (way["agent_id"], way["way"], way["state"], way["event"]) == (
+        "builder",
+        "hook",
+        "done",
+        "PostToolUse",
+    )
     ended = agent.hook("Stop", stop_hook_active=False, last_assistant_message="Done.")
     assert "by the way" in ended["hookSpecificOutput"]["additionalContext"]
     assert [row[3] for row in store.rows("deliveries_of", {"seq": 3})] == ["queued"]

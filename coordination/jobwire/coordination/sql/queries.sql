@@ -938,3 +938,8 @@ SELECT
 FROM tasks INDEXED BY tasks_failed
 WHERE status = 'failed' AND dropped = 0 AND fallen_with = '' AND (:run_id IS NULL OR run_id = :run_id)
 ORDER BY changed DESC LIMIT :limit;
+
+-- name: ways_in
+-- Which way the messages of a thread went to whom, in order.
+SELECT message_id, source, event_type, payload_json FROM events INDEXED BY events_of_thread
+WHERE thread_id = :thread_id AND event_type IN ('taken', 'receipt') AND message_id IS NOT NULL ORDER BY event_id;
