@@ -166,8 +166,8 @@ class SqliteDatabase(Database):
             )
             if not read_only:
                 self._connection.execute("PRAGMA journal_mode=WAL")
-                # FULL: the commit is on the disk before Spark writes its own. NORMAL would lose the
-                # last transactions in a power cut and leave Spark's checkpoint ahead of the tables.
+                # FULL: the commit is on the disk before our place in the journal moves on. NORMAL would lose
+                # the last transactions in a power cut, and retention might have taken their rows.
                 self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
                 self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
                 self._connection.execute("PRAGMA temp_store=MEMORY")

@@ -1,8 +1,8 @@
 """The metric tables: rows in, tables changed, and the journal offset with them, in one transaction.
 
-The offset stored with the data is what makes every replay harmless. Spark may give a batch again
-after a crash, or give its id to another range after its checkpoint was repaired; `apply` takes only
-the rows at or above the stored offset, and insists that they begin exactly there.
+The offset stored with the data is what makes every replay harmless. A task may run again, here or on another
+host, after its driver died or its executor was lost; `apply` takes only the rows at or above the stored
+offset, and insists that they begin exactly there.
 """
 
 import hashlib

@@ -36,9 +36,9 @@ def closed() -> Iterator[None]:
     close_tables()
 
 
-def ranges(journal: Path, shards: int, start: int, end: int) -> list[list[Any]]:
+def ranges(journal: Path, shards: int, start: int, end: int, *, inline: bool = False) -> list[list[Any]]:
     """Return what each task of a batch is given."""
-    stream = JournalStream(SourceOptions(journal, parse="ranges", shards=shards))
+    stream = JournalStream(SourceOptions(journal, parse="ranges", shards=shards, inline=inline))
     place = stream.initialOffset()
     tasks = stream.partitions({**place, "offset": start}, {**place, "offset": end})
     found = [list(stream.read(task)) for task in tasks]
@@ -86,6 +86,21 @@ def test_tasks_give_the_tables_of_a_plain_loop(
     assert run(task, journal, 0, HALF) == 0
     assert run(task, journal, HALF - 9, len(ENTRIES)) == len(ENTRIES) - HALF
     assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)
+
+
+def test_a_task_may_bring_its_bytes(make_journal: Callable[[Sequence[Entry]], Path], tmp_path: Path) -> None:
+    """With inline=true the journal's directory need not be there when the task runs."""
+    journal = make_journal(ENTRIES)
+    expected = digests_of_a_plain_loop(journal, tmp_path)
+    sink = str(tmp_path / "metrics.db")
+    tables = AllShards(sink, clock=SystemClock())
+    tables.prepare(2)
+    task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
+    given = ranges(journal, 2, 0, len(ENTRIES), inline=True)
+    journal.rename(tmp_path / "elsewhere")
+    for batches in given:
+        assert list(task.fold(iter(batches)))
+    assert tables.digests() == expected
 
 
 def test_a_task_connects_anew_after_its_database_was_restarted(
