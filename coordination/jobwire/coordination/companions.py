@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination import agents, liveness
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.marks import behind
@@ -44,6 +46,7 @@ _LOOK_SECONDS = 1.0
 _THERE_SECONDS = 1.0
 _COLLECT_SECONDS = 3600.0
 _TELL_SECONDS = 60.0
+_BOARDS = 1000
 _MICROSECONDS = 1_000_000
 _ONE_SESSION = (
     "the registry process logs in with a certificate, which is one session; let it log in with a password"
@@ -94,7 +97,7 @@ class DeathWatch:
 
 
 class Housekeeping:
-    """Brings threads up to their jobs once a second, and removes left blobs once an hour."""
+    """Brings threads up to their jobs, and boards to their time, once a second; left blobs go once an hour."""
 
     name = "threads"
 
@@ -120,6 +123,9 @@ class Housekeeping:
         if behind(self._store):
             bring_up(self._store, self._tell, stop)
         tell_due(self._store)
+        # A phase whose time is over ends here, and the members are asked what comes next.
+        if self._store.rows("boards", {"open": 1, "limit": 1}):
+            Boards(self._store, key=home_key(self._store.home)).views(only_open=True, limit=_BOARDS)
         now = self._clock.monotonic()
         if now - self._collected_at >= _COLLECT_SECONDS:
             self.collected += BlobFolder(self._store.home).collect(self._store, stop=stop)

@@ -9,12 +9,16 @@ import pytest
 
 from jobwire.coordination import reading
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.statements import NewBoard
 from jobwire.coordination.companions import Housekeeping, Unserved, companions
+from jobwire.coordination.home_key import home_key
 from jobwire.coordination.marks import behind
 from jobwire.coordination.message import NewMessage, check_message
 from jobwire.coordination.remote_keys import AgentKeys
 from jobwire.coordination.sending import Bulk, send, write
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.settings import BrokerSettings
 from jobwire.jobs import fold
@@ -50,6 +54,21 @@ def _age(store: CoordinationStore) -> list[str]:
     for path in folder.iterdir():
         os.utime(path, (0, 0))
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_board_goes_on_with_nobody_looking(
+    store: CoordinationStore, house: Housekeeping, clock: ManualClock
+) -> None:
+    """At each deadline the members are asked for the next phase, and in the end told the decision."""
+    boards = Boards(store, key=home_key(store.home))
+    boards.open(NewBoard("lead", "PLAN", "do it", ("CA", "CSO"), deadline_seconds=60.0))
+    for _ in range(3):
+        house.step()
+        clock.advance(61)
+    house.step()
+    said = [InboxMessage(*row) for row in store.rows("messages_after", {"after": 0, "limit": 100})]
+    asked = ["BOARD_OPEN", "BOARD_ASSESS", "BOARD_DISCUSS", "BOARD_VOTE", "BOARD_RESOLVE"]
+    assert [one.type for one in said] == asked
 
 
 def test_threads_follow_their_jobs_without_any_command(store: CoordinationStore, house: Housekeeping) -> None:
