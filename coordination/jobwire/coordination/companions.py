@@ -97,7 +97,7 @@ class DeathWatch:
 
 
 class Housekeeping:
-    """Brings threads up to their jobs, and boards to their time, once a second; left blobs go once an hour."""
+    """Brings threads to their jobs and boards to their time once a second; left blobs go once an hour."""
 
     name = "threads"
 
