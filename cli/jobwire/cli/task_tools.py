@@ -30,10 +30,10 @@ class TaskTools:
 
     def task_list(self, run: str = "default", status: str = "") -> Said:
         """Show a run's tasks and what each waits for; `status` for example ready, in_review or failed."""
-        tasks = self._tasks()
-        now_ms = int(tasks.store.clock.now() * 1000)
-        found = [view.to_json(now_ms) for view in tasks.graph(run) if status in {"", view.status(now_ms)}]
-        return {"tasks": found}
+        with self._tasks() as tasks:
+            now_ms = int(tasks.store.clock.now() * 1000)
+            found = [view.to_json(now_ms) for view in tasks.graph(run) if status in {"", view.status(now_ms)}]
+            return {"tasks": found}
 
     def task_add(
         self,
@@ -47,48 +47,48 @@ class TaskTools:
         run: str = "default",
     ) -> Said:
         """Add a task to a run's plan. It is sent to its owner when all that it depends on is completed."""
-        tasks = self._tasks()
-        new = NewTask(
-            title,
-            run_id=run,
-            text=body,
-            owner=owner,
-            acceptance=tuple(accept or ()),
-            needs=tuple(depends_on or ()),
-            reviewers=tuple(reviewers or ()),
-        )
-        return {"task": tasks.add(new).view.to_json(int(tasks.store.clock.now() * 1000))}
+        with self._tasks() as tasks:
+            new = NewTask(
+                title,
+                run_id=run,
+                text=body,
+                owner=owner,
+                acceptance=tuple(accept or ()),
+                needs=tuple(depends_on or ()),
+                reviewers=tuple(reviewers or ()),
+            )
+            return {"task": tasks.add(new).view.to_json(int(tasks.store.clock.now() * 1000))}
 
     def task_claim(
         self, task: str = "", run: str = "default", lease_seconds: float = DEFAULT_LEASE_SECONDS
     ) -> Said:
         """Take a task that is ready, for nobody but you; without `task` the most urgent one."""
-        tasks = self._tasks()
-        if task:
-            found, claimed = tasks.claim(task, run, seconds=lease_seconds)
-        else:
-            found, claimed = tasks.claim_next(run, seconds=lease_seconds)
-        return {**_told(tasks, found), "expires_at": claimed.expires_at, "event_id": claimed.event_id}
+        with self._tasks() as tasks:
+            if task:
+                found, claimed = tasks.claim(task, run, seconds=lease_seconds)
+            else:
+                found, claimed = tasks.claim_next(run, seconds=lease_seconds)
+            return {**_told(tasks, found), "expires_at": claimed.expires_at, "event_id": claimed.event_id}
 
     def task_complete(
         self, task: str, summary: str, body: str = "", branch: str = "", run: str = "default"
     ) -> Said:
         """Hand in the result of your task; `branch` is what is to be merged once it is approved."""
-        tasks = self._tasks()
-        payload = {"branch": branch} if branch else None
-        return _told(tasks, tasks.complete(task, self._words(summary, body, payload), run).task)
+        with self._tasks() as tasks:
+            payload = {"branch": branch} if branch else None
+            return _told(tasks, tasks.complete(task, self._words(summary, body, payload), run).task)
 
     def task_fail(
         self, task: str, summary: str, body: str = "", permanent: bool = False, run: str = "default"
     ) -> Said:
         """Say that your run of a task failed, and why. It is tried again, unless that mends nothing."""
-        tasks = self._tasks()
-        return _told(tasks, tasks.fail(task, self._words(summary, body), run, permanent=permanent).task)
+        with self._tasks() as tasks:
+            return _told(tasks, tasks.fail(task, self._words(summary, body), run, permanent=permanent).task)
 
     def task_review(self, task: str, approve: bool, reason: str = "", run: str = "default") -> Said:
         """Approve another's work, or send it back with the reason: its worker does it again."""
-        tasks = self._tasks()
-        return _told(tasks, tasks.review(task, run, approve=approve, reason=reason))
+        with self._tasks() as tasks:
+            return _told(tasks, tasks.review(task, run, approve=approve, reason=reason))
 
     def _words(self, summary: str, body: str, payload: dict[str, str] | None = None) -> NewMessage:
         text = None if payload is None else json.dumps(payload)

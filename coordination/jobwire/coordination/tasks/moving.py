@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
+from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message, first_line
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.states import LOST, Task, TaskStatus, moved, outcome_of
@@ -63,7 +63,7 @@ def give(
             id=f"k{task.thread_id[1:]}-{rounds}",
             thread_id=task.thread_id,
             subject=task.title,
-            summary=(f"{task.title}: {words}" if words else task.title)[:MAX_SUMMARY],
+            summary=first_line(f"{task.title}: {words}" if words else task.title),
             body=f"{words}\n\n{task.text}".strip() if words else task.text,
             run_id=task.run_id,
             task_id=task.task_id,

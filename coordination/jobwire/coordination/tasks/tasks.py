@@ -6,7 +6,7 @@ The plan is the store's alone; the work on a task is a job, and `ThreadWork` cro
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import DEFAULT_RUN
@@ -43,6 +43,7 @@ from jobwire.registry.spec import check_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
     from jobwire.coordination.message import NewMessage
     from jobwire.coordination.store import CoordinationStore, Transaction
@@ -83,6 +84,18 @@ class Tasks:
         self.store = store
         self.agent = agent
         self._work = ThreadWork(store, agent, incarnation=incarnation, environ=environ)
+
+    def close(self) -> None:
+        """Close this thread's connection to the store; the next call opens it again."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def add(self, new: NewTask) -> Added:
         """Add a task; the same one again is no error. Raises as `add_all`."""
