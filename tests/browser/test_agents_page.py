@@ -58,6 +58,12 @@ def looks_well(browser: Browser, server: DashboardProcess, path: str, name: str,
     browser.look()
 
 
+def nodes(browser: Browser) -> object:
+    """Return the texts of the graph's nodes."""
+    found = "document.querySelectorAll('.graph .node text:first-of-type')"
+    return browser.run(f"return [...{found}].map((node) => node.textContent)")
+
+
 def test_a_person_follows_a_conversation_and_answers(
     browser: Browser, writer: FleetWriter, serve: Serve, store: CoordinationStore
 ) -> None:
@@ -128,9 +134,10 @@ def test_a_person_sees_agents_tasks_and_locks_and_votes(
     looks_well(browser, server, "agents", "agents", "tbody tr")
     assert browser.texts("tbody tr .title")[:2] == ["ben", "ann"]
     assert browser.texts("tbody tr:nth-child(1) .detail") == [f"waits {HOSTILE}"]
-    looks_well(browser, server, "locks", "locks", ".graph .node")
-    assert browser.texts(".graph .node text:first-of-type") == ["ben", "ann"]
-    looks_well(browser, server, "tasks", "tasks", ".graph .node")
+    looks_well(browser, server, "locks", "locks", "tbody tr")
+    wait_for(lambda: nodes(browser) == ["ben", "ann"], what="the graph")
+    looks_well(browser, server, "tasks", "tasks", "tbody tr")
+    wait_for(lambda: nodes(browser) == ["lexer lexer", "parser parser"], what="the graph")
     assert browser.texts("tbody tr .badge") == ["ready", "pending"]
     looks_well(browser, server, f"boards?board={board}", "board", ".reply button")
     assert HOSTILE in browser.texts(".proposal")[0]

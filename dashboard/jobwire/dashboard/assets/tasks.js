@@ -88,7 +88,7 @@ export class TasksView {
     this.choices.show(this.state, counts);
     this.table.show(tasks);
     this.note.hidden = tasks.length > 0;
-    if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead build 'build it'");
+    if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead --title 'build it'");
     else if (!tasks.length) this.note.replaceChildren("No task is in this state.");
     say(this.headline, sentence(counts, data.more));
     this.#draw(tasks, data.found ?? 0);
