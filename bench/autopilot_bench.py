@@ -97,6 +97,7 @@ def main() -> int:
     os.environ.pop("JOBWIRE_HOME", None)
     given = [int(word) for word in sys.argv[1:3]]
     few, many = (*given, OVERHEAD, TASKS)[:2] if len(given) != 1 else (given[0], TASKS)
+    load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as folder:
         found: dict[str, float] = overhead(Path(folder), few)
         found["overhead_ms"] = found["autopilot_ms"] - found["bare_ms"]
@@ -107,9 +108,16 @@ def main() -> int:
     print(f"overhead          {found['overhead_ms']:8.1f} ms a task (target {TARGET_MS:.0f})")
     print(f"chain of {many}     {found['chain_tasks_per_s']:8.1f} tasks/s")
     print(f"fan of {many}       {found['fan_tasks_per_s']:8.1f} tasks/s, {AGENTS} agents")
-    machine = {"processors": os.cpu_count(), "python": platform.python_version()}
-    body = {**{name: round(value, 2) for name, value in found.items()}, "tasks": many, **machine}
-    RESULTS.write_text(json.dumps(body, indent=2) + "\n")
+    body = {
+        "what": "What an autopilot adds to a command that does nothing, and tasks/s of a chain and of a fan",
+        "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
+        "load_at_the_beginning": load,
+        "tasks": many,
+        "agents": AGENTS,
+        "target_ms": TARGET_MS,
+        **{name: round(value, 2) for name, value in found.items()},
+    }
+    RESULTS.write_text(json.dumps(body, indent=1) + "\n")
     return int(found["overhead_ms"] > TARGET_MS)
 
 

@@ -25,6 +25,8 @@ from jobwire.storage.settings_file import read_own_settings
 from jobwire.storage.signals import delivered
 
 _MOST_AGENTS = 256
+# Of one line about one message; the rest is in the thread.
+_WIDEST = 240
 _WORDS = {
     "began": "handles",
     "done": "done",
@@ -54,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
                 print(json.dumps(event._asdict(), ensure_ascii=False), flush=True)
             else:
                 words = f"{event.agent}: {event.job_id} {_WORDS[event.event]}: "
-                print(safe(words + (event.detail or event.summary)), flush=True)
+                print(safe(words + (event.detail or event.summary))[:_WIDEST], flush=True)
 
     def warn(text: str) -> None:
         sys.stderr.write(f"jobwire: warning: {safe(text)}\n")

@@ -53,6 +53,44 @@ ROWS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "unit/coordination/test_event_names.py": ("test_an_event_is_named_by_its_type_and_task",),
         },
     ),
+    "29": (
+        "a processor that is killed anywhere: the message runs at least once, its receipt is there once",
+        {
+            "faults/test_autopilot_killed.py": ("test_nothing_is_lost_and_nothing_twice",),
+            "integration/runner/test_autopilot.py": (
+                "test_a_worker_that_is_killed_is_tried_again",
+                "test_a_task_is_a_job_and_its_output_the_receipt",
+            ),
+        },
+    ),
+    "31": (
+        "injections and fences dispatch nothing, each directive once, implement by leads, their answers sent",
+        {
+            "unit/coordination/test_directives.py": (
+                "test_a_line_break_in_a_value_injects_nothing",
+                "test_every_key_is_read",
+                "test_quotes_and_code_ask_for_nothing",
+            ),
+            "unit/coordination/test_session_folder.py": ("test_what_is_not_a_message_stays_and_is_told",),
+            "unit/coordination/test_routing.py": (
+                "test_only_a_lead_asks_for_implementation",
+                "test_a_lead_answers_a_receipt_with_directives",
+                "test_a_crash_before_the_receipt_is_out_sends_each_directive_once",
+            ),
+            "integration/runner/test_autopilot.py": ("test_a_lead_answers_a_receipt_with_directives",),
+        },
+    ),
+    "32": (
+        "a failing command runs three times with growing delays, then it is dead; redrive; serial is serial",
+        {
+            "integration/runner/test_autopilot.py": (
+                "test_a_failure_is_tried_again_and_then_dead",
+                "test_the_delays_grow",
+                "test_serial_never_overlaps",
+            ),
+            "unit/coordination/test_tries.py": ("test_a_failure_is_tried_again_later_or_dead",),
+        },
+    ),
     "33": (
         "the same id twice is one message, with other words 20; {} survives; threads do not wait for others",
         {
