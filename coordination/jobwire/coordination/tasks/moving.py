@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_REASON = 1024
 _NAMED = 10
+# In place of a digest: the ids of these messages are made here, and nobody sends them again.
+_OURS = "task"
 
 
 def put(change: Transaction, task: Task, number: int, *, since: bool = True) -> Task:
@@ -50,9 +52,10 @@ def give(
 
     `words` say why it comes again. It can be claimed from `due_ms` on.
     """
-    found = change.row("thread", {"thread_id": task.thread_id})
+    # The first time there is none; a completion may make a thousand tasks ready.
+    found = change.row("thread", {"thread_id": task.thread_id}) if task.rounds else None
     thread = InboxThread(*found) if found is not None else None
-    rounds = task.rounds + 1
+    rounds, number = task.rounds + 1, change.latest_event() + 1
     to = to or task.owner or (thread.addressed_to if thread is not None else "")
     new = check_message(
         NewMessage(
@@ -73,10 +76,10 @@ def give(
         )
     )
     if thread is None:
-        _begin(change, task, to)
+        _begin(change, task, to, number)
     # First the task, then its message: the thread of a task opens again for a pending one alone.
-    after = put(change, task._replace(rounds=rounds, not_before_ms=due_ms), change.latest_event() + 1)
-    posted = write(change, new, Bulk.of(new, BlobFolder(change.home)))
+    after = put(change, task._replace(rounds=rounds, not_before_ms=due_ms), number)
+    posted = write(change, new, Bulk.of(new, BlobFolder(change.home)), _OURS)
     if due_ms:
         change.execute("put_off", {"seq": posted.event_id, "not_before_ms": due_ms})
     return after
@@ -169,7 +172,7 @@ def _another_lost(change: Transaction, task: Task, *, but: str) -> str:
     return next((name for name, status in rows if status in LOST and name != but), "")
 
 
-def _begin(change: Transaction, task: Task, to: str) -> None:
+def _begin(change: Transaction, task: Task, to: str, number: int) -> None:
     change.execute(
         "insert_thread",
         {
@@ -182,7 +185,7 @@ def _begin(change: Transaction, task: Task, to: str) -> None:
             "priority": task.priority,
             "at": change.at,
             "work": 1,
-            "position": change.latest_event() + 1,
+            "position": number,
             "job_id": None,
             "status": ThreadStatus.PENDING,
             "jobs": 0,
