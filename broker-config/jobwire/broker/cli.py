@@ -30,12 +30,19 @@ def add_commands(subparsers: "_Commands") -> None:
     for group in (_add_up, _add_render, _add_check, _add_small):
         group(partial(add_command, commands, bodies="jobwire.broker.commands"))
     _add_passwd(commands)
-    add_command(
+    doctor = add_command(
         subparsers,
         "doctor",
         "say in plain words what works and what does not between this host and the broker",
         "jobwire doctor",
         bodies="jobwire.broker.commands",
+    )
+    doctor.add_argument(
+        "--agents",
+        dest="run",
+        action="store_const",
+        const="jobwire.hooks.doctor:agents",
+        help="look at the coding agents on this host and their hooks instead",
     )
 
 

@@ -1,0 +1,106 @@
+"""`jobwire doctor --agents`: which agents are here, and whether their hooks would reach us."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobwire.core.errors import JobwireError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import safe
+from jobwire.hooks.injection import hook_words
+from jobwire.hooks.kinds import NAMES
+from jobwire.hooks.own_policy import own_policy
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+# The versions that were run against a scripted model; others are likely to do.
+SEEN_WITH = {"claude": "2.1.197", "codex": "0.169.0"}
+_SECONDS = 30.0
+_MOST = 1024 * 1024
+
+
+class AgentFinding(NamedTuple):
+    """What was found about one subject; `level` is ok, note or wrong."""
+
+    level: str
+    subject: str
+    message: str
+
+
+def agents(args: argparse.Namespace) -> int:
+    """Say what was found; OK unless something is wrong."""
+    found = list(examine(os.environ))
+    wrong = any(one.level == "wrong" for one in found)
+    if args.json:
+        sys.stdout.write(json.dumps({"ok": not wrong, "reports": [one._asdict() for one in found]}) + "\n")
+    else:
+        for one in found:
+            sys.stdout.write(f"{one.level:<8} {one.subject}: {safe(one.message)}\n")
+    return int(ExitCode.INVALID if wrong else ExitCode.OK)
+
+
+def examine(environ: Mapping[str, str]) -> Iterator[AgentFinding]:
+    """Look at our hook, at the user's policy, and at each agent that is installed."""
+    code, said = _ran([*hook_words("claude")], environ)
+    if code == 0:
+        yield AgentFinding("ok", "hook", "it runs, and does nothing outside of a job")
+    else:
+        yield AgentFinding("wrong", "hook", f"it does not run ({code}): {said}")
+    try:
+        policy = own_policy(environ)
+    except JobwireError as error:
+        yield AgentFinding("wrong", "policy", f"{error.message}; {error.hint}")
+    else:
+        yield AgentFinding(
+            "ok",
+            "policy",
+            f"{len(policy.rules)} rules, else {policy.default}; a turn's end: {policy.turn_end}",
+        )
+    for name in NAMES:
+        yield _agent(name, environ)
+
+
+def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
+    path = shutil.which(name, path=environ.get("PATH"))
+    if path is None:
+        return AgentFinding("note", name, "not installed, or not on your PATH")
+    code, said = _ran([path, "--version"], environ)
+    if code != 0:
+        return AgentFinding("wrong", name, f"{path} --version ended with {code}: {said}")
+    if name == "claude" and _switched_off(environ):
+        return AgentFinding(
+            "wrong", name, f"{said}; disableAllHooks in your settings.json switches hooks off"
+        )
+    seen = SEEN_WITH.get(name)
+    known = "its hooks were not seen yet" if seen is None else f"its hooks were seen with {seen}"
+    return AgentFinding("ok" if seen and seen in said else "note", name, f"{said}; {known}")
+
+
+def _switched_off(environ: Mapping[str, str]) -> bool:
+    folder = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")  # noqa: PTH118 - one name
+    try:
+        with open(os.path.join(folder, "settings.json"), "rb") as file:  # noqa: PTH118,PTH123 - as above
+            body = json.loads(file.read(_MOST))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("disableAllHooks") is True
+
+
+def _ran(words: list[str], environ: Mapping[str, str]) -> tuple[int, str]:
+    """Run it without input and outside of any job; return its exit code and first line."""
+    own = {name: value for name, value in environ.items() if not name.startswith("JOBWIRE_")}
+    try:
+        ran = subprocess.run(
+            words, env=own, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    lines = (ran.stdout or ran.stderr).decode("utf-8", "replace").strip().splitlines()
+    return ran.returncode, lines[0][:200] if lines else ""
