@@ -29,6 +29,7 @@ class TeamView(DemoView):
     """The view of a team: a row for each job, under the name of its agent."""
 
     heading = "three agents, one plan"
+    widest = 27
 
     def __init__(self, *, clock: Clock, stream: TextIO) -> None:
         super().__init__({}, clock=clock, stream=stream)

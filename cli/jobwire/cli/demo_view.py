@@ -44,6 +44,7 @@ class DemoView:
     """A live table on a terminal, plain lines elsewhere; both are fed by the watch's lines."""
 
     heading = "three jobs, one view"
+    widest = _WHAT
 
     def __init__(self, titles: dict[str, str], *, clock: Clock, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -151,7 +152,7 @@ class DemoView:
     def _table(self) -> Table:
         table = self.table(self.heading, expand=True)
         table.add_column("job", width=8, no_wrap=True)
-        table.add_column("what", width=_WHAT, no_wrap=True, overflow="ellipsis")
+        table.add_column("what", width=self.widest, no_wrap=True, overflow="ellipsis")
         table.add_column("state", width=_STATE, no_wrap=True)
         table.add_column("progress", width=_BAR + 5, no_wrap=True)
         table.add_column("last word", ratio=1, no_wrap=True, overflow="ellipsis")
