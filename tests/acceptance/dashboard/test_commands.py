@@ -59,6 +59,7 @@ def test_status_line(writer: FleetWriter) -> None:
         "running": 1,
         "waiting": 1,
         "failed": 1,
+        "sessions": 0,
     }
 
 
