@@ -88,8 +88,9 @@ def test_life_of_the_process(run: Run, fresh_mosquitto: MosquittoServer) -> None
         assert run("publish_event", "--job", job, "--event", "started", "--detail", "go").returncode == 0
         said = run("publish_event", "--job", job, "--event", "completed", "--detail", "done")
         assert json.loads(said.stdout)["confirmed"] is True
-        assert "Traceback" not in _end(process, signal.SIGTERM)
-        assert process.returncode == 0
+        said_last = _end(process, signal.SIGTERM)
+        assert "Traceback" not in said_last
+        assert process.returncode == 0, said_last
     after = run("jobwire", "registry", "health")
     assert after.returncode == 50
     assert "not running" in after.stderr
