@@ -151,7 +151,9 @@ export class ConversationView {
     this.sending = true;
     // The same id until it is kept: pressed again after a lost answer it is said once.
     if (this.draft?.text !== text) this.draft = { text, id: `p-${crypto.getRandomValues(new Uint32Array(4)).join("-")}` };
-    const answers = this.thread.status === "blocked" && !this.asks?.length;
+    // A permission is given by its buttons only; of several requests the cards say which is meant.
+    const asks = this.asks ?? [];
+    const answers = this.thread.status === "blocked" && asks.length < 2 && !asks.some(([, item]) => item.kind === "permission");
     const kind = question.checked ? "question" : answers ? "answer" : "event";
     try {
       await act("/api/conversation/reply", { thread: this.id, text, kind, id: this.draft.id });
