@@ -83,7 +83,7 @@ class AnswerScreen(ModalScreen[str]):
 
     def action_leave(self) -> None:
         """Go back without an answer."""
-        self.dismiss("")
+        self._end("")
 
     def _draw(self) -> None:
         request = self._request
@@ -107,7 +107,7 @@ class AnswerScreen(ModalScreen[str]):
             return
         if found is None or found.state is not RequestState.OPEN:
             who = f" by {safe(found.answered_by)}" if found is not None and found.answered_by else ""
-            self.dismiss(f"it is {found.state if found is not None else 'gone'}{who}")
+            self._end(f"it is {found.state if found is not None else 'gone'}{who}")
 
     def _answer(self, text: str) -> None:
         try:
@@ -117,7 +117,12 @@ class AnswerScreen(ModalScreen[str]):
         except (JobwireError, OSError) as error:
             self.query_one("#problem", Static).update(Text(safe(str(error))))
             return
-        self.dismiss(f"answered {safe(text)}")
+        self._end(f"answered {safe(text)}")
+
+    def _end(self, said: str) -> None:
+        # A look that was due when the answer was given comes after it: there is nothing left to take away.
+        if self.is_current:
+            self.dismiss(said)
 
 
 def _lines(text: str) -> str:
