@@ -8,6 +8,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobwire.coordination import reading
+from jobwire.coordination.locks.changes import LockRequest
+from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.sessions.archive import archive_text
 from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.names import check_session_name, folder_name
@@ -65,6 +68,41 @@ def test_one_job_at_a_time(inventory: Inventory) -> None:
     assert refused.value.facts["code"] == "locked"
     assert inventory.free("work", "deadbeef").job_id == "0000abcd"
     assert inventory.free("work", "0000abcd").job_id == ""
+
+
+@pytest.mark.parametrize("state", [SessionState.STOPPED, SessionState.TERMINATED])
+def test_a_lock_ends_with_its_session(inventory: Inventory, state: SessionState) -> None:
+    """With the session end its agent's locks and waits, and it is told; next in the queue is who waited."""
+    locks = Locks(inventory.store, job_ended=lambda _: False)
+    inventory.begin(NEW)
+    locks.acquire(LockRequest("work", ("src",)))
+    locks.acquire(LockRequest("other", ("docs",)))
+    assert not isinstance(locks.begin(LockRequest("work", ("docs",))), list)
+    asked = LockRequest("next", ("src/a.py",))
+    wait = locks.begin(asked)
+    assert not isinstance(wait, list)
+    woken: set[str] = set()
+    inventory.store.listeners.append(lambda commit: woken.update(commit.resources))
+    inventory.end("work", state, by=EndedBy.STOP, reason="done")
+    assert {"src", f"lock-wait-{wait.wait_id}"} <= woken
+    assert locks.look_again(asked, wait)
+    left = locks.state()
+    assert ([lock.agent_id for lock in left.locks], left.waits) == (["other", "next"], [])
+    told = [one.subject for one in reading.fetch(inventory.store, "work", limit=10)]
+    assert told == [f"your lock on src ended: session work is {state}"]
+
+
+def test_locks_outlive_a_session_whose_agent_lives(inventory: Inventory) -> None:
+    """Archived is left alive; and an agent with another session keeps its locks when one of them ends."""
+    locks = Locks(inventory.store, job_ended=lambda _: False)
+    inventory.begin(NEW)
+    inventory.begin(NEW._replace(name="second"))
+    locks.acquire(LockRequest("work", ("src",)))
+    inventory.end("work", SessionState.ARCHIVED, by=EndedBy.SOFT, reason="left")
+    inventory.end("second", SessionState.STOPPED, by=EndedBy.STOP, reason="done")
+    assert [lock.agent_id for lock in locks.state().locks] == ["work"]
+    inventory.end("work", SessionState.TERMINATED, by=EndedBy.HARD, reason="killed")
+    assert locks.state().locks == []
 
 
 def test_ending_forgets_the_pane_and_keeps_the_conversation(inventory: Inventory) -> None:

@@ -283,12 +283,17 @@ class Locks:
 
 
 def revoke(change: Transaction, agent: str, why: str) -> None:
-    """End all locks of an agent that is dead, and wake who waited for them."""
+    """End all locks and waits of an agent that is gone, and wake who can go on."""
     locks = [FileLock(*row) for row in change.rows("file_locks", {"run_id": None}) if row[2] == agent]
+    waits = [wait for wait in waits_of(change, None) if wait.agent_id == agent]
     for lock in locks:
         changes.lose(change, lock, why)
-    for run_id in {lock.run_id for lock in locks}:
-        changes.wake_waiters(change, run_id, [lock.target for lock in locks if lock.run_id == run_id])
+    for wait in waits:
+        change.execute("remove_lock_wait", {"wait_id": wait.wait_id})
+    ended = [(lock.run_id, lock.target) for lock in locks]
+    ended += [(wait.run_id, target) for wait in waits for target in wait.wanted.targets]
+    for run_id in {run_id for run_id, _ in ended}:
+        changes.wake_waiters(change, run_id, [target for run, target in ended if run == run_id])
 
 
 def _checked(asked: LockRequest) -> LockRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobwire.coordination.locks.file_locks import revoke
 from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, check_step
 from jobwire.coordination.sessions.stored import HANDED, NOT_HANDED, OPENING, SessionRow
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from jobwire.coordination.store import CoordinationStore, Transaction
 
+# Archived is left alive.
+_WITHOUT_AGENT = frozenset({SessionState.STOPPED, SessionState.TERMINATED})
 MAX_REASON = 200
 MAX_CONVERSATION = 128
 
@@ -60,7 +63,7 @@ class Inventory:
 
         Raises NotFoundError, TransitionError.
 
-        Where its state becomes a final one, the archive is written.
+        Where its state becomes a final one, the archive is written; with the agent in it end its locks.
         """
         with self.store.changing() as change:
             before = _found(
@@ -72,6 +75,8 @@ class Inventory:
             if after.state != before.state:
                 check_step(name, before.standing, after.standing)
             after = _put(change, after, said, source=source)
+            if after.standing is not before.standing and after.standing in _WITHOUT_AGENT:
+                _free_locks(change, after)
         if after.state != before.state and after.standing in FINAL:
             from jobwire.coordination.sessions.archive import write_archive  # noqa: PLC0415 - lists need none
 
@@ -158,6 +163,15 @@ def _put(change: Transaction, row: SessionRow, said: str, *, source: str = "jobw
         change.event(f"session_{row.state}", source=source, summary=said, payload=payload)
         change.resources.add(f"session:{row.name}")
     return row
+
+
+def _free_locks(change: Transaction, ended: SessionRow) -> None:
+    """End the locks of the session's agent, unless it lives on in another session; it is told."""
+    sessions = [SessionRow(*row) for row in change.rows("agent_sessions", {"state": None})]
+    if ended.agent_id and not any(
+        row.agent_id == ended.agent_id and row.standing not in _WITHOUT_AGENT for row in sessions
+    ):
+        revoke(change, ended.agent_id, f"session {ended.name} is {ended.state}")
 
 
 def _found(rows: list[tuple[object, ...]], name: str) -> SessionRow:
