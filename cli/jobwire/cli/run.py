@@ -4,16 +4,14 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
+from jobwire.cli.delegating import HUNG_UP, heeding_signals, speaker, usable_settings
 from jobwire.core.argument_types import number
-from jobwire.core.boundary import missing_library, report
+from jobwire.core.boundary import missing_library
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
@@ -29,17 +27,11 @@ from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import Pane, Tmux, check_name
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
-from jobwire.storage.signals import delivered
 from jobwire.subscriber.outcome import Line, Note, Outcome, Verdict, Verdicts
 from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import watch_jobs
-from jobwire.transport import load_settings
-from jobwire.transport.tls import build_context
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
-# 128 + SIGHUP, as shells report it.
-HUNG_UP = 129
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _SECONDS = number(MAX_SECONDS, zero=False)
 
@@ -89,18 +81,6 @@ def run(args: argparse.Namespace) -> int:
                 raise
 
     return _detach(args, job, work) if args.detach else work()
-
-
-def usable_settings(home: Path, role: Role) -> BrokerSettings:
-    """Return the settings of `role` with every file that they name tried; raises ConfigError.
-
-    What can be known before anything runs is refused there. What only the broker can say, no or nothing
-    at all, comes later and stops no command.
-    """
-    settings = load_settings(home=home, role=role, command_line={}, record={}, environ=os.environ)
-    if settings.tls:
-        build_context(settings)
-    return settings
 
 
 def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
@@ -250,45 +230,3 @@ def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> 
         )
         return int(ExitCode.JOB_ERROR)
     return verdicts.exit_code
-
-
-def speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
-    """Return what says a line about the job to a person."""
-
-    def say(text: str) -> None:
-        if not quiet and not as_json:
-            print(f"jobwire: {text}", file=sys.stderr)
-
-    return say
-
-
-class Cancellable(Protocol):
-    """A job as those who heed signals see it."""
-
-    def cancel(self, cause: str) -> None:
-        """Cancel it, durably; nothing where it has ended."""
-        ...
-
-
-def heeding_signals(
-    job: Cancellable, leave: threading.Event | None
-) -> contextlib.AbstractContextManager[None]:
-    """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself.
-
-    With `leave` SIGHUP sets that instead: what runs in a pane does not end with our terminal. A signal that
-    was ignored when we began stays ignored: so nohup and a shell's background jobs want it.
-    """
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    actions: dict[signal.Signals, Callable[[], None]] = {
-        number: partial(_cancel, job, f"cancelled by {number.name}") for number in heeded
-    }
-    if leave is not None and signal.SIGHUP in actions:
-        actions[signal.SIGHUP] = leave.set
-    return delivered(actions)
-
-
-def _cancel(job: Cancellable, cause: str) -> None:
-    try:
-        job.cancel(cause)
-    except JobwireError as error:
-        report(error, prog="jobwire", as_json=False)

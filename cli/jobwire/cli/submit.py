@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.cli.run import HUNG_UP, heeding_signals, speaker, usable_settings
+from jobwire.cli.delegating import HUNG_UP, heeding_signals, speaker, usable_settings
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
@@ -94,9 +94,9 @@ def _watched(
     connected, stop = threading.Event(), leave
 
     def start() -> None:
-        connected.wait(_CONNECT_SECONDS)
         try:
-            job.start()
+            # The pane is made meanwhile; its process begins when we hear it.
+            job.start(lambda: connected.wait(_CONNECT_SECONDS))
         except JobwireError as error:
             failed.append(error)
         else:

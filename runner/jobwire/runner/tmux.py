@@ -142,19 +142,22 @@ class Tmux:
         place = Path(path)
         return cls(socket=place.name) if place.parent == folder else cls(path=path)
 
-    def open_window(self, session: str, title: str, command: Sequence[str], *, directory: Path) -> Pane:
-        """Run `command` in a new window of `session`, which is made if it is not there.
+    def open_window(
+        self, session: str, title: str, command: Sequence[str], *, directory: Path, new: bool = False
+    ) -> Pane:
+        """Run `command` in a new window of `session`, which is made if it is not there: tried first if `new`.
 
         Any number of processes may do so at once: who loses the race for a new session adds a window
         to it. Raises ConfigError with tmux's own words.
         """
         check_name(session)
         window = ["new-window", "-d", "-t", f"={session}:"]
-        new = ["new-session", "-d", "-s", session, "-x", "120", "-y", "40"]
+        whole = ["new-session", "-d", "-s", session, "-x", "120", "-y", "40"]
         shown = ["-n", title, "-P", "-F", _SHOWN, "--", *command]
         words = ""
         for attempt in range(2 * _TRIES):
-            answer = self._ask([*(new if attempt % 2 else window), *shown], directory=directory)
+            start = whole if attempt % 2 != new else window
+            answer = self._ask([*start, *shown], directory=directory)
             if answer.returncode == 0:
                 pane, pid, socket = answer.stdout.strip().split(" ", 2)
                 return Pane(socket, session, pane, int(pid))
@@ -188,6 +191,13 @@ class Tmux:
         seen = PaneSeen.of(answer.stdout.rstrip("\n"))
         # For a pane that is gone some versions show another one.
         return seen if seen is not None and seen.pane == pane else None
+
+    def view(self, pane: str) -> tuple[PaneSeen | None, list[str]]:
+        """Return one pane and the lines that it shows, by one call; None and nothing where it is gone."""
+        look = ["display-message", "-p", "-t", pane, _SEEN, ";", "capture-pane", "-p", "-t", pane]
+        first, *lines = self._ask(look, directory=Path("/")).stdout.split("\n")
+        seen = PaneSeen.of(first)
+        return (seen, lines) if seen is not None and seen.pane == pane else (None, [])
 
     def screen(self, pane: str) -> list[str]:
         """Return the lines that the pane shows; none where it is gone."""

@@ -16,7 +16,9 @@ from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.home_paths import HomePaths
 
-_MODULE = "jobwire.sessions.launched"
+# By its path, isolated, without site-packages: it needs nothing but Python, and is there at once.
+_PROGRAM = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launched.py"))]
+HELD = ".held"
 FAILED = ".failed"
 # What says whose words these are: a pane's agent is none of the caller's jobs.
 _OF_THE_CALLER = frozenset(
@@ -96,15 +98,21 @@ def check_directory(path: str) -> str:
 
 
 def write_launch(launch: Launch) -> Path:
-    """Write what the process is told; it deletes the file before it becomes the agent."""
+    """Write what the process is told, and return where it waits for that: `release` puts it there."""
     path = session_folder(launch.home, launch.session) / f"launch-{secrets.token_hex(4)}.json"
-    replace_durably(path, json.dumps(launch._asdict()).encode(), files=SystemFiles())
+    held = path.with_name(path.name + HELD)
+    replace_durably(held, json.dumps(launch._asdict()).encode(), files=SystemFiles())
     return path
+
+
+def release(path: Path) -> None:
+    """Let the process begin: it deletes the file before it becomes the agent."""
+    path.with_name(path.name + HELD).rename(path)
 
 
 def launch_command(path: Path) -> list[str]:
     """Return the command line of the process that becomes the agent of `path`."""
-    return [sys.executable, "-m", _MODULE, str(path)]
+    return [*_PROGRAM, str(path)]
 
 
 def has_begun(path: Path, pid: int) -> bool:
@@ -125,4 +133,5 @@ def has_begun(path: Path, pid: int) -> bool:
 
 def withdraw(path: Path) -> None:
     """Remove what was written for a process that did not start."""
-    path.unlink(missing_ok=True)
+    for name in path.name, path.name + HELD:
+        path.with_name(name).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.states import EndedBy, SessionState
@@ -24,6 +25,9 @@ from jobwire.sessions.taking import INSTRUCTIONS, Taking
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.process_life import life_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Linux gives one word of a command line 128 KiB (execve(2), MAX_ARG_STRLEN).
 _MAX_ARGUMENT = 120 * 1024
@@ -67,8 +71,9 @@ class OnceAJob(Taking):
         self._row = row
         self._environment = launch.environment
 
-    def start(self) -> None:
-        """Start the worker in a pane of the session."""
+    def start(self, watched: Callable[[], object]) -> None:
+        """Start the worker in a pane of the session, once it is watched."""
+        watched()
         row = self._row
         tmux = Tmux.at(row.socket) if row.socket else Tmux(socket=self.work.session.socket)
         try:

@@ -29,6 +29,7 @@ from jobwire.sessions.launching import (
     check_directory,
     has_begun,
     launch_command,
+    release,
     session_folder,
     withdraw,
     write_launch,
@@ -38,7 +39,7 @@ from jobwire.storage.process_life import life_of
 from jobwire.storage.settings_file import read_own_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 OUTPUT = "output.log"
 _BEGIN_SECONDS = 20.0
@@ -129,11 +130,21 @@ class Opener:
             )
         )
 
-    def start(self, row: SessionRow, command: list[str], socket: str | None = None) -> SessionRow:
-        """Start the agent of a reserved row in a pane; the row ends where that fails. Raises ConfigError."""
+    def start(
+        self,
+        row: SessionRow,
+        command: list[str],
+        socket: str | None = None,
+        *,
+        first: Callable[[], object] = lambda: None,
+    ) -> SessionRow:
+        """Start the agent of a reserved row in a pane; the row ends where that fails. Raises ConfigError.
+
+        The pane is made at once, the agent begins when `first` has returned.
+        """
         try:
             tmux = Tmux.at(row.socket) if row.socket else Tmux(socket=socket)
-            return self._start(row, command, tmux)
+            return self._start(row, command, tmux, first)
         except BaseException as error:
             self.inventory.end(
                 row.name, SessionState.TERMINATED, by=EndedBy.HARD, reason=f"it could not be opened: {error}"
@@ -200,7 +211,9 @@ class Opener:
             said=f"session {row.name} is back on the list",
         )
 
-    def _start(self, row: SessionRow, command: list[str], tmux: Tmux) -> SessionRow:
+    def _start(
+        self, row: SessionRow, command: list[str], tmux: Tmux, first: Callable[[], object]
+    ) -> SessionRow:
         environment = agent_environment(
             self._environ, home=self.home, session=row.name, agent_id=row.agent_id
         )
@@ -210,14 +223,16 @@ class Opener:
         path = write_launch(launch)
         try:
             pane = tmux.open_window(
-                row.name, row.agent, launch_command(path), directory=Path(launch.directory)
+                row.name, row.agent, launch_command(path), directory=Path(launch.directory), new=True
             )
             tmux.record(pane.pane, session_folder(self.home, row.name) / OUTPUT)
+            seen = tmux.look(pane.pane)
+            first()
+            release(path)
             life = self._begun(path, pane.pid)
         except BaseException:
             withdraw(path)
             raise
-        seen = tmux.look(pane.pane)
         return self.inventory.change(
             row.name,
             lambda found: found._replace(

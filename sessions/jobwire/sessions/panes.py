@@ -47,7 +47,10 @@ def pane_held(home: str, row: SessionRow) -> Iterator[None]:
 
 def find_pane(tmux: Tmux, row: SessionRow) -> PaneSeen | NotNow:
     """Return the pane where it is the one that was made, with the same process in it."""
-    seen = tmux.look(row.pane) if row.pane else None
+    return _its(row, tmux.look(row.pane) if row.pane else None)
+
+
+def _its(row: SessionRow, seen: PaneSeen | None) -> PaneSeen | NotNow:
     if seen is None or seen.dead:
         return NotNow(f"the pane of session {row.name} is gone", gone=True)
     process = see(seen.pid)
@@ -56,9 +59,18 @@ def find_pane(tmux: Tmux, row: SessionRow) -> PaneSeen | NotNow:
     return seen
 
 
-def examine(tmux: Tmux, row: SessionRow, *, typing_too: bool = True) -> PaneSeen | NotNow:
-    """Return the pane where text may go into it now; `typing_too`: nor has anybody begun to type."""
-    seen = find_pane(tmux, row)
+def examine(tmux: Tmux, row: SessionRow) -> PaneSeen | NotNow:
+    """Return the pane where text may go into it now: nor has anybody begun to type."""
+    return look_closely(tmux, row)[0]
+
+
+def look_closely(tmux: Tmux, row: SessionRow) -> tuple[PaneSeen | NotNow, list[str]]:
+    """Return what `examine` does, and the lines that the pane shows, as they are at one moment."""
+    found, lines = tmux.view(row.pane) if row.pane else (None, [])
+    return _judged(row, _its(row, found), lines), lines
+
+
+def _judged(row: SessionRow, seen: PaneSeen | NotNow, lines: list[str]) -> PaneSeen | NotNow:
     if isinstance(seen, NotNow):
         return seen
     process = see(seen.pid)
@@ -66,7 +78,7 @@ def examine(tmux: Tmux, row: SessionRow, *, typing_too: bool = True) -> PaneSeen
         return NotNow(f"session {row.name} shows another program at the moment")
     if seen.in_mode:
         return NotNow(f"somebody scrolls in the pane of session {row.name}")
-    if typing_too and is_typed(left := before_cursor(tmux, seen)):
+    if is_typed(left := before_cursor(seen, lines)):
         return NotNow(f"somebody types in the pane of session {row.name}: {left.strip()[-40:]!r}")
     return seen
 
@@ -77,9 +89,8 @@ def is_typed(left: str) -> bool:
     return bool(text) and not text.endswith(_PROMPTS)
 
 
-def before_cursor(tmux: Tmux, seen: PaneSeen) -> str:
+def before_cursor(seen: PaneSeen, lines: list[str]) -> str:
     """Return what stands left of the cursor on its line."""
-    lines = tmux.screen(seen.pane)
     column, line = seen.cursor
     return _columns(lines[line], column) if line < len(lines) else ""
 

@@ -15,7 +15,8 @@ from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.terminal_text import disarmed
 from jobwire.registry.store import RecordStore
 from jobwire.runner.tmux import Tmux
-from jobwire.sessions.panes import NotNow, before_cursor, examine, find_pane, pane_held
+from jobwire.sessions.panes import NotNow, before_cursor, examine, look_closely, pane_held
+from jobwire.storage.process_life import life_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,12 +85,12 @@ class Sender:
     def write(self, row: SessionRow, text: str, *, enter: bool = True) -> TextSent:
         """Write into the pane, whose lock is held; looks at the pane, not at the job."""
         tmux = Tmux.at(row.socket)
-        seen = examine(tmux, row)
+        seen, lines = look_closely(tmux, row)
         if isinstance(seen, NotNow):
             return TextSent(UNAVAILABLE if seen.gone else DEFERRED, seen.words)
         if "\n" in text and seen.brackets is False:
             return TextSent(DEFERRED, "its program takes one line at a time at the moment")
-        before = "".join(tmux.screen(row.pane))
+        before = "".join(lines)
         if not tmux.paste(row.pane, text):
             return TextSent(FAILED, f"pane {row.pane} is gone")
         arrived = self._until(lambda: self._shows(tmux, row, text, before))
@@ -110,10 +111,10 @@ class Sender:
         return _plain(now).count(tail) > _plain(before).count(tail)
 
     def _is_taken(self, tmux: Tmux, row: SessionRow, text: str) -> bool:
-        seen = find_pane(tmux, row)
-        if isinstance(seen, NotNow):
+        seen, lines = tmux.view(row.pane)
+        if seen is None or (seen.pid, life_of(seen.pid)) != (row.pid, row.life):
             return True  # it ended over it
-        left = before_cursor(tmux, seen)
+        left = before_cursor(seen, lines)
         if _FOLDED in left:
             return False
         left = _plain(left)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobwire.coordination.sessions.inventory import freed
 from jobwire.coordination.sessions.stored import HANDED, HANDING, OPENING, SessionRow
@@ -26,14 +26,16 @@ from jobwire.sessions.header import MOST_PASTED, pointer
 from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.launching import check_directory
-from jobwire.sessions.once_a_job import OnceAJob
 from jobwire.sessions.opening import agent_of
-from jobwire.sessions.panes import NotNow, examine, find_pane, pane_held
+from jobwire.sessions.panes import NotNow, find_pane, look_closely, pane_held
 from jobwire.sessions.reconciling import record_session
 from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
 from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, job_spec
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _READY_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
@@ -48,8 +50,11 @@ class Submission(Protocol):
         """Take the session and write the job. Raises InvalidInputError, ConflictError, StorageError."""
         ...
 
-    def start(self) -> None:
-        """Open the pane where it is not there, and hand the instructions over. Raises JobwireError."""
+    def start(self, watched: Callable[[], object]) -> None:
+        """Open the pane where it is not there, and hand the instructions over. Raises JobwireError.
+
+        Its process begins once `watched` has returned.
+        """
         ...
 
     def cancel(self, cause: str) -> None:
@@ -76,7 +81,11 @@ def submission(home: str, work: NewWork) -> Submission:
         raise InvalidInputError("there are no instructions", hint="write them, or --file FILE, - for stdin")
     check_spec(job_spec(work))
     check_directory(work.session.directory)
-    return ToLiving(home, work) if agent.lives_on else OnceAJob(home, work)
+    if agent.lives_on:
+        return ToLiving(home, work)
+    from jobwire.sessions.once_a_job import OnceAJob  # noqa: PLC0415 - brings the worker of `jobwire run`
+
+    return OnceAJob(home, work)
 
 
 class ToLiving(Taking):
@@ -102,10 +111,10 @@ class ToLiving(Taking):
     def _path(self) -> Path:
         return Path(RecordStore(self.home).log_dir(self.job_id)).resolve() / INSTRUCTIONS
 
-    def start(self) -> None:
+    def start(self, watched: Callable[[], object]) -> None:
         """Open the pane where it is not there, and hand the instructions over."""
         try:
-            row = self._opened()
+            row = self._opened(watched)
             self._note_pane(row)
             self._watch_over()
             publisher = Publisher(self.job_id, home=self.home, attempt=1)
@@ -134,12 +143,13 @@ class ToLiving(Taking):
             self.inventory.free(self.name, self.job_id)
             record_session(self.home, row)
 
-    def _opened(self) -> SessionRow:
+    def _opened(self, watched: Callable[[], object]) -> SessionRow:
         row = self._row
         if row.pane and not isinstance(find_pane(Tmux.at(row.socket), row), NotNow):
+            watched()
             return row
         words = agent_of(row).resumed(row.conversation) if row.conversation else []
-        return self._opener.start(row, words or row.words, self.work.session.socket)
+        return self._opener.start(row, words or row.words, self.work.session.socket, first=watched)
 
     def _note_pane(self, row: SessionRow) -> None:
         pane = Pane(row.socket, self.name, row.pane, row.pid)
@@ -155,8 +165,7 @@ class ToLiving(Taking):
         before: list[str] = []
         while True:
             with pane_held(self.home, row):
-                seen = examine(tmux, row)
-                shown = tmux.screen(row.pane)
+                seen, shown = look_closely(tmux, row)
                 # A screen that changes is drawn still: what is pasted into that is lost.
                 if not isinstance(seen, NotNow) and shown == before and any(map(str.strip, shown)):
                     self.inventory.change(self.name, lambda found: found._replace(handing=HANDING))
