@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import CoordinationStore
 
+# Hints where nothing is found, here and by a ticket.
+NOTHING_TO_FETCH = "`inbox watch` waits for something"
+NO_SUCH_WORDS = "word* finds any ending"
+
 
 def init(args: Namespace) -> int:
     """Make home and store; both stay as they are where they are there."""
@@ -79,10 +83,11 @@ def fetch(args: Namespace) -> int:
     statuses = _statuses(args.status) or (() if args.unread else FETCHED)
     store = open_to_read(args)
     found = fetch_threads(store, agent, statuses=statuses, limit=args.limit, unread=args.unread)
-    body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
+    shown = [thread_json(one) for one in found]
+    body = {"threads": shown, "event_id": store.latest_event()}
     if not found:
-        raise NoWorkError(f"nothing for {agent}", hint="`inbox watch` waits for something", response=body)
-    say(args, body, lambda: _present().threads(found))
+        raise NoWorkError(f"nothing for {agent}", hint=NOTHING_TO_FETCH, response=body)
+    say(args, body, lambda: _present().threads(shown))
     return 0
 
 
@@ -109,8 +114,9 @@ def show(args: Namespace) -> int:
         last = store.latest_event()
     if (args.agent or os.environ.get("JOBWIRE_AGENT")) and messages:
         _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)
-    body = {"thread": thread_json(thread), "messages": bodies, "event_id": last}
-    say(args, body, lambda: _present().conversation(thread, bodies))
+    shown = thread_json(thread)
+    body = {"thread": shown, "messages": bodies, "event_id": last}
+    say(args, body, lambda: _present().conversation(shown, bodies))
     return 0
 
 
@@ -149,8 +155,9 @@ def list_threads(args: Namespace) -> int:
         run_id=args.run_id,
         limit=args.limit,
     )
-    body = {"threads": [thread_json(one) for one in found], "event_id": store.latest_event()}
-    say(args, body, lambda: _present().threads(found) if found else "no threads")
+    shown = [thread_json(one) for one in found]
+    body = {"threads": shown, "event_id": store.latest_event()}
+    say(args, body, lambda: _present().threads(shown))
     return 0
 
 
@@ -163,7 +170,7 @@ def search(args: Namespace) -> int:
     bodies = [one.to_json() for one in found]
     body = {"messages": bodies, "event_id": store.latest_event()}
     if not found:
-        raise NoWorkError("no message holds these words", hint="word* finds any ending", response=body)
+        raise NoWorkError("no message holds these words", hint=NO_SUCH_WORDS, response=body)
     say(args, body, lambda: "\n\n".join(map(_present().message, bodies)))
     return 0
 

@@ -12,6 +12,7 @@ from jobwire.coordination import agents, notices, reading, taking, waiting
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.board_verbs import BOARD_VERBS
+from jobwire.coordination.dead_letters import Chosen, buried
 from jobwire.coordination.lock_verbs import LOCK_VERBS
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import Artifact, NewMessage
@@ -139,8 +140,51 @@ def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     blobs = BlobFolder(store.home)
     if found:
         taking.mark_read(store, agent, thread.thread_id, found[-1].seq)
-    said = [one.to_json(blobs, reading.artifacts_of(store, one.id)) for one in found]
+    ways = reading.ways_in(store, thread.thread_id)
+    said = [
+        one.to_json(blobs, reading.artifacts_of(store, one.id)) | {"deliveries": ways.get(one.id, [])}
+        for one in found
+    ]
     return {"thread": thread_json(thread), "messages": said}
+
+
+def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """List the threads that the agent takes part in."""
+    found = reading.threads(
+        store,
+        agent=agent,
+        statuses=args.get("statuses", ()),
+        created_by=args.get("created_by"),
+        assigned_to=args.get("assigned_to"),
+        run_id=args.get("run_id"),
+        limit=limit_of(args),
+    )
+    return {"threads": [thread_json(one) for one in found]}
+
+
+def _concerns(agent: str, dead: taking.Taken) -> bool:
+    return agent in {dead.delivery.agent_id, dead.message.from_agent}
+
+
+def _dead(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """List what was given up of what the agent sent, or was sent."""
+    chosen = Chosen(args.get("recipient"), args.get("run_id"), args.get("reason", ""), limit=MOST)
+    found = [one for one in buried(store, chosen).messages if _concerns(agent, one)]
+    bodies = [{**delivery_json(one.delivery), "message": one.message.to_json()} for one in found]
+    return {"dead": bodies[: limit_of(args)]}
+
+
+def _dead_show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    found = [one for one in taking.dead_deliveries_of(store, args["message"]) if _concerns(agent, one)]
+    if not found:
+        raise InvalidInputError(
+            f"{agent} neither sent that message nor was it sent to {agent}", code="forbidden"
+        )
+    message = found[0].message
+    return {
+        "message": message.to_json(BlobFolder(store.home), reading.artifacts_of(store, message.id)),
+        "deliveries": [delivery_json(one.delivery) for one in found],
+    }
 
 
 def _wait_reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -241,6 +285,12 @@ VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
     ),
     "fetch": AgentVerb({"statuses": TEXTS, "limit": WHOLE, "unread": FLAG}, _fetch),
     "show": AgentVerb({"thread_id": TEXT, "limit": WHOLE}, _show, ("thread_id",)),
+    "list": AgentVerb(
+        {**dict.fromkeys(("created_by", "assigned_to", "run_id"), TEXT), "statuses": TEXTS, "limit": WHOLE},
+        _list,
+    ),
+    "dead": AgentVerb({**dict.fromkeys(("recipient", "run_id", "reason"), TEXT), "limit": WHOLE}, _dead),
+    "dead-show": AgentVerb({"message": TEXT}, _dead_show, ("message",)),
     "wait-reply": AgentVerb(
         {"thread_id": TEXT, "after": WHOLE, "after_message": TEXT, "kinds": TEXTS},
         _wait_reply,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.boards import Boards, not_genuine
 from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
 from jobwire.coordination.home_key import home_key
@@ -98,6 +98,13 @@ def _wait(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     return _told(view, woke=_PHASES.index(view.phase) >= _PHASES.index(BoardPhase(phase)))
 
 
+def _verify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    del agent
+    if found := _boards(store).verify(args["sealed"].encode()):
+        raise not_genuine(found)
+    return {"genuine": True}
+
+
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     found = _boards(store).views(only_open=args.get("open", False), limit=limit_of(args))
     mine = [one for one in found if agent in {*one.board.names, one.board.opened_by}]
@@ -136,5 +143,6 @@ BOARD_VERBS: Mapping[str, AgentVerb] = {
     "board-resolve": AgentVerb({"board": TEXT}, _resolve, _BOARD),
     "board-messages": AgentVerb({"board": TEXT}, _messages, _BOARD),
     "board-wait": AgentVerb({"board": TEXT, "phase": TEXT}, _wait, _BOARD),
+    "board-verify": AgentVerb({"sealed": TEXT}, _verify, ("sealed",)),
     "board-list": AgentVerb({"open": FLAG, "limit": WHOLE}, _list),
 }

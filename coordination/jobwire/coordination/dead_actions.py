@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.taking import Taken
     from jobwire.coordination.tasks.states import Task
 
 
@@ -69,7 +70,7 @@ def _show(args: Namespace, store: CoordinationStore) -> int:
         "deliveries": [delivery_json(one.delivery) for one in found],
         "event_id": store.latest_event(),
     }
-    say(args, body, f"{present.message(message)}\n\n{present.dead(found)}")
+    say(args, body, f"{present.message(message)}\n\n{present.dead(_pairs(found))}")
     return 0
 
 
@@ -96,7 +97,7 @@ def _say_raised(args: Namespace, store: CoordinationStore, raised: Raised) -> in
 
 def _lines(found: Buried) -> str:
     if not found.tasks:
-        return present.dead(found.messages)
+        return present.dead(_pairs(found.messages))
     rows = [
         (
             one.task_id,
@@ -110,8 +111,12 @@ def _lines(found: Buried) -> str:
         for one in found.tasks
     ]
     drawn = table([("TASK", "RUN", "BY", "RUNS", "RETRIED", "WHY", "TITLE"), *rows], None)
-    parts = [present.dead(found.messages)] if found.messages else []
+    parts = [present.dead(_pairs(found.messages))] if found.messages else []
     return "\n\n".join([*parts, "\n".join(drawn)])
+
+
+def _pairs(found: list[Taken]) -> list[tuple[dict[str, object], dict[str, object]]]:
+    return [(delivery_json(one.delivery), one.message.to_json()) for one in found]
 
 
 def _tasks_json(store: CoordinationStore, tasks: list[Task]) -> list[dict[str, object]]:

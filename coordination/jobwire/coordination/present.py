@@ -9,51 +9,43 @@ from jobwire.core.terminal_text import safe, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobwire.coordination.taking import Taken
-    from jobwire.coordination.thread import InboxThread
-
 _HEADER = ("THREAD", "STATUS", "PRIORITY", "FROM", "FOR", "JOB", "SUBJECT")
 
 
-def threads(found: Sequence[InboxThread]) -> str:
-    """Return threads as a table."""
+def threads(found: Sequence[Mapping[str, object]]) -> str:
+    """Return threads, as JSON has them, as a table."""
+    if not found:
+        return "no threads"
     rows = [
         (
-            one.thread_id,
-            one.status,
-            one.priority,
-            one.created_by,
-            one.assigned_to or "anybody",
-            one.job_id or "-",
-            one.subject,
+            *(str(one[name]) for name in ("thread_id", "status", "priority", "created_by")),
+            str(one["assigned_to"] or "anybody"),
+            str(one["job_id"] or "-"),
+            str(one["subject"]),
         )
         for one in found
     ]
     return "\n".join(table([_HEADER, *rows], None))
 
 
-def dead(found: Sequence[Taken]) -> str:
-    """Return what was given up as a table."""
+def dead(found: Sequence[tuple[Mapping[str, object], Mapping[str, object]]]) -> str:
+    """Return what was given up, delivery and message of each as JSON has them, as a table."""
     if not found:
         return "nothing is dead"
     rows = [
         (
-            one.message.id,
-            one.message.from_agent,
-            one.delivery.agent_id,
-            str(one.delivery.attempts),
-            str(one.delivery.redriven),
-            one.delivery.last_error,
-            one.message.summary,
+            *(str(message[name]) for name in ("message_id", "from_agent")),
+            *(str(delivery[name]) for name in ("agent_id", "attempts", "redriven", "last_error")),
+            str(message["summary"]),
         )
-        for one in found
+        for delivery, message in found
     ]
     return "\n".join(table([("MESSAGE", "FROM", "FOR", "TRIES", "REDRIVEN", "WHY", "SUMMARY"), *rows], None))
 
 
-def conversation(thread: InboxThread, messages: Sequence[Mapping[str, object]]) -> str:
+def conversation(thread: Mapping[str, object], messages: Sequence[Mapping[str, object]]) -> str:
     """Return a thread with its messages, oldest first."""
-    lines = [safe(f"{thread.subject or thread.thread_id}  [{thread.status}]")]
+    lines = [safe(f"{thread['subject'] or thread['thread_id']}  [{thread['status']}]")]
     for one in messages:
         lines += ["", message(one)]
     return "\n".join(lines)

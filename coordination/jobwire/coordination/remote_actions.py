@@ -6,21 +6,20 @@ One table names what each sends and how its answer is told; `remote_requests` ma
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobwire.coordination import present
 from jobwire.coordination import remote_requests as requests
+from jobwire.coordination.actions import NO_SUCH_WORDS, NOTHING_TO_FETCH
 from jobwire.coordination.agents import Beat
 from jobwire.coordination.command import incarnation, say
 from jobwire.coordination.heartbeat import Heartbeat, beat_while
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
+from jobwire.coordination.remote_text import remote_text
 from jobwire.coordination.work_verbs import WORK_VERBS
 from jobwire.core.errors import InvalidInputError, NoWorkError, UnreachableError
-from jobwire.core.terminal_text import safe
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -44,6 +43,8 @@ _WAYS = {
     "actions:send": _Way("send", requests.send),
     "actions:fetch": _Way("fetch", requests.fetch),
     "actions:show": _Way("show", requests.show),
+    "actions:list_threads": _Way("list", requests.list_threads),
+    "dead_actions:dead": _Way("dead", requests.dead),
     "actions:reply": _Way("reply", requests.reply),
     "actions:search": _Way("search", requests.search),
     "work_actions:claim": _Way("claim", requests.claim),
@@ -77,8 +78,14 @@ _WAYS = {
     "boards.actions:board_resolve": _Way("board-resolve", requests.board),
     "boards.actions:board_show": _Way("board-show", requests.board),
     "boards.actions:board_messages": _Way("board-messages", requests.board),
+    "boards.actions:board_verify": _Way("board-verify", requests.board_verify),
     "boards.actions:board_wait": _Way("board-wait", requests.board_wait, waits=True),
     "boards.actions:board_list": _Way("board-list", requests.board_list),
+}
+# Where a list that is empty is no success: its name, and what is said.
+_NOTHING = {
+    "actions:fetch": ("threads", "nothing for you", NOTHING_TO_FETCH),
+    "actions:search": ("messages", "no message that concerns you holds these words", NO_SUCH_WORDS),
 }
 # These need neither store nor wire.
 _LOCAL = frozenset({"locks.actions:lock_hook"})
@@ -92,6 +99,8 @@ def by_ticket(args: Namespace) -> int:
         return lock_hook(args)
     path = Path(args.ticket or os.environ["JOBWIRE_TICKET"])
     way = _WAYS.get(args.runs)
+    if args.runs == "dead_actions:dead" and args.action == "show":
+        way = _Way("dead-show", requests.dead)
     beats = args.runs == "agent_actions:beat"
     if way is None and not beats:
         raise InvalidInputError(
@@ -153,9 +162,8 @@ def _beat(agent: RemoteAgent, args: Namespace) -> int:
 def _print(args: Namespace, found: dict[str, Any]) -> None:
     if args.runs == "locks.actions:lock_acquire":
         del found["woke"]
-    if "message" in found:
-        text = present.message(found["message"])
-    else:
-        lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in found.items())
-        text = "\n".join(map(safe, lines))
-    say(args, found, text)
+    if hint := _NOTHING.get(args.runs):
+        name, words, remedy = hint
+        if not found[name]:
+            raise NoWorkError(words, hint=remedy, response=found)
+    say(args, found, lambda: remote_text(found))

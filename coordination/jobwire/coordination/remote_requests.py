@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.actions import said
 from jobwire.coordination.agents import Joining
+from jobwire.coordination.boards.actions import MAX_RESOLUTION
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS
 from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.message import NewMessage, split_words
+from jobwire.coordination.verb_form import MOST
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import InvalidInputError
 from jobwire.storage.named_files import read_named_file
@@ -86,6 +88,29 @@ def show(args: Namespace) -> Request:
 def search(args: Namespace) -> Request:
     """Ask for messages by their words."""
     return {"words": " ".join(args.words), "limit": args.limit, **_named(before=args.before)}
+
+
+def list_threads(args: Namespace) -> Request:
+    """Ask for my threads."""
+    return {
+        "statuses": list(split_words(args.status)),
+        "limit": min(args.limit, MOST),
+        **_named(created_by=args.created_by, assigned_to=args.assigned_to, run_id=args.run_id),
+    }
+
+
+def dead(args: Namespace) -> Request:
+    """Ask for what was given up of what I sent, or was sent."""
+    if args.action == "show" and args.message:
+        return {"message": args.message}
+    if args.action != "list" or args.message or args.task or args.all or args.older_than:
+        raise InvalidInputError(
+            "that needs the store's own disk", hint="by a ticket: inbox dead list, or show MESSAGE"
+        )
+    return {
+        "limit": min(args.limit, MOST),
+        **_named(recipient=args.recipient, run_id=args.run_id, reason=args.reason or None),
+    }
 
 
 def claim(args: Namespace) -> Request:
@@ -234,6 +259,14 @@ def board_vote(args: Namespace) -> Request:
     return {**board(args), "verdict": args.verdict, "confidence": args.confidence, **conditions}
 
 
+def board_verify(args: Namespace) -> Request:
+    """Ask whether a resolution is genuine."""
+    try:
+        return {"sealed": read_named_file(args.file, "resolution", limit=MAX_RESOLUTION).decode().strip()}
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("the resolution is not UTF-8") from error
+
+
 def board_wait(args: Namespace) -> Request:
     """Ask how far a board is."""
     return {**board(args), "phase": args.phase}
@@ -241,7 +274,7 @@ def board_wait(args: Namespace) -> Request:
 
 def board_list(args: Namespace) -> Request:
     """Ask for boards."""
-    return {"open": args.open, "limit": min(args.limit, 1000)}
+    return {"open": args.open, "limit": min(args.limit, MOST)}
 
 
 def targets(paths: Iterable[str], root: str | None) -> list[str]:

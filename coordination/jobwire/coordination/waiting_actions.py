@@ -55,10 +55,9 @@ def watch(args: Namespace) -> int:
     )
     found = _found(waited, f"nothing for {agent}", args.timeout_seconds)
     thread = thread_of(store, found.thread_id)
-    body = {"thread": thread_json(thread)} | (
-        {} if found.seq is None else {"message": _message(store, found.seq)}
-    )
-    say(args, _woke(waited) | body, present.threads([thread]))
+    shown = thread_json(thread)
+    body = {"thread": shown} | ({} if found.seq is None else {"message": _message(store, found.seq)})
+    say(args, _woke(waited) | body, present.threads([shown]))
     return 0
 
 

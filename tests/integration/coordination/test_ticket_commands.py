@@ -69,6 +69,46 @@ def test_each_command_that_a_ticket_allows(run: Run) -> None:
     assert run("builder", "inbox", "fetch", "--agent", "lead", code=30)["error"]["code"] == "forbidden"
 
 
+def test_what_concerns_an_agent_is_listed_by_its_ticket(run: Run) -> None:
+    """Threads and dead letters are those that it wrote or was written; nothing found is exit 10, as here."""
+    assert run("builder", "inbox", "fetch", code=10)["error"]["code"] == "no_match"
+    mine = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it", "--summary", "the parser")
+    run("lead", "inbox", "send", "--to", "tester", "--subject", "not for builder")
+    listed = run("builder", "inbox", "list")["threads"]
+    assert [one["thread_id"] for one in listed] == [mine["thread_id"]]
+    assert len(run("lead", "inbox", "list", "--created-by", "lead")["threads"]) == 2
+    run("builder", "inbox", "take")
+    message = mine["message_id"]
+    assert run("builder", "inbox", "dead", "list")["dead"] == []
+    run("builder", "inbox", "nack", "--message", message, "--permanent", "--reason", "no such branch")
+    for name in ("builder", "lead"):
+        (dead,) = run(name, "inbox", "dead", "list")["dead"]
+        assert (dead["message"]["message_id"], dead["last_error"]) == (message, "no such branch")
+        assert run(name, "inbox", "dead", "show", message)["message"]["message_id"] == message
+    assert run("builder", "inbox", "dead", "drop", message, code=30)["error"]["code"] == "invalid_input"
+    assert run("builder", "inbox", "search", "nowhere", code=10)["error"]["code"] == "no_match"
+
+
+def test_a_person_reads_the_same_by_a_ticket(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without --json an answer is a table or a sentence, and never a line of JSON."""
+    thread = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it")["thread_id"]
+
+    def read(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words, "--ticket", str(tmp_path / "builder.ticket")]) == 0
+        return capsys.readouterr().out
+
+    assert "SUBJECT" in read("inbox", "fetch")
+    assert f"thread {thread} is yours until" in read("inbox", "claim", "--thread", thread)
+    assert "which is in_progress" in read("inbox", "update", "--thread", thread, "--summary", "half")
+    shown = read("inbox", "show", "--thread", thread)
+    assert "fix it  [in_progress]" in shown
+    assert "half" in shown
+    assert "{" not in shown + read("agent", "list") + read("inbox", "dead", "list") + read("inbox", "list")
+
+
 def test_work_is_done_by_a_ticket(run: Run, tmp_path: Path) -> None:
     """Claim, renew, update, ask, be answered, done: the lease lies beside the ticket until the end."""
     thread = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it")["thread_id"]

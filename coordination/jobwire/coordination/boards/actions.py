@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.boards.boards import Boards
+from jobwire.coordination.boards.boards import Boards, not_genuine
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, NewBoard
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.boards.stored import BoardView
 
 # A resolution names all that was said.
-_MAX_RESOLUTION = 16 * 1024 * 1024
+MAX_RESOLUTION = 16 * 1024 * 1024
 _BYTES_A_CHARACTER = 4
 
 
@@ -158,14 +158,9 @@ def board_list(args: Namespace) -> int:
 def board_verify(args: Namespace) -> int:
     """Check a resolution; 20 where something speaks against it."""
     boards = _boards(args)
-    sealed = read_named_file(args.file, "resolution", limit=_MAX_RESOLUTION)
+    sealed = read_named_file(args.file, "resolution", limit=MAX_RESOLUTION)
     if found := boards.verify(sealed.strip()):
-        raise ConflictError(
-            "; ".join(found),
-            hint="compare it with `jobwire board resolve BOARD`",
-            code="not_expected",
-            findings=found,
-        )
+        raise not_genuine(found)
     say(args, {"genuine": True}, "genuine: nothing was changed since")
     return 0
 

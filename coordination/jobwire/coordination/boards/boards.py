@@ -36,6 +36,16 @@ _ASK = {
 }
 
 
+def not_genuine(found: list[str]) -> ConflictError:
+    """Return the error for a resolution against which something speaks."""
+    return ConflictError(
+        "; ".join(found),
+        hint="compare it with `jobwire board resolve BOARD`",
+        code="not_expected",
+        findings=found,
+    )
+
+
 class Boards:
     """The boards of a store; `key` seals resolutions. Raises as the store does."""
 
