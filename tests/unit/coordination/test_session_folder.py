@@ -1,5 +1,6 @@
 """Session folders: heads are data, files of old agents are taken in once, receipts lie where they look."""
 
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from jobwire.coordination.bus.session_folder import Page, file_name, read_page, 
 from jobwire.coordination.bus.session_import import read_session
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.stored import InboxMessage
+from jobwire.coordination.tasks.new_task import NewTask
+from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import InvalidInputError
 
@@ -221,3 +225,187 @@ def test_no_name_leaves_its_folder(name: str) -> None:
     """Names are encoded: no separator, no hidden file of the folder above."""
     assert "/" not in file_name(name)
     assert f"{file_name(name)}.md" not in {"..", "."}
+
+
+def planned(task_id: str, *needs: str, status: str = "pending", **more: object) -> dict[str, object]:
+    """Return a task as the other system writes it."""
+    return {
+        "id": task_id,
+        "title": f"do {task_id}",
+        "owner": "builder-a",
+        "acceptance": ["make test"],
+        "depends_on": list(needs),
+        "status": status,
+        "work_type": "implement",
+        "risk": "low",
+        "created_by": "lead",
+        **more,
+    }
+
+
+def board(folder: Path, *tasks: object) -> Path:
+    """Put a task board where the other system keeps it."""
+    (folder / "bus" / "inbox").mkdir(parents=True, exist_ok=True)
+    path = folder / "state" / "tasks" / "tasks.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"version": 1, "tasks": tasks}))
+    return path
+
+
+def test_a_plan_of_the_other_system_goes_on_here(store: CoordinationStore, tmp_path: Path) -> None:
+    """What is completed there unlocks here, what failed stands in the way; a second time changes nothing."""
+    folder = tmp_path / "S1"
+    lost = planned("lost", status="failed", last_error="no disk", claimed_by="builder-a")
+    board(
+        folder,
+        planned("a", status="completed", completed_by="builder-b"),
+        planned("b", "a"),
+        planned("c", "b", owner="tester"),
+        lost,
+        planned("d", "a", "lost"),
+    )
+    found = read_session(store, str(folder), "S1")
+    assert (found["tasks"], found["problems"]) == (5, [])
+    tasks = Tasks(store, "builder-a", environ={})
+    assert {
+        one.task.task_id: str(one.status(int(store.clock.now() * 1000))) for one in tasks.graph("S1")
+    } == {
+        "a": "completed",
+        "b": "ready",
+        "c": "pending",
+        "lost": "failed",
+        "d": "pending",
+    }
+    assert tasks.get("d", "S1").task.stuck
+    assert tasks.get("lost", "S1").task.reason == "no disk"
+    assert (tasks.get("a", "S1").task.worker, tasks.get("b", "S1").task.intent) == ("builder-b", "implement")
+    asked = [row[0] for row in store.rows("messages_after", {"after": 0, "limit": -1})]
+    assert read_session(store, str(folder), "S1")["tasks"] == 0
+    assert [row[0] for row in store.rows("messages_after", {"after": 0, "limit": -1})] == asked
+    tasks.claim("b", "S1")
+    tasks.complete("b", NewMessage("builder-a", kind="result", summary="it works"), "S1")
+    assert tasks.get("c", "S1").status(int(store.clock.now() * 1000)) == "ready"
+
+
+def test_what_is_completed_there_later_is_completed_here(store: CoordinationStore, tmp_path: Path) -> None:
+    """A task that was ready in both places is completed in the name of who did it, and unlocks what waits."""
+    folder = tmp_path / "S1"
+    board(folder, planned("a"), planned("b", "a"))
+    read_session(store, str(folder), "S1")
+    board(folder, planned("a", status="completed", completed_by="builder-a"), planned("b", "a"))
+    assert read_session(store, str(folder), "S1")["tasks"] == 1
+    tasks = Tasks(store, "builder-a")
+    assert (tasks.get("a", "S1").task.status, tasks.get("b", "S1").task.ready) == ("completed", True)
+
+
+def test_the_message_that_asks_for_a_planned_task_is_no_second_work(
+    store: CoordinationStore, tmp_path: Path
+) -> None:
+    """Its words are the task's, its file is archived, and its receipt completes the task."""
+    folder = tmp_path / "S1"
+    path = drop(folder)
+    board(folder, planned("T1", dispatch={"message_id": "20260214-101500-a1b2c3", "to": "builder-a"}))
+    read_session(store, str(folder), "S1")
+    assert not path.exists()
+    rows = store.rows("messages_after", {"after": 0, "limit": -1})
+    assert [InboxMessage(*row).kind for row in rows] == ["task"]
+    tasks = Tasks(store, "builder-a")
+    assert tasks.get("T1", "S1").task.text.startswith("Fix the parser.")
+    receipt = folder / "bus" / "outbox" / "20260214-101500-a1b2c3.builder-a.md"
+    receipt.parent.mkdir(parents=True)
+    fields = {"id": "20260214-101500-a1b2c3", "role": "builder-a", "status": "done"}
+    receipt.write_text(write_page(fields, "it works"))
+    assert read_session(store, str(folder), "S1")["receipts"] == 1
+    assert tasks.get("T1", "S1").task.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "why"),
+    [
+        (
+            [planned("a"), {"id": "T2", "title": "half of it"}],
+            "task 2 (T2) lacks owner, status, acceptance, depends_on",
+        ),
+        ([planned("a"), {"title": "none"}], "task 2 lacks id"),
+        ([planned("a", "b")], "unknown tasks: a needs b"),
+        ([planned("a", "b"), planned("b", "a")], "in a circle"),
+        ([planned("a", status="blocked")], "status is 'blocked'"),
+        ([planned("a", acceptance="make test")], "acceptance is no list"),
+        ([planned("a"), planned("a")], "there twice"),
+        ([planned("a"), planned("../b")], "not a task's id"),
+        ([planned("a", claimed_by="../b")], "b"),
+        ([planned("a"), 7], "task 2 is no object"),
+    ],
+)
+def test_a_plan_is_taken_in_whole_or_not_at_all(
+    store: CoordinationStore, tmp_path: Path, tasks: list[object], why: str
+) -> None:
+    """A task that lacks columns, or cannot be, is named; no task is added, and the file stays as it is."""
+    folder = tmp_path / "S1"
+    path = board(folder, *tasks)
+    before = path.read_bytes()
+    found = read_session(store, str(folder), "S1")
+    assert (found["tasks"], found["left_out"]) == (0, 1)
+    assert "state/tasks/tasks.json" in str(found["problems"])
+    assert why in str(found["problems"]).replace('\\"', '"').replace("\\'", "'")
+    assert Tasks(store, "lead").graph("S1") == []
+    Tasks(store, "lead").add(NewTask("ours", "ours", "S1"))
+    assert write_session(store, str(folder), "S1")["problems"]
+    assert path.read_bytes() == before
+
+
+def test_a_torn_plan_is_neither_empty_nor_written_over(store: CoordinationStore, tmp_path: Path) -> None:
+    """Half a file is said to be no JSON, and an export leaves it."""
+    folder = tmp_path / "S1"
+    path = board(folder, planned("a"))
+    path.write_bytes(path.read_bytes()[:40])
+    assert "is not JSON" in str(read_session(store, str(folder), "S1")["problems"])
+    Tasks(store, "lead").add(NewTask("ours", "ours", "S1"))
+    assert "is not JSON" in str(write_session(store, str(folder), "S1")["problems"])
+    assert path.stat().st_size == 40
+
+
+def test_a_plan_is_written_with_the_fields_of_the_original(store: CoordinationStore, tmp_path: Path) -> None:
+    """Version 1 with every field; the same again is no change, and elsewhere it gives the same plan."""
+    folder = tmp_path / "S1"
+    builder = Tasks(store, "builder", environ={})
+    Tasks(store, "lead").add_all(
+        [
+            NewTask("do a", "a", "S1", owner="builder", risk="high", acceptance=("make test",), text="well"),
+            NewTask("do b", "b", "S1", owner="tester", needs=("a",), review="required", priority="high"),
+        ]
+    )
+    builder.claim("a", "S1")
+    builder.complete("a", NewMessage("builder", kind="result", summary="done"), "S1")
+    assert write_session(store, str(folder), "S1")["problems"] == []
+    path = folder / "state" / "tasks" / "tasks.json"
+    value = json.loads(path.read_text())
+    first, second = value["tasks"]
+    assert (value["version"], [one["id"] for one in value["tasks"]]) == (1, ["a", "b"])
+    fields = (
+        "id title owner acceptance depends_on status claimed_by claimed_at work_type risk intent "
+        "source_message_id created_by created_at updated_at evidence receipt_file last_error last_error_by "
+        "last_error_at completed_by completed_at dispatch history"
+    )
+    assert set(fields.split()) == set(first)
+    assert (first["status"], first["completed_by"], first["acceptance"]) == (
+        "completed",
+        "builder",
+        ["make test"],
+    )
+    assert [one["action"] for one in first["history"]] == ["add", "claim", "complete"]
+    assert (folder / first["receipt_file"]).exists()
+    assert (second["status"], second["depends_on"], second["dispatch"]["to"]) == ("pending", ["a"], "tester")
+    inode = path.stat().st_ino
+    write_session(store, str(folder), "S1")
+    assert path.stat().st_ino == inode
+    again = read_session(store, str(folder), "S1")
+    assert (again["tasks"], again["problems"]) == (0, [])
+    (tmp_path / "other").mkdir()
+    other = CoordinationStore(str(tmp_path / "other"))
+    read_session(other, str(folder), "S1")
+    assert [(one.task.status, one.needs) for one in Tasks(other, "lead").graph("S1")] == [
+        ("completed", ()),
+        ("pending", ("a",)),
+    ]
+    other.close()

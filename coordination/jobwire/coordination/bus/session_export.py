@@ -18,9 +18,11 @@ from jobwire.coordination.bus.session_folder import (
     INBOX,
     OUTBOX,
     PROCESSING,
+    TASKS,
     file_name,
     write_page,
 )
+from jobwire.coordination.bus.session_plan import plan_text, strangers
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.thread import InboxThread, ThreadStatus
@@ -72,8 +74,13 @@ def _write(store: CoordinationStore, folder: str, run_id: str) -> dict[str, obje
             if message.kind == "result" and (receipt := _receipt(store, message, blobs)) is not None:
                 writer.put(f"{OUTBOX}/{receipt[0]}", receipt[1])
                 counts["receipts"] += 1
+        plan = plan_text(store, run_id)
+    # What an agent of the other system planned meanwhile is not written over.
+    problem = strangers(folder, plan, run_id)
+    if plan and not problem:
+        writer.put(TASKS, plan)
     writer.finish()
-    return dict(counts)
+    return {**counts, "problems": [problem] if problem else []}
 
 
 class _SessionWriter:

@@ -10,7 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.bus.message_bus_import import BusTakenIn
-from jobwire.coordination.bus.session_folder import ARCHIVE, INBOX, MAX_FILE, OUTBOX, Page, read_page
+from jobwire.coordination.bus.session_folder import ARCHIVE, INBOX, MAX_FILE, OUTBOX, TASKS, Page, read_page
+from jobwire.coordination.bus.session_plan import PlannedTask, add_plan, complete_plan, read_plan
 from jobwire.coordination.message import NewMessage, check_message, digest_of
 from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.routing.route import kind_of
@@ -25,7 +26,7 @@ from jobwire.storage.files import SystemFiles
 from jobwire.storage.named_files import read_named_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from jobwire.coordination.store import CoordinationStore
 
@@ -39,11 +40,12 @@ def read_session(store: CoordinationStore, folder: str, run_id: str) -> dict[str
     if not os.path.isdir(f"{folder}/{INBOX}"):
         raise NotFoundError(f"there is no session in {folder}", hint=f"its {INBOX} is missing")
     found = BusTakenIn()
-    found.counts["receipts"] = 0
+    found.counts["receipts"] = found.counts["tasks"] = 0
+    plan, asked = _plan(store, folder, run_id, found)
     for role, name in _files(f"{folder}/{INBOX}"):
         path = f"{folder}/{INBOX}/{role}/{name}"
         try:
-            if _take(store, _message(path, role, name, run_id), found):
+            if _take(store, _message(path, role, name, run_id), found, asked):
                 _archive(folder, path, role, name)
         except FileNotFoundError:
             continue  # somebody else took it
@@ -51,14 +53,32 @@ def read_session(store: CoordinationStore, folder: str, run_id: str) -> dict[str
             found.leave_out(f"{INBOX}/{role}/{name}: {error.message}")
     for name in _named(f"{folder}/{OUTBOX}"):
         try:
-            found.counts["receipts"] += _take_receipt(store, f"{folder}/{OUTBOX}/{name}")
+            found.counts["receipts"] += _take_receipt(store, f"{folder}/{OUTBOX}/{name}", asked)
         except FileNotFoundError:
             continue
         except _REFUSED as error:
             found.leave_out(f"{OUTBOX}/{name}: {error.message}")
-    return {name: found.counts[name] for name in ("messages", "receipts", "known", "left_out")} | {
+    try:
+        found.counts["tasks"] += complete_plan(store, plan, run_id)
+    except _REFUSED as error:
+        found.leave_out(f"{TASKS}: {error.message}")
+    return {name: found.counts[name] for name in ("messages", "receipts", "tasks", "known", "left_out")} | {
         "problems": found.problems
     }
+
+
+def _plan(
+    store: CoordinationStore, folder: str, run_id: str, found: BusTakenIn
+) -> tuple[list[PlannedTask], dict[str, str]]:
+    """Take the plan in; return it, and the threads of the messages that ask for its tasks."""
+    try:
+        plan = read_plan(folder, run_id)
+        fresh, asked = add_plan(store, plan, folder, run_id)
+    except _REFUSED as error:
+        found.leave_out(f"{TASKS}: {error.message}")
+        return [], {}
+    found.counts["tasks"] = fresh
+    return plan, asked
 
 
 def waiting(folder: str) -> bool:
@@ -98,15 +118,20 @@ def _page_of(path: str) -> Page:
         raise InvalidInputError("it is not valid UTF-8") from error
 
 
-def _take_receipt(store: CoordinationStore, path: str) -> bool:
+def _take_receipt(store: CoordinationStore, path: str, asked: Mapping[str, str]) -> bool:
     """End the work that a receipt says is done, in the name of who did it; tell whether it was open."""
     page = _page_of(path)
     role = check_agent(page.text("role"))
     if page.text("status") != "done":
         return False
-    message = message_of(store, page.text("id"))
-    thread = thread_of(store, message.thread_id)
-    if role not in message.to or message.kind != "task" or thread.status != ThreadStatus.PENDING:
+    thread_id = asked.get(page.text("id"))
+    if thread_id is None:
+        message = message_of(store, page.text("id"))
+        if role not in message.to or message.kind != "task":
+            return False
+        thread_id = message.thread_id
+    thread = thread_of(store, thread_id)
+    if thread.status != ThreadStatus.PENDING:
         return False
     work = ThreadWork(store, role, environ={}, keeps_leases=False)
     token = str(work.claim(thread.thread_id).token)
@@ -116,8 +141,12 @@ def _take_receipt(store: CoordinationStore, path: str) -> bool:
     return True
 
 
-def _take(store: CoordinationStore, new: NewMessage, found: BusTakenIn) -> bool:
+def _take(store: CoordinationStore, new: NewMessage, found: BusTakenIn, asked: Mapping[str, str]) -> bool:
     """Keep one file's message; tell whether the file is to be archived."""
+    if new.id in asked:
+        # It asks for a task of the plan, which is asked for here by the plan: no second piece of work.
+        found.counts["known"] += 1
+        return True
     rows = store.rows("message", {"id": new.id})
     if rows:
         found.counts["known"] += 1

@@ -7,14 +7,14 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.tasks import graph
-from jobwire.coordination.tasks.moving import give, lose, put
+from jobwire.coordination.tasks.moving import give, lose, put, tell
 from jobwire.coordination.tasks.new_task import MAX_ADDED, NewTask, check_new_task
 from jobwire.coordination.tasks.states import LOST, Task, TaskStatus, outcome_of
 from jobwire.coordination.tasks.stored import TaskView, task_from, task_of, view_of
 from jobwire.core.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobwire.coordination.store import CoordinationStore, Transaction
 
@@ -42,6 +42,14 @@ class Added(NamedTuple):
     duplicate: bool = False
 
 
+class EndedTask(NamedTuple):
+    """How a task that is added ended before it was: completed or failed, by whom, and why."""
+
+    status: TaskStatus
+    worker: str = ""
+    reason: str = ""
+
+
 class _DryRun(Exception):  # noqa: N818 - undoes the transaction, and never leaves this module
     def __init__(self, added: list[Added]) -> None:
         super().__init__()
@@ -49,7 +57,12 @@ class _DryRun(Exception):  # noqa: N818 - undoes the transaction, and never leav
 
 
 def add_all(
-    store: CoordinationStore, agent: str, news: Sequence[NewTask], *, dry_run: bool = False
+    store: CoordinationStore,
+    agent: str,
+    news: Sequence[NewTask],
+    *,
+    dry_run: bool = False,
+    ended: Mapping[str, EndedTask] | None = None,
 ) -> list[Added]:
     """Add tasks of one run together, in one transaction; see `Tasks.add_all`."""
     if len(news) > MAX_ADDED:
@@ -59,23 +72,29 @@ def add_all(
         raise InvalidInputError("tasks of several runs at once", hint="add those of one run together")
     try:
         with store.changing() as change:
-            return _add(change, agent, checked, dry_run=dry_run)
+            return _add(change, agent, checked, ended or {}, dry_run=dry_run)
     except _DryRun as undone:
         return undone.added
 
 
-def _add(change: Transaction, agent: str, news: list[NewTask], *, dry_run: bool) -> list[Added]:
+def _add(
+    change: Transaction, agent: str, news: list[NewTask], ended: Mapping[str, EndedTask], *, dry_run: bool
+) -> list[Added]:
     news = _named(change, news)
     known = _known(change, news)
     _check_graph(news, known)
     fresh = [new for new in news if new.task_id not in known]
     first = _last_number(change, news) + 1
+    completed = {one for one, how in ended.items() if how.status is TaskStatus.COMPLETED}
+    completed |= {one for one, task in known.items() if task.status is TaskStatus.COMPLETED}
+    completed -= {one for one, task in known.items() if task.status is not TaskStatus.COMPLETED}
     for number, new in enumerate(fresh, first):
-        _insert(change, agent, new, number, known)
+        _insert(change, agent, new, number, completed)
     change.execute_many(
         "insert_need",
         [{"run_id": new.run_id, "task_id": new.task_id, "needs": one} for new in fresh for one in new.needs],
     )
+    _end(change, agent, {new.task_id: ended[new.task_id] for new in fresh if new.task_id in ended}, news)
     for new in fresh:
         _begin(change, task_of(change, new.run_id, new.task_id), new, known)
     is_fresh = {new.task_id for new in fresh}
@@ -159,8 +178,7 @@ def _check_graph(news: list[NewTask], known: dict[str, Task]) -> None:
         )
 
 
-def _insert(change: Transaction, agent: str, new: NewTask, number: int, known: dict[str, Task]) -> None:
-    status = {one: known[one].status for one in new.needs if one in known}
+def _insert(change: Transaction, agent: str, new: NewTask, number: int, completed: set[str]) -> None:
     values = new._asdict() | {
         "number": number,
         "acceptance": json.dumps(new.acceptance, ensure_ascii=False),
@@ -169,7 +187,7 @@ def _insert(change: Transaction, agent: str, new: NewTask, number: int, known: d
         "created_by": agent,
         "created_ms": change.now_ms,
         "thread_id": f"t-{os.urandom(8).hex()}",
-        "open_deps": sum(status.get(one) is not TaskStatus.COMPLETED for one in new.needs),
+        "open_deps": sum(one not in completed for one in new.needs),
         "changed": change.event(
             "task_added", source=agent, run_id=new.run_id, task_id=new.task_id, summary=new.title
         ),
@@ -177,10 +195,21 @@ def _insert(change: Transaction, agent: str, new: NewTask, number: int, known: d
     change.execute("insert_task", values)
 
 
+def _end(change: Transaction, agent: str, ended: Mapping[str, EndedTask], news: list[NewTask]) -> None:
+    """Let tasks end that ended elsewhere: first what is completed, then what takes others along."""
+    for task_id, how in sorted(ended.items(), key=lambda one: one[1].status is TaskStatus.FAILED):
+        task = task_of(change, news[0].run_id, task_id)._replace(worker=how.worker)
+        if how.status is TaskStatus.COMPLETED:
+            done = task._replace(status=TaskStatus.COMPLETED)
+            put(change, done, tell(change, done, "task_completed", source=agent))
+        elif task.status is TaskStatus.PENDING:
+            lose(change, task, TaskStatus.FAILED, how.reason or "it failed elsewhere", source=agent)
+
+
 def _begin(change: Transaction, task: Task, new: NewTask, known: dict[str, Task]) -> None:
     """Send a new task that is ready to its owner; one that needs what failed falls as its policy says."""
     lost = [known[one] for one in new.needs if one in known and known[one].status in LOST]
-    if lost:
+    if lost and not task.ended:
         hit = put(change, task._replace(failed_deps=task.failed_deps + len(lost)), task.changed)
         # One that is added with it may have taken it along already.
         outcome = outcome_of(hit.on_failed_dependency) if hit.status is TaskStatus.PENDING else None

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from jobwire.coordination.message import NewMessage
     from jobwire.coordination.store import CoordinationStore, Transaction
+    from jobwire.coordination.tasks.adding import EndedTask
     from jobwire.coordination.tasks.new_task import NewTask
     from jobwire.coordination.work import Claimed, Worded
 
@@ -101,13 +102,21 @@ class Tasks:
         """Add a task; the same one again is no error. Raises as `add_all`."""
         return self.add_all([new])[0]
 
-    def add_all(self, news: Sequence[NewTask], *, dry_run: bool = False) -> list[Added]:
+    def add_all(
+        self,
+        news: Sequence[NewTask],
+        *,
+        dry_run: bool = False,
+        ended: Mapping[str, EndedTask] | None = None,
+    ) -> list[Added]:
         """Add tasks of one run together, all or none; `dry_run` only says what would become of them.
+
+        `ended` are new ones, by id, that ended where they come from: nobody is asked to do them.
 
         Raises InvalidInputError (dependency_unknown, dependency_cycle with the path), ConflictError
         (duplicate_id) where a task of that id says something else.
         """
-        return add_all(self.store, self.agent, news, dry_run=dry_run)
+        return add_all(self.store, self.agent, news, dry_run=dry_run, ended=ended)
 
     def get(self, task_id: str, run_id: str = DEFAULT_RUN) -> TaskView:
         """Return a task with its place in the graph; raises NotFoundError (task_not_found)."""
