@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.locks.changes import LOCK_SECONDS, LockRequest
 from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.locks.guards import guarded_json
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode, is_name
 from jobwire.coordination.locks.targets import MAX_TARGET
@@ -144,7 +145,8 @@ def _free(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del agent
     state = _locks(store).state(args.get("run_id"))
-    return {**_json(state.locks), "waiting": [wait.to_json() for wait in state.waits]}
+    locks = guarded_json(store.home, state.locks)
+    return {"locks": locks, "waiting": [wait.to_json() for wait in state.waits]}
 
 
 def _deadlocks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:

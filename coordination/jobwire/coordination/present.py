@@ -63,7 +63,7 @@ def message(one: Mapping[str, object]) -> str:
     if one["payload"] is not None:
         lines.append("  payload: " + safe(str(one["payload"])))
     lines += [
-        safe(f"  to {way['agent_id']}: {way['state']} by its {way['way']}, {way['event']}")
+        safe(f"  to {way['agent_id']}: {way['state']} by {way['way']} {way['event']}".rstrip())
         for way in one.get("deliveries", [])  # type: ignore[attr-defined]  # a list of objects
     ]
     lines += [

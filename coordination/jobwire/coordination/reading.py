@@ -205,7 +205,7 @@ def _words(rows: Iterable[tuple[int, str, str, str]]) -> list[dict[str, object]]
 
 
 def ways_in(store: CoordinationStore, thread_id: str) -> dict[str, list[dict[str, object]]]:
-    """Return by message which way it went to whom, and how far, where somebody told: `hook`."""
+    """Return by message which way it went to whom, and how far, where somebody told: `hook`, `paste`."""
     found: dict[str, dict[str, dict[str, object]]] = {}
     for message_id, agent, event_type, text in store.rows("ways_in", {"thread_id": thread_id}):
         payload = json.loads(text)
@@ -213,7 +213,7 @@ def ways_in(store: CoordinationStore, thread_id: str) -> dict[str, list[dict[str
             said = {
                 "agent_id": agent,
                 "way": payload["way"],
-                "state": "told" if event_type == "taken" else "done",
+                "state": "done" if event_type == "receipt" else "told",
                 "event": payload.get("hook") or payload.get("confirmed_by") or "",
             }
             found.setdefault(str(message_id), {})[str(agent)] = said

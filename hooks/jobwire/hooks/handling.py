@@ -212,8 +212,10 @@ def _with_messages(desk: Desk, said: Said, answered: Answered) -> Answered:
     """Return the answer with what other agents have to say, where there is anything."""
     if said.within or not desk.agent or not desk.has_store():
         return answered
+    from jobwire.coordination.locks.guards import note_guard  # noqa: PLC0415 - only agents with a name have locks
     from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
 
+    note_guard(desk.home, desk.agent, desk.voice.job_id)
     text = messages_for(desk, said)
     if not text:
         return answered

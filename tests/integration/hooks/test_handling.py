@@ -12,6 +12,7 @@ import pytest
 
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.locks.guards import guard_of
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.roots import root_of
 from jobwire.coordination.message import NewMessage
@@ -289,6 +290,20 @@ def test_messages_go_in_and_are_done_with_the_next_hook(agent: Agent) -> None:
     ended = agent.hook("Stop", stop_hook_active=False, last_assistant_message="Done.")
     assert "by the way" in ended["hookSpecificOutput"]["additionalContext"]
     assert [row[3] for row in store.rows("deliveries_of", {"seq": 3})] == ["queued"]
+    store.close()
+
+
+def test_the_locks_of_an_agent_with_our_hooks_are_guarded(agent: Agent) -> None:
+    """From its first hook to the end of its job; those of an agent without hooks are advisory."""
+    store = CoordinationStore(agent.home)
+    ended = JobEnded(agent.home)
+    send(store, NewMessage("lead", ("builder",), summary="hello"))
+    assert guard_of(agent.home, "builder", ended) == "advisory"
+    agent.tool("PostToolUse")
+    assert guard_of(agent.home, "builder", ended) == "guarded"
+    assert guard_of(agent.home, "reviewer", ended) == "advisory"
+    agent.queue.cancel(agent.job_id)
+    assert guard_of(agent.home, "builder", ended) == "advisory"
     store.close()
 
 

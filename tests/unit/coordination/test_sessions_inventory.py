@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from jobwire.coordination import reading
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.reading import ways_in
+from jobwire.coordination.sending import send
 from jobwire.coordination.sessions.archive import archive_text
 from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.names import check_session_name, folder_name
@@ -142,6 +145,14 @@ def test_a_delivery_is_told_once(inventory: Inventory) -> None:
     assert inventory.nudge_once("builder", 5)
     assert not inventory.nudge_once("builder", 5)
     assert inventory.nudge_once("builder", 6)
+
+
+def test_a_conversation_shows_that_its_message_was_pasted(inventory: Inventory) -> None:
+    """A message of which an agent was told in its pane names that way."""
+    sent = send(inventory.store, NewMessage("lead", ("builder",), summary="look"))
+    assert inventory.nudge_once("builder", sent.event_id)
+    (way,) = ways_in(inventory.store, sent.thread_id)[sent.message_id]
+    assert way == {"agent_id": "builder", "way": "paste", "state": "told", "event": ""}
 
 
 def test_final_states_are_archived_with_a_backup(inventory: Inventory, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobwire.coordination.command import incarnation, say, split_command, who_am_i
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.locks.guards import guarded_json
 from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
 from jobwire.coordination.locks.roots import targets_of
@@ -17,7 +18,7 @@ from jobwire.core.terminal_text import table
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobwire.coordination.locks.stored import FileLock
     from jobwire.coordination.store import CoordinationStore
@@ -57,21 +58,26 @@ def lock_list(args: Namespace) -> int:
     """List locks and waiters."""
     store = open_store(args)
     state = _locks(store).state(args.run_id)
+    listed = guarded_json(store.home, state.locks)
     body = {
-        "locks": [lock.to_json() for lock in state.locks],
+        "locks": listed,
         "waiting": [wait.to_json() for wait in state.waits],
         "event_id": store.latest_event(),
     }
     rows = [
-        (lock.target, lock.mode, lock.agent_id, "holds", str(lock.to_json()["expires_at"]), lock.run_id)
-        for lock in state.locks
+        (*(str(one[name]) for name in ("path", "mode", "agent")), "holds", *map(str, _rest(one)))
+        for one in listed
     ] + [
-        (" ".join(wait.wanted.targets), wait.wanted.mode.value, wait.agent_id, "waits", "", wait.run_id)
+        (" ".join(wait.wanted.targets), wait.wanted.mode.value, wait.agent_id, "waits", "", "", wait.run_id)
         for wait in state.waits
     ]
-    header = ("PATH", "MODE", "AGENT", "", "UNTIL", "RUN")
+    header = ("PATH", "MODE", "AGENT", "", "GUARD", "UNTIL", "RUN")
     say(args, body, "\n".join(table([header, *rows], None)) if rows else "nobody holds anything")
     return 0
+
+
+def _rest(lock: Mapping[str, object]) -> tuple[object, ...]:
+    return lock["guard"], lock["expires_at"], lock["run_id"]
 
 
 def lock_check(args: Namespace) -> int:

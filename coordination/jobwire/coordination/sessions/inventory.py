@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jobwire.coordination.locks.file_locks import revoke
 from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, check_step
 from jobwire.coordination.sessions.stored import HANDED, NOT_HANDED, OPENING, SessionRow
+from jobwire.coordination.stored import InboxMessage
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -132,11 +133,21 @@ class Inventory:
             change.event("session_removed", source="jobwire", summary=f"session {name} is forgotten")
 
     def nudge_once(self, agent_id: str, seq: int) -> bool:
-        """Note that an agent is told of a delivery; False where it was told before."""
+        """Note that an agent is told of a delivery by a paste; False where it was told before."""
         with self.store.changing() as change:
             if change.row("nudged", {"agent_id": agent_id, "seq": seq}):
                 return False
             change.execute("put_nudge", {"agent_id": agent_id, "seq": seq, "now_ms": change.now_ms})
+            for row in change.rows("message_numbered", {"seq": seq}):
+                said = InboxMessage(*row)
+                change.event(
+                    "nudged",
+                    source=agent_id,
+                    thread_id=said.thread_id,
+                    run_id=said.run_id,
+                    message_id=said.id,
+                    payload={"way": "paste"},
+                )
             return True
 
     def first_unread(self, agent_id: str) -> int | None:

@@ -942,4 +942,4 @@ ORDER BY changed DESC LIMIT :limit;
 -- name: ways_in
 -- Which way the messages of a thread went to whom, in order.
 SELECT message_id, source, event_type, payload_json FROM events INDEXED BY events_of_thread
-WHERE thread_id = :thread_id AND event_type IN ('taken', 'receipt') AND message_id IS NOT NULL ORDER BY event_id;
+WHERE thread_id = :thread_id AND event_type IN ('nudged', 'taken', 'receipt') AND message_id IS NOT NULL ORDER BY event_id;
