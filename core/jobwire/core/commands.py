@@ -181,12 +181,14 @@ def add_command(
     Without `run` its body is the function of its name in the module `bodies`. `told`: with --json it prints
     one object on stdout on every path (core.told), usage errors included.
     """
+    # Known to our parsers only: argparse's own can hold commands without it.
+    options: dict[str, Any] = {"tell": partial(_say_failure, name)} if told else {}
     parser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"example:\n  {example}",
-        tell=partial(_say_failure, name) if told else None,
+        **options,
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}", told=told)
