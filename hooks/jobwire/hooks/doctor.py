@@ -14,14 +14,13 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.terminal_text import safe
 from jobwire.hooks.injection import hook_words
 from jobwire.hooks.kinds import NAMES
+from jobwire.hooks.known import KNOWN
 from jobwire.hooks.own_policy import own_policy
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-# The versions that were run against a scripted model; others are likely to do.
-SEEN_WITH = {"claude": "2.1.197", "codex": "0.169.0"}
 _SECONDS = 30.0
 _MOST = 1024 * 1024
 
@@ -78,8 +77,8 @@ def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
         return AgentFinding(
             "wrong", name, f"{said}; disableAllHooks in your settings.json switches hooks off"
         )
-    seen = SEEN_WITH.get(name)
-    known = "its hooks were not seen yet" if seen is None else f"its hooks were seen with {seen}"
+    seen = KNOWN[name].seen
+    known = f"its hooks were seen with {seen}" if seen else "its hooks were not seen yet"
     return AgentFinding("ok" if seen and seen in said else "note", name, f"{said}; {known}")
 
 
