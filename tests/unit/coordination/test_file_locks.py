@@ -189,6 +189,24 @@ def test_runs_are_one_graph_of_several_roots(locks: Locks) -> None:
         assert (code_of(caught), caught.value.facts["cycle"]) == ("deadlock", ["a", "b"])
 
 
+def test_what_is_over_is_no_edge(store: CoordinationStore, clock: ManualClock) -> None:
+    """A lock that ran out, or whose job ended, closes no circle, even where nobody has looked there since."""
+    over: set[str] = set()
+    locks = Locks(store, job_ended=over.__contains__)
+    locks.acquire(ask("a", "x"))
+    locks.acquire(ask("b", "short", run_id="two", seconds=5.0))
+    locks.acquire(ask("b", "job", run_id="two", job_id="0000abcd"))
+    with waiting(locks, ask("b", "x")):
+        for target in ("short", "job"):
+            with waiting(locks, ask("a", target, run_id="two")):
+                assert locks.deadlocks() == [["a", "b"]]
+        clock.advance(6)
+        over.add("0000abcd")
+        for target in ("short", "job"):
+            with waiting(locks, ask("a", target, run_id="two")):
+                assert locks.deadlocks() == []
+
+
 def test_a_circle_that_arose_otherwise_is_told_of_once(
     store: CoordinationStore, locks: Locks, foreign: sqlite3.Connection
 ) -> None:

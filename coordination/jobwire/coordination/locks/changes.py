@@ -153,14 +153,10 @@ def wake_waiters(change: Transaction, run_id: str, targets: Iterable[str]) -> No
     waits = waits_of(change, run_id)
     if not waits:
         return
-    changed: ByTarget[WantedTargets] = ByTarget()
+    changed = ByTarget(object)
     for target in targets:
-        changed.add(target, WantedTargets("", (target,), LockMode.EXCLUSIVE))
-    near = [
-        wait
-        for wait in waits
-        if any(next(changed.overlapping(target), None) for target in wait.wanted.targets)
-    ]
+        changed.at(target)
+    near = [wait for wait in waits if any(changed.overlapping(target) for target in wait.wanted.targets)]
     wanted = {target for wait in near for target in wait.wanted.targets}
     locks = locks_near(change, run_id, wanted, {wait.agent_id for wait in near})
     table = LockState(locks, waits).table

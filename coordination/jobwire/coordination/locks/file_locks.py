@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jobwire.coordination.locks.changes import LockRequest
+    from jobwire.coordination.locks.deadlocks import WaitGraph
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 MAX_TARGETS = 1000
@@ -90,7 +91,7 @@ class Locks:
             if not waits:
                 raise _locked(asked, state)
             wait = changes.begin_to_wait(change, asked)
-            deadlocks.refuse_a_circle(change, wait, before, state.waits)
+            deadlocks.refuse_a_circle(change, wait, before, state, self._job_ended)
             return wait
 
     def renew(
@@ -151,10 +152,11 @@ class Locks:
 
     def deadlocks(self, run_id: str | None = None) -> list[list[str]]:
         """Return circles of agents, each of whom waits for the next one; in a run those who wait there."""
-        state = self.state()
-        there = {wait.agent_id for wait in state.waits if run_id in {None, wait.run_id}}
-        found = deadlocks.WaitGraph(state, deadlocks.edges_of(self._store)).deadlocks()
-        return [one.agents for one in found if run_id is None or not there.isdisjoint(one.agents)]
+        found = self._graph().deadlocks()
+        if run_id is None or not found:
+            return [one.agents for one in found]
+        there = {wait.agent_id for wait in self.state(run_id).waits}
+        return [one.agents for one in found if not there.isdisjoint(one.agents)]
 
     def ask_to_break(self, by: str, target: str, *, run_id: str, reason: str) -> list[FileLock]:
         """Ask for the end of somebody's locks on `target`; a second agent must confirm."""
@@ -204,12 +206,19 @@ class Locks:
         self._store.close()
 
     def _tell_of_deadlocks(self) -> None:
-        graph = deadlocks.WaitGraph(self.state(), deadlocks.edges_of(self._store))
-        found = [one for one in graph.deadlocks() if one.youngest and one.youngest.wait_id not in self._told]
+        found = [
+            one
+            for one in self._graph().deadlocks()
+            if one.youngest and one.youngest.wait_id not in self._told
+        ]
         if found:
             with self._store.changing() as change:
                 deadlocks.tell_youngest(change, found)
             self._told.update(one.youngest.wait_id for one in found if one.youngest)
+
+    def _graph(self) -> WaitGraph:
+        with self._store.reading():
+            return deadlocks.graph_of(self._store, int(self._store.clock.now() * 1000), self._job_ended)
 
     def look_again(self, asked: LockRequest, wait: LockWait) -> list[FileLock] | None:
         """Take the locks if it is our turn. Mostly it only reads, so that many waiters cost little."""

@@ -7,7 +7,7 @@ somebody holds already he need not wait for, and who waits for him is not before
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -38,10 +38,22 @@ class WantedTargets(NamedTuple):
 
 # Its place is looked up a thousand times, and `Enum.__hash__` is slow.
 _EXCLUSIVE = LockMode.EXCLUSIVE
-_T = TypeVar("_T", HeldTarget, WantedTargets)
+_T = TypeVar("_T")
 _NOBODY: frozenset[str] = frozenset()
 # What is below a folder stands, in the order of code points, between these.
 _FIRST, _BEHIND = "/", "0"
+
+
+class TargetPlace:
+    """What stands at one target: held alone and shared, wanted alone and shared, first come first."""
+
+    __slots__ = ("alone", "beside", "last", "shared")
+
+    def __init__(self) -> None:
+        self.alone: deque[HeldTarget] | None = None
+        self.shared: deque[HeldTarget] | None = None
+        self.last: deque[WantedTargets] | None = None
+        self.beside: deque[WantedTargets] | None = None
 
 
 class LockTable:
@@ -51,25 +63,40 @@ class LockTable:
     """
 
     def __init__(self, holds: Iterable[HeldTarget], waits: Iterable[WantedTargets] = ()) -> None:
-        alone, shared = ByTarget[HeldTarget](), ByTarget[HeldTarget]()
-        self._holds = {True: (alone, shared), False: (alone,)}
-        last, beside = ByTarget[WantedTargets](), ByTarget[WantedTargets]()
-        # What conflicts with a request that is exclusive, and with one that is not.
-        self._waits = {True: (last, beside), False: (last,)}
+        self._places = ByTarget(TargetPlace)
         self._own_holds: dict[str, list[HeldTarget]] = defaultdict(list)
         self._own_waits: dict[str, list[WantedTargets]] = defaultdict(list)
+        self.hold(holds)
+        self.want(waits)
+
+    def hold(self, holds: Iterable[HeldTarget]) -> None:
+        """Let these be held, too."""
         for hold in holds:
-            (alone if hold.mode is _EXCLUSIVE else shared).add(hold.target, hold)
+            place = self._places.at(hold.target)
+            if hold.mode is _EXCLUSIVE:
+                place.alone = _put(place.alone, hold)
+            else:
+                place.shared = _put(place.shared, hold)
             self._own_holds[hold.owner].append(hold)
+
+    def want(self, waits: Iterable[WantedTargets]) -> None:
+        """Let these wait, behind all that do."""
         for wanted in waits:
-            queue = last if wanted.mode is _EXCLUSIVE else beside
             for target in wanted.targets:
-                queue.add(target, wanted)
+                place = self._places.at(target)
+                if wanted.mode is _EXCLUSIVE:
+                    place.last = _put(place.last, wanted)
+                else:
+                    place.beside = _put(place.beside, wanted)
             self._own_waits[wanted.owner].append(wanted)
 
     def holders(self, wanted: WantedTargets) -> list[HeldTarget]:
         """Return the locks of others that `wanted` conflicts with."""
-        return list(dict.fromkeys(self._in_the_way(wanted, self._not_held(wanted), _NOBODY)))
+        found: dict[HeldTarget, None] = {}
+        for place in self._around(wanted):
+            for holds in (place.alone, place.shared) if wanted.mode is _EXCLUSIVE else (place.alone,):
+                found.update((hold, None) for hold in holds or () if hold.owner != wanted.owner)
+        return list(found)
 
     def is_blocked(self, wanted: WantedTargets) -> bool:
         """Tell whether somebody must go first."""
@@ -84,28 +111,30 @@ class LockTable:
         return [other for wanted in self._own_waits.get(owner, ()) for other in self._before(wanted, gone)]
 
     def _before(self, wanted: WantedTargets, gone: Container[str]) -> Iterator[str]:
-        targets = self._not_held(wanted)
-        for hold in self._in_the_way(wanted, targets, gone):
-            yield hold.owner
-        own = self._own_holds.get(wanted.owner, ())
-        for waits in self._waits[wanted.mode is _EXCLUSIVE]:
-            for target in targets:
-                for waiters in waits.overlapping(target, gone):
-                    for waiter in waiters:
+        """Yield who goes first; what stands in front and is of `gone` is dropped for good."""
+        owner, exclusive = wanted.owner, wanted.mode is _EXCLUSIVE
+        places = self._around(wanted)
+        for place in places:
+            for holds in (place.alone, place.shared) if exclusive else (place.alone,):
+                if holds is not None:
+                    _drop(holds, gone)
+                    yield from [hold.owner for hold in holds if hold.owner != owner]
+        own = self._own_holds.get(owner)
+        for place in places:
+            for waits in (place.last, place.beside) if exclusive else (place.last,):
+                if waits is not None:
+                    _drop(waits, gone)
+                    for waiter in waits:
                         if waiter.number >= wanted.number:
                             break
-                        if waiter.owner != wanted.owner and not _waits_for_one_of(waiter, own):
+                        if waiter.owner != owner and not (own and _waits_for_one_of(waiter, own)):
                             yield waiter.owner
 
-    def _in_the_way(
-        self, wanted: WantedTargets, targets: Iterable[str], gone: Container[str]
-    ) -> Iterator[HeldTarget]:
-        for held in self._holds[wanted.mode is _EXCLUSIVE]:
-            for target in targets:
-                for holds in held.overlapping(target, gone):
-                    for hold in holds:
-                        if hold.owner != wanted.owner:
-                            yield hold
+    def _around(self, wanted: WantedTargets) -> list[TargetPlace]:
+        targets = self._not_held(wanted)
+        if len(targets) == 1:
+            return self._places.overlapping(targets[0])
+        return [place for target in targets for place in self._places.overlapping(target)]
 
     def _not_held(self, wanted: WantedTargets) -> tuple[str, ...]:
         holds = self._own_holds.get(wanted.owner)
@@ -119,41 +148,37 @@ class LockTable:
 
 
 class ByTarget(Generic[_T]):
-    """What stands at targets, in the order in which it came, found from targets above and below it."""
+    """What stands at targets, found from targets above and below it; `make` gives what is at a new one."""
 
-    def __init__(self) -> None:
-        self._at: dict[str, deque[_T]] = {}
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+        self._at: dict[str, _T] = {}
         self._sorted: list[str] | None = None
 
-    def add(self, target: str, item: _T) -> None:
-        """Put it there."""
-        if target in self._at:
-            self._at[target].append(item)
-        else:
-            self._at[target] = deque((item,))
+    def at(self, target: str) -> _T:
+        """Return what stands there."""
+        found = self._at.get(target)
+        if found is None:
+            found = self._at[target] = self._make()
             self._sorted = None
+        return found
 
-    def overlapping(self, target: str, gone: Container[str] = _NOBODY) -> Iterator[deque[_T]]:
-        """Yield what stands at the target, above and below it; first items of `gone` are dropped for good."""
+    def overlapping(self, target: str) -> list[_T]:
+        """Return what stands at the target, above it and below it."""
         at = self._at
-        if not at:
-            return
-        for name in (*and_above(target), *self._below(target)):
-            found = at.get(name)
-            while found and found[0].owner in gone:
-                found.popleft()
-            if found:
-                yield found
-
-    def _below(self, target: str) -> list[str]:
-        if is_name(target):
-            return []
-        if self._sorted is None:
-            self._sorted = sorted(self._at)
+        found = [at[name] for name in and_above(target) if name in at]
+        if target[:5] == "name:":
+            return found
+        names = self._sorted
+        if names is None:
+            names = self._sorted = sorted(at)
         if target == ".":
-            return [name for name in self._sorted if name != "." and not is_name(name)]
-        low = bisect_left(self._sorted, target + _FIRST)
-        return self._sorted[low : bisect_left(self._sorted, target + _BEHIND, low)]
+            return found + [at[name] for name in names if name != "." and not is_name(name)]
+        first = target + _FIRST
+        low = bisect_left(names, first)
+        if low < len(names) and names[low].startswith(first):
+            found += [at[name] for name in names[low : bisect_left(names, target + _BEHIND, low)]]
+        return found
 
 
 def is_name(target: str) -> bool:
@@ -167,15 +192,27 @@ def and_above(target: str) -> list[str]:
     >>> and_above("src/a/b.py"), and_above("./name:x"), and_above("name:a/b")
     (['src/a/b.py', 'src/a', 'src', '.'], ['./name:x', '.'], ['name:a/b'])
     """
+    if target == "." or target[:5] == "name:":
+        return [target]
     found = [target]
-    if is_name(target) or target == ".":
-        return found
     while "/" in target:
         target = target.rpartition("/")[0]
         if target != ".":
             found.append(target)
     found.append(".")
     return found
+
+
+def _put(queue: deque[_T] | None, item: _T) -> deque[_T]:
+    if queue is None:
+        return deque((item,))
+    queue.append(item)
+    return queue
+
+
+def _drop(queue: deque[HeldTarget] | deque[WantedTargets], gone: Container[str]) -> None:
+    while queue and queue[0].owner in gone:
+        queue.popleft()
 
 
 def _waits_for_one_of(waiter: WantedTargets, holds: Iterable[HeldTarget]) -> bool:

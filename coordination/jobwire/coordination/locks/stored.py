@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.queue import (
@@ -16,7 +17,7 @@ from jobwire.coordination.locks.queue import (
 from jobwire.core.clock import utc_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jobwire.coordination.store import CoordinationStore, Transaction
 
@@ -115,6 +116,20 @@ def state_of(reader: CoordinationStore | Transaction, run_id: str | None) -> Loc
 def locks_of(reader: CoordinationStore | Transaction, run_id: str | None = None) -> list[FileLock]:
     """Return all locks of a run, or of all."""
     return [FileLock._make(row) for row in reader.rows("file_locks", {"run_id": run_id})]
+
+
+def holds_of(
+    reader: CoordinationStore | Transaction, now_ms: int, job_ended: Callable[[str], bool]
+) -> dict[str, list[HeldTarget]]:
+    """Return what is held now in each run, as the rules see it."""
+    ended: dict[str, bool] = {"": False}
+    found: dict[str, list[HeldTarget]] = defaultdict(list)
+    for run_id, target, agent, mode, job_id in reader.rows("held_targets", {"now_ms": now_ms}):
+        if job_id not in ended:
+            ended[job_id] = job_ended(job_id)
+        if not ended[job_id]:
+            found[run_id].append(HeldTarget(agent, target, _MODES[mode]))
+    return found
 
 
 def state_near(

@@ -526,6 +526,10 @@ SELECT
     break_reason
 FROM file_locks WHERE lease_until_ms <= :now_ms OR job_id <> '' ORDER BY run_id, target, agent_id;
 
+-- name: held_targets
+-- Who holds what now.
+SELECT run_id, target, agent_id, mode, job_id FROM file_locks WHERE lease_until_ms > :now_ms;
+
 -- name: lock_of_agent
 -- Whether an agent holds anything.
 SELECT target FROM file_locks WHERE agent_id = :agent_id LIMIT 1;
