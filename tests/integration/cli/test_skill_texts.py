@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,13 @@ from jobwire.storage.wake import wait_until
 
 Said = dict[str, Any]
 HOME = ".hermes"
+MEMBER = """#!/bin/sh
+case $JOBWIRE_PHASE in
+  ASSESSING) jobwire board assess "$JOBWIRE_BOARD" --verdict APPROVE ;;
+  DISCUSSING) jobwire board pass "$JOBWIRE_BOARD" ;;
+  VOTING) jobwire board vote "$JOBWIRE_BOARD" --verdict APPROVE ;;
+esac
+"""
 
 
 class Rehearsal:
@@ -200,6 +208,16 @@ def test_a_director_does_what_its_text_says(rehearsal: Rehearsal) -> None:
         rehearsal.run("jobwire board pass --json BOARD")
         other("pass BOARD")()
 
+    def write_member() -> None:
+        member = Path("member.sh")
+        jobwire = f"{shlex.quote(sys.executable)} -m jobwire.cli.main"
+        member.write_text(MEMBER.replace("jobwire", jobwire), encoding="utf-8")
+        member.chmod(0o700)
+
+    def keep() -> None:
+        said = rehearsal.run("jobwire board resolve --json BOARD")
+        Path("resolution.json").write_text(json.dumps(said), encoding="utf-8")
+
     answers = rehearsal.rehearse(
         "director",
         {
@@ -210,9 +228,13 @@ def test_a_director_does_what_its_text_says(rehearsal: Rehearsal) -> None:
             "board pass": other("pass BOARD"),
             "board vote": pass_twice,
             "board resolve": other("vote BOARD --verdict APPROVE"),
+            "board ask-all": write_member,
+            "board verify": keep,
         },
     )
-    assert "APPROVED" in json.dumps(answers[-2])
+    said = {body["command"]: json.dumps(body) for body in answers}
+    assert "APPROVED" in said["resolve"]
+    assert "APPROVED" in said["ask-all"]
 
 
 @pytest.mark.parametrize("role", ROLES)
