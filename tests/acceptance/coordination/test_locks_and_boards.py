@@ -1,6 +1,7 @@
 """What file locks and boards promise, each promise with what a bus of plain files did wrong in its place."""
 
 import contextlib
+import itertools
 import json
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from jobwire.coordination.boards.tally import Decision, Vote, decide
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.waiting import wait_pattern
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.testing import new_home, wait_for
 from jobwire.testing.clock import ManualClock
@@ -328,6 +332,60 @@ def test_defect_a_loser_that_goes_on_writing(home: str, clock: ManualClock) -> N
     assert told.subject == "your lock on x ended: it ran out"
     with pytest.raises(ConflictError):
         locks.renew("a", ["x"], run_id=RUN, token=lost.token)
+
+
+def test_defect_a_failure_that_wakes_nobody(home: str, say: Say) -> None:
+    """Who waits for a task's failure by its name is woken, as by its completion."""
+    woken: list[str] = []
+
+    def wait() -> None:
+        found = wait_pattern(CoordinationStore(home), "TASK_FAILED_T1", seconds=60, after=0).found
+        woken.append(str(found.event["event_type"]) if found and found.event else "")
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    say("tasks", "add", "--agent", "lead", "--owner", "b", "--title", "fix it")
+    say("tasks", "claim", "--agent", "b", "T1")
+    say("tasks", "fail", "--agent", "b", "T1", "--summary", "broken", "--permanent")
+    waiter.join(60)
+    assert woken == ["task_failed"]
+
+
+def test_defect_an_old_event_that_ends_a_new_wait(home: str, clock: ManualClock) -> None:
+    """A wait goes on from now or from its cursor; an id with a slash is a name as any other."""
+    store, name = CoordinationStore(home, clock=clock), "TASK_COMPLETE_a/b"
+    done = NewMessage("worker", type="TASK_COMPLETE", payload='{"task_id": "a/b"}')
+    send(store, done)
+    assert wait_pattern(store, name, seconds=0).found is None
+    first = wait_pattern(store, name, seconds=0, after=0)
+    assert first.found is not None
+    assert wait_pattern(store, name, seconds=0, after=first.next_event_id).found is None
+    send(store, done)
+    assert wait_pattern(store, name, seconds=0, after=first.next_event_id).found is not None
+
+
+def test_defect_times_compared_as_texts(home: str, clock: ManualClock) -> None:
+    """What came half a second after a whole one comes after it: a cursor is a number, not a time."""
+    store, numbers = CoordinationStore(home, clock=clock), [0]
+    for summary in ("at the full second", "half a second later"):
+        send(store, NewMessage("worker", type="PROGRESS", summary=summary))
+        numbers.append(store.latest_event())
+        clock.advance(0.5)
+    for before, number in itertools.pairwise(numbers):
+        assert wait_pattern(store, "PROGRESS_*", seconds=0, after=before).next_event_id == number
+
+
+def test_defect_a_heartbeat_as_rare_as_death(home: str, clock: ManualClock) -> None:
+    """Thresholds are multiples of what an agent declares: at five minutes it is not dead after five."""
+    store = CoordinationStore(home, clock=clock)
+    with store.changing() as change:
+        agents.join(change, "slow", Joining(interval_seconds=300.0))
+        agents.join(change, "quick", Joining())
+    found = []
+    for seconds in (300, 600, 8100):
+        clock.advance(seconds)
+        found.append([str(agents.find(store, name).liveness(clock.now())) for name in ("slow", "quick")])
+    assert found == [["fresh", "DEAD"], ["WARN", "DEAD"], ["DEAD", "DEAD"]]
 
 
 def test_ten_thousand_locks_at_once(home: str) -> None:
