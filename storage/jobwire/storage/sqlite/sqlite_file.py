@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jobwire.core.errors import ConfigError, StorageError
 from jobwire.storage.failures import storage_failure
@@ -94,18 +94,24 @@ class SqliteFile:
 
     def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
         """Return all rows of the named query."""
-        with self._errors("use"):
+        try:
             return self._live().execute(self._schema.queries[query], values or {}).fetchall()
+        except sqlite3.DatabaseError as error:
+            self._tell("use", error)
 
     def execute(self, query: str, values: Mapping[str, object] | None = None) -> int:
         """Run the named query, which returns nothing; return how many rows it changed."""
-        with self._errors("change"):
+        try:
             return self._live().execute(self._schema.queries[query], values or {}).rowcount
+        except sqlite3.DatabaseError as error:
+            self._tell("change", error)
 
     def execute_many(self, query: str, values: Iterable[Mapping[str, object]]) -> int:
         """Run the named query for each of the values; return how many rows it changed."""
-        with self._errors("change"):
+        try:
             return self._live().executemany(self._schema.queries[query], values).rowcount
+        except sqlite3.DatabaseError as error:
+            self._tell("change", error)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -218,10 +224,13 @@ class SqliteFile:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            # Without a code it is an error of use: a wrong thread, value or statement.
-            if getattr(error, "sqlite_errorcode", None) is None:
-                raise
-            raise sqlite_failure(action, self.path, error, deadline_seconds=self._deadline_seconds) from error
+            self._tell(action, error)
+
+    def _tell(self, action: str, error: sqlite3.DatabaseError) -> NoReturn:
+        # Without a code it is an error of use: a wrong thread, value or statement.
+        if getattr(error, "sqlite_errorcode", None) is None:
+            raise error
+        raise sqlite_failure(action, self.path, error, deadline_seconds=self._deadline_seconds) from error
 
 
 def check_library(version: tuple[int, ...]) -> None:
