@@ -16,6 +16,7 @@ from jobwire.core.errors import ConfigError, InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_DEEPEST = 16
 _NUMBERED = re.compile(r"(\d{1,6})[.)]\s+(.+)")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _FENCES = ("```", "~~~")
@@ -273,9 +274,16 @@ def _yaml(text: str) -> object:
             "plans in YAML need PyYAML", hint="pip install pyyaml, or write the plan as Markdown or JSON"
         ) from error
     try:
-        # A few bytes of aliases can stand for more than fits into memory.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise InvalidInputError("the plan uses YAML's aliases", hint="write out what * stands for")
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            # A few bytes of aliases can stand for more than fits into memory.
+            if isinstance(event, yaml.AliasEvent):
+                raise InvalidInputError("the plan uses YAML's aliases", hint="write out what * stands for")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            # PyYAML's time grows with the square of the depth; a plan is a list of maps of lists.
+            if depth > _DEEPEST:
+                raise InvalidInputError(f"the plan is nested deeper than {_DEEPEST}", hint="tasks: [...]")
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         words = " ".join(str(error).split())
