@@ -54,6 +54,29 @@ def _agents(found: Answer) -> str:
     return "\n".join(table([header, *rows], None)) if rows else "nobody has joined"
 
 
+def _lock_list(found: Answer) -> str:
+    names = ("path", "mode", "agent", "guard", "expires_at", "run_id")
+    rows = [tuple(str(one.get(name) or "-") for name in names) for one in found["locks"]]
+    header = ("PATH", "MODE", "AGENT", "GUARD", "UNTIL", "RUN")
+    lines = table([header, *rows], None) if rows else ["nobody holds anything"]
+    lines += [safe(f"{one['agent']} waits for {' '.join(one['paths'])}") for one in found["waiting"]]
+    return "\n".join(lines)
+
+
+def _granted(found: Answer) -> str:
+    return "\n".join(
+        safe(f"{one['agent']} holds {one['path']} until {one['expires_at']} (token {one['token']})")
+        for one in found["locks"]
+    )
+
+
+def _locks(found: Answer) -> str:
+    return (
+        "\n".join(safe(f"{one['agent']}  {one['path']}  {one['mode']}") for one in found["locks"])
+        or "nothing"
+    )
+
+
 # Names of which an answer holds all -> how it is told; the first that fits.
 _FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
     (frozenset(names.split()), form)
@@ -69,6 +92,9 @@ _FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
         ("messages event_id", lambda found: "\n\n".join(map(present.message, found["messages"]))),
         ("dead", _buried),
         ("agents", _agents),
+        ("locks waiting", _lock_list),
+        ("locks token", _granted),
+        ("locks", _locks),
         ("genuine", lambda _: "genuine: nothing was changed since"),
         ("thread woke", lambda found: present.threads([found["thread"]])),
     )

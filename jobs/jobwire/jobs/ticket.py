@@ -64,6 +64,10 @@ def encode_ticket(ticket: Ticket) -> bytes:
     return (json.dumps(body, indent=1, ensure_ascii=False) + "\n").encode()
 
 
+_OF_AGENT = "agent"
+_AGENTS_HINT = "an agent asks by `inbox update --status blocked`, and hears by `inbox wait-reply`"
+
+
 def decode_ticket(payload: bytes) -> Ticket:
     """Return the ticket in `payload`; raises TicketError naming the first bad field, never its value.
 
@@ -75,6 +79,8 @@ def decode_ticket(payload: bytes) -> Ticket:
         raise TicketError(f"not a ticket: {error.message}", hint=_HINT, field="") from error
     if body.get("schema_version") != TICKET_VERSION:
         raise _refused("schema_version", f"is not {TICKET_VERSION}")
+    if body.get("kind") == _OF_AGENT:
+        raise TicketError("this is the ticket of an agent, not of a job", hint=_AGENTS_HINT, field="kind")
     ticket = Ticket(**read_fields(body, _FIELDS, _refused, optional=Ticket._field_defaults))
     try:
         Topics(ticket.topic_root)

@@ -107,6 +107,10 @@ def test_a_person_reads_the_same_by_a_ticket(
     assert "fix it  [in_progress]" in shown
     assert "half" in shown
     assert "{" not in shown + read("agent", "list") + read("inbox", "dead", "list") + read("inbox", "list")
+    taken = read("lock", "acquire", str(tmp_path / "a.py"), "--root", str(tmp_path))
+    assert "builder holds a.py until" in taken
+    assert "advisory" in (listed := read("lock", "list"))
+    assert "{" not in taken + listed
 
 
 def test_work_is_done_by_a_ticket(run: Run, tmp_path: Path) -> None:
