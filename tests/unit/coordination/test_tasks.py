@@ -374,3 +374,20 @@ def test_failed_tasks_are_dead_letters(tasks_of: As, store: CoordinationStore) -
     assert [one.task_id for one in raised.tasks] == ["a"]
     assert buried(store, Chosen()) == ([], [])
     assert [status_of(lead, one) for one in "abc"] == ["pending", "failed", "pending"]
+
+
+def test_tasks_are_listed_by_state_and_owner(tasks_of: As) -> None:
+    """What may be claimed is ready and not pending; an owner, what is stuck, and how many narrow it down."""
+    lead = tasks_of("lead")
+    lead.add_all([task("a"), task("b", "a", owner="tester"), task("c"), task("d", "c")])
+    tasks_of("builder").claim("c")
+    tasks_of("builder").fail("c", WORDS, permanent=True)
+
+    def listed(**more: object) -> list[str]:
+        return [view.task.task_id for view in lead.listed(**more)]  # type: ignore[arg-type]
+
+    assert listed() == ["a", "b", "c", "d"]
+    assert (listed(statuses=("ready",)), listed(statuses=("pending",))) == (["a"], ["b", "d"])
+    assert (listed(statuses=("ready", "failed")), listed(stuck=True)) == (["a", "c"], ["d"])
+    assert (listed(owner="tester"), listed(limit=2), listed(run_id="other")) == (["b"], ["a", "b"], [])
+    assert lead.listed(owner="tester")[0].missing == ("a",)

@@ -97,13 +97,9 @@ def task_list(args: Namespace) -> int:
             raise InvalidInputError(f"status is {word!r}", hint=f"one of {', '.join(sorted(_WORDS))}")
     store = open_to_read(args)
     now_ms = _now_ms(store)
-    found = [
-        view
-        for view in Tasks(store, _NOBODY).graph(args.run_id)
-        if (not wanted or view.status(now_ms) in wanted)
-        and args.owner in {None, view.task.owner}
-        and (view.task.stuck or not args.stuck)
-    ][: args.limit]
+    found = Tasks(store, _NOBODY).listed(
+        args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit
+    )
     body = {"tasks": [view.to_json(now_ms) for view in found], "event_id": store.latest_event()}
     say(args, body, lambda: _table(found, now_ms))
     return 0

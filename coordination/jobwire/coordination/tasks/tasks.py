@@ -132,6 +132,28 @@ class Tasks:
         with self.store.reading():
             return views_of(self.store, run_id, all_tasks(self.store, run_id))
 
+    def listed(
+        self,
+        run_id: str = DEFAULT_RUN,
+        *,
+        statuses: Sequence[str] = (),
+        owner: str | None = None,
+        stuck: bool = False,
+        limit: int = 1000,
+    ) -> list[TaskView]:
+        """Return the tasks of a run that are in one of these states, `ready` among them, and an owner's."""
+        values = {
+            "run_id": run_id.encode(errors="replace").decode(),
+            "statuses": f",{','.join(statuses)}," if statuses else None,
+            "owner": None if owner is None else owner.encode(errors="replace").decode(),
+            "stuck": int(stuck),
+            "now_ms": self._now_ms(),
+            "limit": limit,
+        }
+        with self.store.reading():
+            found = [task_from(row) for row in self.store.rows("listed_tasks", values)]
+            return views_of(self.store, run_id, found) if found else []
+
     def ready(self, run_id: str = DEFAULT_RUN, *, limit: int = 100) -> list[Task]:
         """Return what the agent may claim now, its own and what is anybody's, the most urgent first."""
         found = [
