@@ -30,11 +30,17 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 COLUMNS = 80
 SECONDS = 60.0
-PORT, PAGE_PORT = "8883", "8470"
+PORT, PAGE_PORT, ACTING_PORT = "8883", "8470", "8471"
 # Commands that go on while the next blocks are typed elsewhere, and what they say when they are ready.
-LEFT_RUNNING = {"jobwire up": "all runs", "job_subscriber": "watching "}
+LEFT_RUNNING = {
+    "jobwire up": "all runs",
+    "job_subscriber": "watching ",
+    "jobwire dashboard --allow-actions": "token=",
+    "jobwire submit --agent-session builder --deliver": " permission ",
+    "jobwire submit --agent-session builder ": " progress ",
+}
 # Those of them that do not end by themselves.
-FOR_EVER = ("jobwire up",)
+FOR_EVER = ("jobwire up", "jobwire dashboard --allow-actions")
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _JOB = re.compile(r"\b[0-9a-f]{8}\b")
 # Jobs, threads, messages, and what an update of a thread asks.
@@ -46,6 +52,7 @@ _VARYING = (
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b(after|pid) [\d.]+( min \d+)?"), r"\1 N"),
     (re.compile(r"\btoken=[\w-]+"), "token=TOKEN"),
+    (re.compile(r"\banswered by \S+"), "answered by N"),
     # Where the machine is slow, the record is faster than the wire, and its mark takes a title's room.
     (re.compile(r" [^…\n]*…( \(from the record\))?$", re.MULTILINE), " ..."),
     (re.compile(r" \(from the record\)"), ""),
@@ -161,15 +168,20 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._page_port = str(free_port()), str(free_port())
+        self._port, self._page_port, self._acting_port = (str(free_port()) for _ in range(3))
         self._ids: dict[str, str] = {}
         self._open: dict[int, Terminal] = {}
         (folder / ".venv").symlink_to(ROOT / ".venv" if (ROOT / ".venv").exists() else sys.prefix)
+        (folder / "examples").symlink_to(ROOT / "examples")
         own = {
-            name: value for name, value in os.environ.items() if not name.startswith(("MQTT_", "JOBWIRE_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MQTT_", "JOBWIRE_", "TMUX"))
         }
         path = f"{Path(sys.executable).parent}:{own['PATH']}"
         self._environ = own | {"PATH": path, "NO_COLOR": "1", "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        # A tmux server of the reader's own.
+        self._environ["TMUX_TMPDIR"] = str(folder)
 
     def console(self, number: int, commands: list[Command]) -> None:
         """Type a block into a new terminal, up to its end or until its last command is ready."""
@@ -205,6 +217,7 @@ class Reader:
         """End everything, in the order opposite to that of the README."""
         for terminal in reversed(self._open.values()):
             terminal.close()
+        subprocess.run(["tmux", "kill-server"], env=self._environ, check=False, capture_output=True)
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
@@ -225,6 +238,7 @@ class Reader:
     def _typed(self, text: str) -> str:
         for shown, real in self._ids.items():
             text = text.replace(shown, real)
+        text = text.replace(ACTING_PORT, self._acting_port)
         ports = f"--port {self._port} --page-port {self._page_port}"
         return re.sub(r"^jobwire up", f"jobwire up {ports}", text)
 
@@ -239,7 +253,8 @@ class Reader:
         """Return an output with the README's ids, its port, and no place of this machine."""
         for shown, real in self._ids.items():
             output = output.replace(real, shown)
-        for own, shown in {self._port: PORT, self._page_port: PAGE_PORT}.items():
+        ports = {self._port: PORT, self._page_port: PAGE_PORT, self._acting_port: ACTING_PORT}
+        for own, shown in ports.items():
             output = output.replace(f":{own}", f":{shown}")
         return output.replace(f"{self._folder}/", "").replace(_END, "")
 
