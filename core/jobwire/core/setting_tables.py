@@ -261,7 +261,8 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             "agents",
             _NOWHERE,
             "(none)",
-            'agents of your own, a line each: "NAME | DELIVERY | COMMAND | QUIT | RESUME" (docs/sessions.md)',
+            'agents of your own, a line each: "NAME | DELIVERY | COMMAND | QUIT | RESUME | INTERRUPT" '
+            "(docs/sessions.md)",
             own=_TEXTS,
         ),
     ),

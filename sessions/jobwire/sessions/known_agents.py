@@ -1,7 +1,7 @@
 """What is known of agents: how each gets its instructions, ends in good order, and comes back. Pure.
 
 One line each, in the form in which a user adds own ones (`agents` in [sessions] of the user's own settings):
-`NAME | DELIVERY | COMMAND | QUIT | RESUME`.
+`NAME | DELIVERY | COMMAND | QUIT | RESUME | INTERRUPT`; what is empty at the end may be left out.
 """
 
 import os.path
@@ -18,7 +18,7 @@ FILE = "{file}"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
 # tmux(1), send-keys: C-c, M-x, Escape, Enter.
 _KEY = re.compile(r"(C-|M-).|Escape|Enter")
-_PARTS = 5
+_PARTS = 6
 
 
 class InstructionsBy(StrEnum):
@@ -36,13 +36,17 @@ class InstructionsBy(StrEnum):
 
 
 class KnownAgent(NamedTuple):
-    """One line of the table. `quit`: keys by tmux's names, or a text that Enter follows."""
+    """One line of the table. `quit`: keys by tmux's names, or a text that Enter follows.
+
+    `interrupt`: the key that ends its turn and leaves it waiting for the next.
+    """
 
     name: str
     delivery: InstructionsBy
     command: str
     quit: str = ""
     resume: str = ""
+    interrupt: str = ""
 
     @property
     def lives_on(self) -> bool:
@@ -64,32 +68,34 @@ class KnownAgent(NamedTuple):
 
 # What agents of their makers take (their own documentation and --help, 2026).
 TABLE = """\
-claude | paste | claude | /exit | claude --resume {conversation}
+claude | paste | claude | /exit | claude --resume {conversation} | Escape
 claude-print | argument | claude -p | | claude -p --resume {conversation}
-codex | paste | codex | /quit | codex resume {conversation}
+codex | paste | codex | /quit | codex resume {conversation} | Escape
 codex-exec | stdin | codex exec - | |
-opencode | paste | opencode | /exit | opencode --session {conversation}
-gemini | paste | gemini | /quit |
-aider | line | aider | /exit | aider --restore-chat-history
-shell | none | | C-d |
+opencode | paste | opencode | /exit | opencode --session {conversation} | Escape
+gemini | paste | gemini | /quit | | Escape
+aider | line | aider | /exit | aider --restore-chat-history | C-c
+shell | none | | C-d | | C-c
 """
 
 
 def read_line(line: str) -> KnownAgent:
     """Return the agent of a line; raises ConfigError saying what of it cannot be used."""
     parts = [part.strip() for part in line.split("|")]
-    name, delivery, command, keys, resume = [*parts, "", "", "", "", ""][:_PARTS]
+    name, delivery, command, keys, resume, interrupt = [*parts, *[""] * _PARTS][:_PARTS]
     if len(parts) > _PARTS or not _NAME.fullmatch(name) or delivery not in set(InstructionsBy):
         raise ConfigError(
             f"not the line of an agent: {line[:80]!r}",
-            hint=f"NAME | {' or '.join(InstructionsBy)} | COMMAND | QUIT | RESUME",
+            hint=f"NAME | {' or '.join(InstructionsBy)} | COMMAND | QUIT | RESUME | INTERRUPT",
         )
+    if interrupt and not _KEY.fullmatch(interrupt):
+        raise ConfigError(f"not a key: {interrupt[:80]!r}", hint="C-c, M-x, Escape or Enter")
     for what, words in (("command", command), ("resume command", resume)):
         try:
             shlex.split(words)
         except ValueError as error:
             raise ConfigError(f"the {what} of agent {name} cannot be read: {error}") from error
-    return KnownAgent(name, InstructionsBy(delivery), command, keys, resume)
+    return KnownAgent(name, InstructionsBy(delivery), command, keys, resume, interrupt)
 
 
 def known(own: Iterable[str] = ()) -> dict[str, KnownAgent]:

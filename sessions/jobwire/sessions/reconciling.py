@@ -18,9 +18,9 @@ from jobwire.coordination.sessions.stored import HANDED, SessionRow
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.runner.tmux import Tmux
+from jobwire.sessions.freeing import free_session
 from jobwire.sessions.job_of_session import fail_job, renew_lease, see_job
-from jobwire.sessions.launching import session_folder
-from jobwire.sessions.opening import OUTPUT, Opener, is_alive
+from jobwire.sessions.opening import Opener, is_alive
 from jobwire.sessions.sending import Sender
 from jobwire.sessions.stopping import StopHow, Stopping
 from jobwire.storage.home_paths import HomePaths
@@ -120,6 +120,8 @@ class Reconciler:
 
     def _carry_out(self, row: SessionRow, finding: SessionFinding) -> Carried:
         try:
+            if finding.remedy is Remedy.FREE:
+                return self._free(row, finding)
             return Carried(finding, self._do(row, finding))
         except JobwireError as error:
             return Carried(finding, done=False, error=error.message)
@@ -132,8 +134,6 @@ class Reconciler:
         if remedy is Remedy.CLOSE_PANE:
             (Tmux.at(row.socket) if row.socket else Tmux()).close_pane(finding.pane)
             return True
-        if remedy is Remedy.FREE:
-            return self._free(row, finding)
         if remedy is Remedy.NOTE_HANDED:
             return self._change(row, row._replace(handing=HANDED, opener=""), finding)
         if remedy in {Remedy.TERMINATE, Remedy.NOTE_STOPPED}:
@@ -144,11 +144,16 @@ class Reconciler:
             return self._change(row, after, finding)
         return self._about_idle(row, finding)
 
-    def _free(self, row: SessionRow, finding: SessionFinding) -> bool:
-        done = self._change(row, freed(row), finding)
-        if done:
-            record_session(self.home, row)
-        return done
+    def _free(self, row: SessionRow, finding: SessionFinding) -> Carried:
+        told = finding
+
+        def note(said: str) -> bool:
+            nonlocal told
+            told = finding._replace(text=said) if row.job_id else finding
+            return self._change(row, freed(row), told)
+
+        done = free_session(self.home, row, note)
+        return Carried(told, done)
 
     def _about_idle(self, row: SessionRow, finding: SessionFinding) -> bool:
         # Noted first: killed in between, it is not done twice.
@@ -181,9 +186,3 @@ class Reconciler:
         said = f"session {seen.name}: {finding.text}"
         self.inventory.change(seen.name, edit, said=said, source=SOURCE)
         return done
-
-
-def record_session(home: str, row: SessionRow) -> None:
-    """Let the pane's output go to the session's log again: its job's log is whole."""
-    with suppress(JobwireError, OSError):
-        Tmux.at(row.socket).record(row.pane, session_folder(home, row.name) / OUTPUT)

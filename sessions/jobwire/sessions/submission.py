@@ -22,13 +22,13 @@ from jobwire.registry.spec import check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.tmux import PANE, Pane, Tmux
+from jobwire.sessions.freeing import free_session
 from jobwire.sessions.header import MOST_PASTED, pointer
 from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.launching import check_directory
 from jobwire.sessions.opening import agent_of
 from jobwire.sessions.panes import NotNow, find_pane, look_closely, pane_held
-from jobwire.sessions.reconciling import record_session
 from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
 from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, job_spec
 from jobwire.storage.durable import replace_durably
@@ -140,8 +140,18 @@ class ToLiving(Taking):
         self.leave()
         row = self.inventory.find(self.name)
         if row is not None and row.job_id == self.job_id:
-            self.inventory.free(self.name, self.job_id)
-            record_session(self.home, row)
+            free_session(self.home, row, self._note_free)
+
+    def _note_free(self, said: str) -> bool:
+        done = False
+
+        def edit(row: SessionRow) -> SessionRow:
+            nonlocal done
+            done = row.job_id == self.job_id
+            return freed(row) if done else row
+
+        self.inventory.change(self.name, edit, said=f"session {self.name}: {said}")
+        return done
 
     def _opened(self, watched: Callable[[], object]) -> SessionRow:
         row = self._row

@@ -29,7 +29,16 @@ def test_own_lines_go_before() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["", "x", "x | shout | y", "a b | line | y", "x | line | 'y", "x | line | y | | 'z", "x|line|y|||"],
+    [
+        "",
+        "x",
+        "x | shout | y",
+        "a b | line | y",
+        "x | line | 'y",
+        "x | line | y | | 'z",
+        "x|line|y||||",
+        "x|line|y|||rm",
+    ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str) -> None:
     """A wrong line is refused with its form, or with what of it is wrong."""
