@@ -38,7 +38,7 @@ class InstructionsBy(StrEnum):
 class KnownAgent(NamedTuple):
     """One line of the table. `quit`: keys by tmux's names, or a text that Enter follows.
 
-    `interrupt`: the key that ends its turn and leaves it waiting for the next.
+    `interrupt`: the key that ends its turn, and leaves it waiting for the next one.
     """
 
     name: str
