@@ -86,7 +86,7 @@ def test_a_pane_that_shows_something_else_is_left_alone(house: SessionHouse) -> 
     wait_for(lambda: house.sender.send("work", "x").word == DEFERRED, what="cat to have the terminal")
     house.tmux("send-keys", "-t", "work", "C-d")
     house.tmux("copy-mode", "-t", "work")
-    assert "scrolls" in house.sender.send("work", "x").detail
+    wait_for(lambda: "scrolls" in house.sender.send("work", "x").detail, what="cat to end")
     house.tmux("send-keys", "-t", "work", "-X", "cancel")
     assert house.sender.send("work", "echo $((20 + 22))").word == CONFIRMED
 

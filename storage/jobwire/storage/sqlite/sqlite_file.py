@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
+import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,6 +33,7 @@ OLDEST = (3, 37, 0)
 _LOG_BYTES = 16 * 1024 * 1024
 _FILES = ("", "-wal", "-shm")
 _OTHERS = 0o077
+_AGAIN_SECONDS = 0.01
 # Connections of the process that forked us: closing one would do its work a second time.
 _inherited: list[sqlite3.Connection] = []
 
@@ -169,7 +172,7 @@ class SqliteFile:
             )
         if read_only:
             return
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        mode = self._log_mode(connection)
         if mode != "wal":
             raise StorageError(
                 f"cannot keep a log beside {self.path}: SQLite stays in mode {mode}",
@@ -219,6 +222,17 @@ class SqliteFile:
             raise StorageError(f"{self.path} is closed", hint="open it again", path=self.path)
         return self._connection
 
+    def _log_mode(self, connection: sqlite3.Connection) -> object:
+        """Switch the log on; SQLite does not wait by itself where two switch a new file at once."""
+        give_up = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                return connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+
     @contextlib.contextmanager
     def _errors(self, action: str) -> Iterator[None]:
         try:
@@ -265,7 +279,12 @@ def _make_private(path: str) -> None:
             return
         for suffix in _FILES:
             with contextlib.suppress(FileNotFoundError):
-                if os.stat(path + suffix).st_mode & _OTHERS:
+                mode = os.stat(path + suffix).st_mode
+                if not stat.S_ISREG(mode):
+                    raise StorageError(
+                        f"{path + suffix} is no file that a database could be in", hint="name another one"
+                    )
+                if mode & _OTHERS:
                     os.chmod(path + suffix, FILE_MODE)
     except OSError as error:
         raise storage_failure("create", path, error) from error
