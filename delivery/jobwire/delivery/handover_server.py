@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 from typing import NamedTuple, Protocol
 
 from jobwire.core.canonical import MAX_INTEGER
@@ -105,7 +105,9 @@ class HandOverServer:
         self._clients: dict[int, _Client] = {}
         # Who waits, by job. Changed by the reading thread alone; others ask whether a job is in it.
         self._waiting: dict[str, list[_Client]] = {}
-        self._to_send: SimpleQueue[HandOverRequest] = SimpleQueue()
+        # Several threads take from it. A SimpleQueue's get(timeout=) waits for ever where another thread took
+        # what woke it and its time was over meanwhile (CPython 3.11, Modules/_queuemodule.c).
+        self._to_send: Queue[HandOverRequest] = Queue()
         self._queued: set[str] = set()
         self._queued_guard = threading.Lock()
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()

@@ -1,8 +1,10 @@
 """The hand-over while the process itself has no connection yet, or lost it a moment ago."""
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import UnreachableError
 from jobwire.delivery import handover, handover_server
 from jobwire.delivery.handover import HandedOver, HandOver
-from jobwire.delivery.handover_server import HandOverServer, PublishingBroker, SentSoFar
+from jobwire.delivery.handover_server import HandOverRequest, HandOverServer, PublishingBroker, SentSoFar
 from jobwire.testing import wait_for
 
 JOB, LATER_JOB = "0a1b2c3d", "0a1b2c3e"
@@ -126,3 +128,42 @@ def test_a_broker_that_stays_away_is_told(process: _Process, monkeypatch: pytest
                 pass
             assert heard == [NO_BROKER]
     assert process.sent == []
+
+
+def _beyond(counts: list[int], before: list[int]) -> bool:
+    return all(count > earlier for count, earlier in zip(counts, before, strict=True))
+
+
+def test_a_sender_that_was_overtaken_comes_back(process: _Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two senders whose job the other took, just as its time was over, does not wait for ever."""
+    monkeypatch.setattr(handover_server, "_TICK_SECONDS", 0.002)
+    over = threading.Event()
+    looks = [0, 0]
+
+    def send(sender: int) -> None:
+        while not over.is_set():
+            process.server.send_next()
+            looks[sender] += 1
+
+    def compute() -> None:
+        while not over.is_set():
+            sum(range(20_000))
+
+    threads = [threading.Thread(target=send, args=[sender], daemon=True) for sender in range(2)]
+    threads.append(threading.Thread(target=compute, daemon=True))
+    for thread in threads:
+        thread.start()
+    spread = random.Random(1)  # noqa: S311 - a spread of times
+    try:
+        for number in range(500):
+            process.server._queue(HandOverRequest(f"{number:08x}", 1, None))
+            over.wait(spread.random() * 0.006)
+            if number % 50 == 49:
+                # Nothing more is put meanwhile: it would wake whoever waits.
+                before = list(looks)
+                wait_for(partial(_beyond, looks, before), what="another look of both")
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(5)
+        process.server.close()
