@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # for type checkers it is True; `typing` itself need not 
 if TYPE_CHECKING:
     from jobwire.api.aio import AsyncClaimedJob, AsyncHome, AsyncPublisher, AsyncSubscriber
     from jobwire.api.aio_inbox import AsyncAgentInbox, AsyncTakenMessage
+    from jobwire.api.aio_lock import AsyncHeldLock
     from jobwire.api.home import Home
     from jobwire.api.inbox import AgentInbox, TakenMessage
     from jobwire.api.work import ClaimedJob
@@ -44,6 +45,7 @@ __all__ = [
     "AgentInbox",
     "AsyncAgentInbox",
     "AsyncClaimedJob",
+    "AsyncHeldLock",
     "AsyncHome",
     "AsyncPublisher",
     "AsyncSubscriber",
@@ -82,6 +84,7 @@ __all__ = [
 _MODULES = {
     "jobwire.api.aio": ("AsyncClaimedJob", "AsyncHome", "AsyncPublisher", "AsyncSubscriber"),
     "jobwire.api.aio_inbox": ("AsyncAgentInbox", "AsyncTakenMessage"),
+    "jobwire.api.aio_lock": ("AsyncHeldLock",),
     "jobwire.api.home": ("Home",),
     "jobwire.api.inbox": ("AgentInbox", "TakenMessage"),
     "jobwire.api.work": ("ClaimedJob",),

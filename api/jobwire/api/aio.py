@@ -4,6 +4,7 @@ What blocks runs in a thread of its own. A task that is cancelled leaves when th
 within half a second, a claim within a second, an event that is being sent after its tries at most.
 """
 
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from functools import wraps
@@ -12,9 +13,11 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from jobwire.api.aio_inbox import AsyncAgentInbox
+from jobwire.api.aio_lock import AsyncHeldLock
 from jobwire.api.call_thread import CallThread
 from jobwire.api.home import Home, Named
 from jobwire.api.work import ClaimedJob
+from jobwire.coordination.locks.changes import LOCK_SECONDS
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
@@ -224,6 +227,22 @@ class AsyncHome:
     def inbox(self, agent: str) -> AsyncAgentInbox:
         """Return what the agent sends and receives; see `AgentInbox`."""
         return AsyncAgentInbox(self.home.inbox(agent))
+
+    def lock(
+        self,
+        *paths: str | os.PathLike[str],
+        agent: str = "",
+        wait: float = 0.0,
+        shared: bool = False,
+        ttl: float = LOCK_SECONDS,
+        run: str = "default",
+    ) -> AsyncHeldLock:
+        """Keep other agents from files during an `async with`; see `Home.lock`."""
+        return AsyncHeldLock(
+            lambda stop: self.home.lock(
+                *paths, agent=agent, wait=wait, shared=shared, ttl=ttl, run=run, stop=stop
+            )
+        )
 
     def publisher(self, job: str | Named | None = None, *, strict: bool = False) -> AsyncPublisher:
         """Return what speaks for a job, for `async with`; see `Home.publisher`."""

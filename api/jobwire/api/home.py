@@ -271,6 +271,7 @@ class Home:
         shared: bool = False,
         ttl: float = LOCK_SECONDS,
         run: str = "default",
+        stop: threading.Event | None = None,
     ) -> HeldLock:
         """Keep other agents from files and folders, or from `name:X`: all of them or none.
 
@@ -278,7 +279,8 @@ class Home:
                 change(lock.token)
 
         `agent` is who asks, else `$JOBWIRE_AGENT`. Renewed by itself until the end of the block; ends with
-        the job in `$JOBWIRE_JOB`, too. Raises ConflictError (locked, deadlock) and NoWorkError (timeout).
+        the job in `$JOBWIRE_JOB`, too. Waits no longer once `stop` is set, which is seen within two seconds.
+        Raises ConflictError (locked, deadlock) and NoWorkError (timeout).
         """
         store = CoordinationStore(self._home, clock=self._clock)
         asked = LockRequest(
@@ -290,7 +292,7 @@ class Home:
             incarnation=self._environ.get("JOBWIRE_INCARNATION", ""),
             job_id=self._environ.get("JOBWIRE_JOB", ""),
         )
-        return HeldLock(Locks(store, job_ended=JobEnded(self._home)), asked, wait_seconds=wait)
+        return HeldLock(Locks(store, job_ended=JobEnded(self._home)), asked, wait_seconds=wait, stop=stop)
 
     def close(self) -> None:
         """Close the queue's index; the next call opens it again."""

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from jobwire import AsyncHome, Home, InvalidInputError, NotFoundError, Outcome, Status
+from jobwire import AsyncHome, ConflictError, Home, InvalidInputError, NotFoundError, Outcome, Status
+from jobwire.coordination.locks.file_locks import Locks
+from jobwire.coordination.store import CoordinationStore
 from jobwire.testing import wait_for
 
 # The loop turns at least so often whatever else happens: other tests share the machine.
@@ -214,5 +216,43 @@ def test_a_watch_ends_with_its_timeout(home: Home) -> None:
             assert [event async for event in events] == []
         assert events.verdict is not None
         assert events.verdict.outcome is Outcome.PENDING
+
+    run(home, program)
+
+
+def test_a_lock_waits_beside_the_loop(home: Home) -> None:
+    """The loop turns while a task waits; a wait that is cancelled leaves the queue and holds nothing."""
+
+    def state() -> tuple[list[str], list[str]]:
+        now = Locks(CoordinationStore(str(home.path)), job_ended=lambda _: False).state()
+        return [lock.agent_id for lock in now.locks], [wait.agent_id for wait in now.waits]
+
+    async def program(bus: AsyncHome) -> None:
+        async def locked(agent: str) -> int:
+            async with bus.lock("name:deploy", agent=agent, wait=60) as lock:
+                assert (lock.paths, lock.lost) == (("name:deploy",), False)
+                return lock.token
+
+        lost: list[str] = []
+        async with bus.lock("name:deploy", agent="a") as first:
+            with pytest.raises(ConflictError):
+                await bus.lock("name:deploy", agent="d").__aenter__()
+            waiting = [asyncio.create_task(locked(agent)) for agent in "bc"]
+            await until(lambda: sorted(state()[1]) == ["b", "c"])
+            waiting[1].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting[1]
+            assert state() == (["a"], ["b"])
+        assert await waiting[0] > first.token
+        async with bus.lock("name:deploy", agent="a", ttl=6.0) as broken:
+            broken.when_lost(lambda: lost.append(threading.current_thread().name))
+            locks = Locks(CoordinationStore(str(home.path)), job_ended=lambda _: False)
+            locks.ask_to_break("b", "name:deploy", run_id="default", reason="it hangs")
+            locks.confirm_break("c", "name:deploy", run_id="default")
+            await until(lambda: lost == [threading.current_thread().name])
+            assert broken.lost
+        assert state() == ([], [])
+        with pytest.raises(InvalidInputError):
+            _ = bus.lock("x", agent="a").token
 
     run(home, program)

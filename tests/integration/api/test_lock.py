@@ -47,7 +47,7 @@ def test_nobody_else_has_it_during_the_block(home: Home) -> None:
 def test_it_is_renewed_and_a_loser_knows(home: Home) -> None:
     """A short lease lasts as long as the block; who had it broken learns that while the block runs."""
     told: list[HeldLock] = []
-    with home.lock("x", agent="a", ttl=0.3) as held:
+    with home.lock("x", agent="a", ttl=6.0) as held:
         held.when_lost(lambda: told.append(held))
         until = locks_of(home).state().locks[0].lease_until_ms
         wait_for(

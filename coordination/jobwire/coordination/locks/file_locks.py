@@ -27,6 +27,7 @@ from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
 from jobwire.storage import wake
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Sequence
 
     from jobwire.coordination.locks.changes import LockRequest
@@ -46,8 +47,10 @@ class Locks:
         self._job_ended = job_ended
         self._told: set[int] = set()
 
-    def acquire(self, asked: LockRequest, *, wait_seconds: float = 0.0) -> list[FileLock]:
-        """Take all of them, waiting so long; what one holds already is extended.
+    def acquire(
+        self, asked: LockRequest, *, wait_seconds: float = 0.0, stop: threading.Event | None = None
+    ) -> list[FileLock]:
+        """Take all of them, waiting so long, or until `stop` is set; what one holds already is extended.
 
         Raises ConflictError: locked, with who holds it until when; deadlock, with the cycle; NoWorkError
         (timeout) after waiting in vain.
@@ -60,16 +63,16 @@ class Locks:
         granted: list[FileLock] | None = None
         try:
             granted = wake.wait_until(
-                lambda: self.look_again(asked, wait),
+                lambda: [] if stop and stop.is_set() else self.look_again(asked, wait),
                 home=self._store.home,
                 names=[f"resource:{changes.waiting_name(wait.wait_id)}"],
                 seconds=wait_seconds,
                 clock=self._store.clock,
             )
         finally:
-            if granted is None:
+            if not granted:
                 self.give_up(wait)
-        if granted is None:
+        if not granted:
             raise NoWorkError(
                 f"no lock on {changes.named(asked.targets)} within {wait_seconds:g} s",
                 hint="`jobwire lock list` shows who holds it",

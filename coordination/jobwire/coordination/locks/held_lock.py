@@ -22,9 +22,9 @@ _log = logging.getLogger("jobwire.locks")
 class HeldLock:
     """Files that nobody else may touch until `release`, or the end of the `with` block.
 
-    Taken at once, or after waiting so long; raises as `Locks.acquire`. `token` fences what is written to
-    somewhere else: it rises with each new holder. Once somebody took the lock, or it was broken, `lost` is
-    true: stop writing.
+    Taken at once, or after waiting so long, or until `stop` is set; raises as `Locks.acquire`. `token` fences
+    what is written to somewhere else: it rises with each new holder. Once somebody took the lock, or it was
+    broken, `lost` is true: stop writing.
     """
 
     def __init__(
@@ -33,16 +33,22 @@ class HeldLock:
         asked: LockRequest,
         *,
         wait_seconds: float = 0.0,
+        stop: threading.Event | None = None,
         warn: Callable[[str], object] = _log.warning,
     ) -> None:
         self._locks = locks
         self._asked = asked
         self._warn = warn
-        granted = locks.acquire(asked, wait_seconds=wait_seconds)
+        try:
+            granted = locks.acquire(asked, wait_seconds=wait_seconds, stop=stop)
+        except BaseException:
+            locks.close()
+            raise
         self.paths = tuple(lock.target for lock in granted)
         self.token = granted[0].token
         self._over = threading.Event()
         self._lost = threading.Event()
+        self._guard = threading.Lock()
         self._on_loss: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._renew, name="lock renewal", daemon=True)
         self._thread.start()
@@ -54,8 +60,10 @@ class HeldLock:
 
     def when_lost(self, act: Callable[[], object]) -> None:
         """Do something, in a thread of ours, once it is no longer ours; at once where that is so already."""
-        self._on_loss = act
-        if self.lost:
+        with self._guard:
+            self._on_loss = act
+            lost = self.lost
+        if lost:
             act()
 
     def release(self) -> None:
@@ -64,8 +72,11 @@ class HeldLock:
             return
         self._over.set()
         self._thread.join()
-        with contextlib.suppress(ConflictError):  # the loser was told by message
-            self._locks.release(self._asked.agent_id, self.paths, run_id=self._asked.run_id)
+        try:
+            with contextlib.suppress(ConflictError):  # the loser was told by message
+                self._locks.release(self._asked.agent_id, self.paths, run_id=self._asked.run_id)
+        finally:
+            self._locks.close()
 
     def __enter__(self) -> Self:
         return self
@@ -81,8 +92,10 @@ class HeldLock:
                 self._locks.renew(self._asked.agent_id, self.paths, run_id=self._asked.run_id)
             except ConflictError as error:
                 self._warn(str(error))
-                self._lost.set()
-                self._on_loss()
+                with self._guard:
+                    self._lost.set()
+                    act = self._on_loss
+                act()
                 break
             except JobwireError as error:
                 # A full disk or a busy store: the lease still runs, and the next try comes before its end.
