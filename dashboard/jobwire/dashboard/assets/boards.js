@@ -3,12 +3,13 @@
 import { badge, setBadge } from "./fleet.js";
 import { h, mark, say } from "./dom.js";
 import { ago, clock, fullTime, now, words } from "./format.js";
-import { Following, Rows, act, cannot, look, nothingYet } from "./store.js";
+import { Rows, act, look, nothingYet, tableRow } from "./store.js";
+import { DetailView, ListView } from "./views.js";
 
 const page = document.documentElement.dataset;
 const COLUMNS = [["state", "Phase"], ["job", "What is decided"], ["last", "Waits for"], ["unread", "Until"], ["when", "Opened"]];
 const VERDICTS = { APPROVED: "done", APPROVED_WITH_REVIEW: "done", REJECTED: "failed", ESCALATE: "waiting", CHANGED: "failed" };
-const boardPath = (id) => `/boards?board=${encodeURIComponent(id)}`;
+const LOOK_SECONDS = 5;
 const lower = (word) => word.toLowerCase().replaceAll("_", " ");
 
 function stateOf(board) {
@@ -16,60 +17,33 @@ function stateOf(board) {
   return { group: board.missing.includes(page.person) ? "waiting" : "running", word: lower(board.phase) + (board.round ? ` ${board.round}/${board.rounds}` : "") };
 }
 
-export class BoardsView {
+export class BoardsView extends ListView {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
-    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the boards …");
-    this.note = h("p", { class: "empty", hidden: true });
-    this.table = new Rows(COLUMNS, "agents boards", { key: (row) => row.board_id, make: (row) => this.#make(row), fill });
-    this.following = new Following(shell, () => this.#refresh(), 5);
+    super(root, shell, { name: "boards", seconds: LOOK_SECONDS });
+    this.table = new Rows(COLUMNS, "agents boards", { key: (row) => row.board_id, make, fill });
+    this.tables = [{ rows: this.table, times }];
   }
 
-  mount() {
-    this.table.node.hidden = true;
-    this.root.replaceChildren(this.headline, this.table.node, this.note);
-    this.following.start();
-    this.timer = setInterval(() => this.table.tick(times), 1000);
+  parts() {
+    return [this.headline, this.table.node, this.note];
   }
 
-  unmount() {
-    this.following.stop();
-    clearInterval(this.timer);
+  show({ boards = [] }) {
+    const urgent = (one) => (one.open ? 1 + one.missing.includes(page.person) : 0);
+    boards.sort((one, other) => urgent(other) - urgent(one));
+    this.table.show(boards);
+    this.note.hidden = boards.length > 0;
+    if (!boards.length) nothingYet(this.note, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
+    const open = boards.filter((one) => one.open);
+    const mine = open.filter((one) => one.missing.includes(page.person)).length;
+    say(this.headline, boards.length ? [`${open.length} ${open.length === 1 ? "board" : "boards"} open`, mine ? `${mine} ${mine === 1 ? "waits" : "wait"} for you` : ""].filter(Boolean).join(" · ") : "No boards yet");
   }
+}
 
-  key(event) {
-    if (event.key === "j" || event.key === "k") { this.table.move(event.key === "j" ? 1 : -1); return true; }
-    if (event.key !== "Escape") return false;
-    this.shell.go("/");
-    return true;
-  }
-
-  async #refresh() {
-    try {
-      const { boards = [] } = await look("/api/boards");
-      const urgent = (one) => (one.open ? 1 + one.missing.includes(page.person) : 0);
-      boards.sort((one, other) => urgent(other) - urgent(one));
-      this.table.show(boards);
-      this.note.hidden = boards.length > 0;
-      if (!boards.length) nothingYet(this.note, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
-      const open = boards.filter((one) => one.open);
-      const mine = open.filter((one) => one.missing.includes(page.person)).length;
-      say(this.headline, boards.length ? [`${open.length} ${open.length === 1 ? "board" : "boards"} open`, mine ? `${mine} ${mine === 1 ? "waits" : "wait"} for you` : ""].filter(Boolean).join(" · ") : "No boards yet");
-    } catch (error) {
-      this.table.node.hidden = true;
-      say(this.headline, "The boards cannot be read");
-      cannot(this.note, error);
-    }
-  }
-
-  #make(row) {
-    const parts = { badge: badge(), title: h("a", { class: "title", href: boardPath(row.board_id), "data-nav": true }), sub: h("span", { class: "session" }), missing: h("span", { class: "detail" }), until: h("span"), when: h("span") };
-    const cell = (name, ...children) => h("td", { class: name }, ...children);
-    parts.node = h("tr", {}, cell("state", parts.badge), cell("job", parts.title, h("span", { class: "sub" }, parts.sub)), cell("last", parts.missing), cell("unread", parts.until), cell("when", parts.when));
-    parts.node.addEventListener("click", (event) => { if (!event.target.closest("a") && !getSelection().toString()) this.shell.go(boardPath(row.board_id)); });
-    return parts;
-  }
+function make(row) {
+  const parts = { badge: badge(), title: h("a", { class: "title", href: `/boards?board=${encodeURIComponent(row.board_id)}`, "data-nav": true }), sub: h("span", { class: "session" }), missing: h("span", { class: "detail" }), until: h("span"), when: h("span") };
+  parts.node = tableRow({ state: parts.badge, job: [parts.title, h("span", { class: "sub" }, parts.sub)], last: parts.missing, unread: parts.until, when: parts.when });
+  return parts;
 }
 
 function fill(parts, row) {
@@ -87,12 +61,9 @@ function times(parts, row) {
   say(parts.when, ago(row.opened));
 }
 
-export class BoardView {
+export class BoardView extends DetailView {
   constructor(root, shell, id) {
-    this.root = root;
-    this.shell = shell;
-    this.id = id;
-    this.note = h("p", { class: "empty" }, "Reading the board …");
+    super(root, shell, { id, what: "board", back: "/boards", seconds: LOOK_SECONDS });
     this.badge = badge();
     this.title = h("h1", { class: "job-title" });
     this.facts = h("dl", { class: "facts" });
@@ -101,41 +72,15 @@ export class BoardView {
     this.said = h("ol", { class: "messages", role: "log", "aria-label": "What was said" });
     this.proposal = h("pre", { class: "proposal" });
     this.turn = h("section", { class: "reply", "aria-label": "Your turn" });
-    this.article = h("article", { class: "job-view" }, h("p", { class: "crumbs" }, h("a", { href: "/boards", "data-nav": true }, "← Boards")),
+    this.article = h("article", { class: "job-view" }, this.crumbs(),
       h("div", { class: "job-head" }, this.badge, this.title), this.decision, this.turn, this.facts,
       h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Proposal"), this.proposal, h("h2", {}, "What was said"), this.said),
         h("aside", {}, h("h2", {}, "Members"), h("table", { class: "attempts" }, h("thead", {}, h("tr", {}, ["Member", "Assessment", "Vote"].map((text) => h("th", { scope: "col" }, text)))), this.members))));
-    this.following = new Following(shell, () => this.#refresh(), 5);
   }
 
-  mount() {
-    this.root.replaceChildren(this.note);
-    this.following.start();
-  }
-
-  unmount() {
-    this.following.stop();
-  }
-
-  key(event) {
-    if (event.key !== "Escape") return false;
-    this.shell.go("/boards");
-    return true;
-  }
-
-  async #refresh() {
-    let data;
-    try {
-      data = await look("/api/board", { board: this.id });
-      if (!data.made) throw new Error("No agent has written here yet.");
-    } catch (error) {
-      if (error.status && error.status < 500) this.following.stop();
-      this.root.replaceChildren(this.note);
-      cannot(this.note, error);
-      this.note.append(h("a", { href: "/boards", "data-nav": true }, "Back to the boards"));
-      return;
-    }
-    if (!this.article.isConnected) this.root.replaceChildren(this.article);
+  async read() {
+    const data = await look("/api/board", { board: this.id });
+    if (!data.made) throw new Error("No agent has written here yet.");
     const { board } = data;
     setBadge(this.badge, stateOf(board));
     say(this.title, board.checkpoint);

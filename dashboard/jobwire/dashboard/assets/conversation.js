@@ -6,21 +6,18 @@ import { threadState } from "./conversations.js";
 import { badge, setBadge } from "./fleet.js";
 import { ago, clock, fullTime, words } from "./format.js";
 import { RequestCards } from "./requests.js";
-import { Following, act, cannot, look } from "./store.js";
+import { act, look } from "./store.js";
+import { DetailView } from "./views.js";
 
 const page = document.documentElement.dataset;
 const actions = page.actions === "yes";
 const ENDED = ["done", "failed", "cancelled"];
 
-export class ConversationView {
+export class ConversationView extends DetailView {
   constructor(root, shell, id) {
-    this.root = root;
-    this.shell = shell;
-    this.id = id;
+    super(root, shell, { id, what: "conversation", back: "/conversations" });
     this.messages = new Map();
     this.turns = new Map();
-    this.following = new Following(shell, () => this.#refresh());
-    this.note = h("p", { class: "empty" }, "Reading the conversation …");
     this.badge = badge();
     this.title = h("h1", { class: "job-title" });
     this.requests = new RequestCards();
@@ -29,47 +26,30 @@ export class ConversationView {
     this.older = h("button", { type: "button", class: "more", hidden: true, onclick: () => this.#older() }, "Show older messages");
     this.end = h("button", { type: "button", class: "danger", onclick: () => this.#cancel() }, "Cancel the conversation …");
     this.article = h("article", { class: "job-view conversation" },
-      h("p", { class: "crumbs" }, h("a", { href: "/conversations", "data-nav": true }, "← Conversations")),
+      this.crumbs(),
       h("div", { class: "job-head" }, this.badge, this.title, actions ? this.end : null),
       this.facts, this.older, this.list, this.requests.node, actions ? this.#replyBox() : h("p", { class: "hint" }, "Start the page with --allow-actions to reply here."));
   }
 
-  mount() {
-    this.root.replaceChildren(this.note);
-    this.following.start();
-  }
-
-  unmount() {
-    this.following.stop();
-  }
-
   key(event) {
-    if (event.key === "r" && this.text) { this.text.focus(); return true; }
-    if (event.key !== "Escape") return false;
-    this.shell.go("/conversations");
+    if (event.key !== "r" || !this.text) return super.key(event);
+    this.text.focus();
     return true;
   }
 
-  async #refresh() {
+  async read() {
     const last = Math.max(0, ...this.messages.keys(), ...this.turns.keys());
-    try {
-      let data = await look("/api/conversation", { thread: this.id, after: last });
-      if (last && data.more) {
-        this.messages.clear();
-        this.turns.clear();
-        data = await look("/api/conversation", { thread: this.id });
-      }
-      if (!data.made) throw new Error("No agent has written here yet.");
-      // What became of the last ones changes after they were said.
-      const fresh = last && this.messages.size ? await look("/api/conversation", { thread: this.id, after: [...this.messages.keys()].sort((a, b) => a - b).at(-Math.min(10, this.messages.size)) - 1, below: last + 1 }) : null;
-      this.#take(fresh, false);
-      this.#take(data, !last);
-    } catch (error) {
-      if (error.status && error.status < 500) this.following.stop();
-      this.root.replaceChildren(this.note);
-      cannot(this.note, error);
-      this.note.append(h("a", { href: "/conversations", "data-nav": true }, "Back to the conversations"));
+    let data = await look("/api/conversation", { thread: this.id, after: last });
+    if (last && data.more) {
+      this.messages.clear();
+      this.turns.clear();
+      data = await look("/api/conversation", { thread: this.id });
     }
+    if (!data.made) throw new Error("No agent has written here yet.");
+    // What became of the last ones changes after they were said.
+    const fresh = last && this.messages.size ? await look("/api/conversation", { thread: this.id, after: [...this.messages.keys()].sort((a, b) => a - b).at(-Math.min(10, this.messages.size)) - 1, below: last + 1 }) : null;
+    this.#take(fresh, false);
+    this.#take(data, !last);
   }
 
   async #older() {
@@ -110,7 +90,6 @@ export class ConversationView {
       this.facts.replaceChildren(...facts(thread));
       this.#askJob(thread);
     }
-    if (!this.article.isConnected) this.root.replaceChildren(this.article);
     if (grew && near && !document.querySelector("dialog[open]")) scrollTo({ top: document.documentElement.scrollHeight });
     this.thread = thread;
     this.#seen(thread);

@@ -4,65 +4,46 @@ import { badge, setBadge } from "./fleet.js";
 import { h, mark, say } from "./dom.js";
 import { ago, fullTime, now, words } from "./format.js";
 import { MOST_NODES, drawGraph } from "./graph.js";
-import { Following, Rows, cannot, look, nothingYet } from "./store.js";
+import { Rows, nothingYet, tableRow } from "./store.js";
+import { ListView } from "./views.js";
 
 const HELD = [["state", "Mode"], ["job", "What"], ["last", "Held by"], ["unread", "For"], ["when", "Ends in"]];
 const WAITING = [["state", "Mode"], ["job", "Waits for"], ["last", "Who waits, and for whom"], ["unread", ""], ["when", "Since"]];
 
-export class LocksView {
+export class LocksView extends ListView {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
-    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the locks …");
-    this.note = h("p", { class: "empty", hidden: true });
+    super(root, shell, { name: "locks", seconds: 5 });
     this.circles = h("ul", { class: "circles", hidden: true });
     this.graph = h("div", { class: "graph-box", hidden: true });
     this.held = new Rows(HELD, "agents", { key: (row) => `${row.run} ${row.target} ${row.agent}`, make, fill: fillHeld });
     this.waiting = new Rows(WAITING, "agents", { key: (row) => `${row.agent} ${row.since}`, make, fill: fillWaiting });
     this.waitTitle = h("h2", {}, "Waiting");
     this.graphTitle = h("h2", {}, "Who waits for whom");
-    this.following = new Following(shell, () => this.#refresh(), 5);
+    this.tables = [{ rows: this.held, times: heldTimes }, { rows: this.waiting, times: waitTimes }];
   }
 
-  mount() {
-    for (const node of [this.held.node, this.waiting.node, this.waitTitle, this.graphTitle]) node.hidden = true;
-    this.root.replaceChildren(h("div", { class: "job-view" }, this.headline, this.note, this.circles, this.held.node, this.waitTitle, this.waiting.node, this.graphTitle, this.graph));
-    this.following.start();
-    this.timer = setInterval(() => { this.held.tick(heldTimes); this.waiting.tick(waitTimes); }, 1000);
+  parts() {
+    return [h("div", { class: "job-view" }, this.headline, this.note, this.circles, this.held.node, this.waitTitle, this.waiting.node, this.graphTitle, this.graph)];
   }
 
-  unmount() {
-    this.following.stop();
-    clearInterval(this.timer);
+  hide() {
+    super.hide();
+    for (const node of [this.waitTitle, this.graphTitle, this.graph, this.circles]) node.hidden = true;
+    this.graphKey = "";
   }
 
-  key(event) {
-    if (event.key === "j" || event.key === "k") { this.held.move(event.key === "j" ? 1 : -1); return true; }
-    if (event.key !== "Escape") return false;
-    this.shell.go("/");
-    return true;
-  }
-
-  async #refresh() {
-    try {
-      const data = await look("/api/locks");
-      const { locks = [], waiters = [], circles = [] } = data;
-      this.held.show(locks);
-      this.waiting.show(waiters);
-      this.waitTitle.hidden = waiters.length === 0;
-      this.note.hidden = locks.length + waiters.length > 0;
-      if (!this.note.hidden) nothingYet(this.note, "Nobody holds a file lock. Take one:", "lock acquire --agent builder src/app.py");
-      const more = data.held > locks.length ? ` (${locks.length} shown)` : "";
-      say(this.headline, `${data.held ?? 0} ${data.held === 1 ? "lock" : "locks"} held${more} · ${data.waiting ?? 0} waiting${circles.length ? ` · ${circles.length} deadlocked` : ""}`);
-      this.circles.hidden = circles.length === 0;
-      this.circles.replaceChildren(...circles.map((circle) => h("li", {}, h("b", {}, "Deadlock: "), [...circle, circle[0]].join(" → "))));
-      this.#draw(data);
-    } catch (error) {
-      for (const node of [this.held.node, this.waiting.node, this.waitTitle, this.graphTitle, this.graph, this.circles]) node.hidden = true;
-      say(this.headline, "The locks cannot be read");
-      cannot(this.note, error);
-      this.graphKey = "";
-    }
+  show(data) {
+    const { locks = [], waiters = [], circles = [] } = data;
+    this.held.show(locks);
+    this.waiting.show(waiters);
+    this.waitTitle.hidden = waiters.length === 0;
+    this.note.hidden = locks.length + waiters.length > 0;
+    if (!this.note.hidden) nothingYet(this.note, "Nobody holds a file lock. Take one:", "lock acquire --agent builder src/app.py");
+    const more = data.held > locks.length ? ` (${locks.length} shown)` : "";
+    say(this.headline, `${data.held ?? 0} ${data.held === 1 ? "lock" : "locks"} held${more} · ${data.waiting ?? 0} waiting${circles.length ? ` · ${circles.length} deadlocked` : ""}`);
+    this.circles.hidden = circles.length === 0;
+    this.circles.replaceChildren(...circles.map((circle) => h("li", {}, h("b", {}, "Deadlock: "), [...circle, circle[0]].join(" → "))));
+    this.#draw(data);
   }
 
   #draw({ waiters = [], asked = [], circles = [], locks = [] }) {
@@ -84,8 +65,7 @@ export class LocksView {
 
 function make() {
   const parts = { badge: badge(), title: h("span", { class: "title" }), sub: h("span", { class: "session" }), who: h("a", { class: "title", "data-nav": true }), note: h("span", { class: "detail" }), length: h("span"), when: h("span") };
-  const cell = (name, ...children) => h("td", { class: name }, ...children);
-  parts.node = h("tr", { class: "still" }, cell("state", parts.badge), cell("job", parts.title, h("span", { class: "sub" }, parts.sub)), cell("last", parts.who, parts.note), cell("unread", parts.length), cell("when", parts.when));
+  parts.node = tableRow({ state: parts.badge, job: [parts.title, h("span", { class: "sub" }, parts.sub)], last: [parts.who, parts.note], unread: parts.length, when: parts.when }, { class: "still" });
   return parts;
 }
 

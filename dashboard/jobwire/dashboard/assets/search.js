@@ -3,43 +3,35 @@
 import { h, say } from "./dom.js";
 import { threadPath } from "./conversations.js";
 import { clock, fullTime } from "./format.js";
-import { Following, cannot, look, nothingYet } from "./store.js";
+import { cannot, look, moveIn, nothingYet } from "./store.js";
+import { StoreView } from "./views.js";
 
-export class SearchView {
+export class SearchView extends StoreView {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
+    super(root, shell, { back: "/conversations" });
     this.text = h("input", { type: "search", placeholder: "Words of a message; \"a phrase\"; begin*", "aria-label": "Search messages", autocomplete: "off", spellcheck: "false", maxlength: "1000",
       onkeydown: (event) => { if (event.key === "Enter") this.#search(); if (event.key === "Escape") this.text.blur(); event.stopPropagation(); } });
     this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Search what agents said");
     this.list = h("ol", { class: "messages found" });
     this.note = h("p", { class: "empty", hidden: true });
     this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => this.#ask(this.next) }, "Show older ones");
-    this.following = new Following(shell, async () => {});
   }
 
   mount() {
     this.text.value = new URLSearchParams(location.search).get("q") ?? "";
     this.root.replaceChildren(this.headline, h("div", { class: "search" }, this.text, h("button", { type: "button", class: "primary", onclick: () => this.#search() }, "Search")), this.list, this.note, this.more);
-    this.following.start();
+    super.mount();
     if (this.text.value) this.#search();
     else this.text.focus();
   }
 
-  unmount() {
-    this.following.stop();
-  }
+  /** What was found stays, whatever is written meanwhile. */
+  async refresh() {}
 
   key(event) {
     if (event.key === "/") { this.text.focus(); this.text.select(); return true; }
-    if (event.key === "j" || event.key === "k") {
-      const links = [...this.list.querySelectorAll("a.title")];
-      links[Math.min(Math.max(links.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1), 0), links.length - 1)]?.focus();
-      return true;
-    }
-    if (event.key !== "Escape") return false;
-    this.shell.go("/conversations");
-    return true;
+    if (event.key === "j" || event.key === "k") { moveIn(this.list, event.key === "j" ? 1 : -1); return true; }
+    return super.key(event);
   }
 
   #search() {

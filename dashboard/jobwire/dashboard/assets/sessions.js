@@ -4,55 +4,38 @@ import { confirmed } from "./confirm.js";
 import { badge, setBadge } from "./fleet.js";
 import { copyButton, h, mark, say } from "./dom.js";
 import { ago, words } from "./format.js";
-import { Following, act, cannot, look, nothingYet, place } from "./store.js";
+import { act, nothingYet, place } from "./store.js";
+import { ListView } from "./views.js";
 
 const actions = document.documentElement.dataset.actions === "yes";
 const GROUPS = { running: "running", stopped: "pending", terminated: "failed", archived: "done" };
 const LOOK_SECONDS = 3;
 
-export class SessionsView {
+export class SessionsView extends ListView {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
+    super(root, shell, { name: "sessions", seconds: LOOK_SECONDS });
     this.cards = new Map();
-    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the sessions …");
-    this.note = h("p", { class: "empty", hidden: true });
     this.list = h("div", { class: "sessions" });
-    this.following = new Following(shell, () => this.#refresh(), LOOK_SECONDS);
   }
 
-  mount() {
-    this.root.replaceChildren(this.headline, this.list, this.note);
-    this.following.start();
+  parts() {
+    return [this.headline, this.list, this.note];
   }
 
-  unmount() {
-    this.following.stop();
+  hide() {
+    this.list.replaceChildren();
+    this.cards.clear();
   }
 
-  key(event) {
-    if (event.key !== "Escape") return false;
-    this.shell.go("/");
-    return true;
-  }
-
-  async #refresh() {
-    try {
-      const { sessions = [] } = await look("/api/sessions");
-      const names = new Set(sessions.map((one) => one.name));
-      for (const name of this.cards.keys()) if (!names.has(name)) this.cards.delete(name);
-      place(this.list, sessions.map((one) => this.#card(one)));
-      this.note.hidden = sessions.length > 0;
-      if (!sessions.length) nothingYet(this.note, "No session yet. Open one:", "sessions create builder --agent claude");
-      const running = sessions.filter((one) => one.state === "running");
-      const asks = running.filter((one) => one.attention).length;
-      say(this.headline, sessions.length ? [`${running.length} ${running.length === 1 ? "session runs" : "sessions run"}`, asks ? `${asks} ${asks === 1 ? "asks" : "ask"} something` : ""].filter(Boolean).join(" · ") : "No sessions yet");
-    } catch (error) {
-      this.list.replaceChildren();
-      this.cards.clear();
-      say(this.headline, "The sessions cannot be read");
-      cannot(this.note, error);
-    }
+  show({ sessions = [] }) {
+    const names = new Set(sessions.map((one) => one.name));
+    for (const name of this.cards.keys()) if (!names.has(name)) this.cards.delete(name);
+    place(this.list, sessions.map((one) => this.#card(one)));
+    this.note.hidden = sessions.length > 0;
+    if (!sessions.length) nothingYet(this.note, "No session yet. Open one:", "sessions create builder --agent claude");
+    const running = sessions.filter((one) => one.state === "running");
+    const asks = running.filter((one) => one.attention).length;
+    say(this.headline, sessions.length ? [`${running.length} ${running.length === 1 ? "session runs" : "sessions run"}`, asks ? `${asks} ${asks === 1 ? "asks" : "ask"} something` : ""].filter(Boolean).join(" · ") : "No sessions yet");
   }
 
   #card(one) {

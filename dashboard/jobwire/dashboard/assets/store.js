@@ -85,14 +85,29 @@ export function place(parent, nodes) {
   }
 }
 
-/** A table of rows that stay what they are: `make(key)` gives {node, ...}, `fill(parts, row)` writes it. */
+/** Go to the next or the previous title of a list. */
+export function moveIn(list, step) {
+  const links = [...list.querySelectorAll("a.title")];
+  const next = links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)];
+  if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+}
+
+/** Return a table's row with its cells: column -> what is in it. */
+export function tableRow(cells, props = {}) {
+  return h("tr", props, Object.entries(cells).map(([name, children]) => h("td", { class: name }, ...[children].flat())));
+}
+
+/** A table of rows that stay what they are: `make(row)` gives {node, ...}, `fill(parts, row)` writes it. */
 export class Rows {
   constructor(columns, name, { make, fill, key }) {
     this.make = make;
     this.fill = fill;
     this.key = key;
     this.parts = new Map();
-    this.body = h("tbody");
+    this.body = h("tbody", { onclick: (event) => {
+      const row = event.target.closest("tr:not(.still)");
+      if (row && !event.target.closest("a, button") && !getSelection().toString()) row.querySelector("a.title").click();
+    } });
     this.node = h("table", { class: `fleet ${name}` }, h("thead", {}, h("tr", {}, columns.map(([column, title]) => h("th", { scope: "col", class: column }, title)))), this.body);
   }
 
@@ -113,13 +128,6 @@ export class Rows {
   tick(times) {
     for (const parts of this.parts.values()) times(parts, parts.row);
   }
-
-  /** Go to the next or the previous row by keys. */
-  move(step) {
-    const links = [...this.body.querySelectorAll("a.title")];
-    const next = links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)];
-    if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
-  }
 }
 
 /** Buttons of which one is chosen, each with a count; `choose(name)` hears which. */
@@ -132,7 +140,7 @@ export class Choices {
   show(chosen, counts) {
     for (const [name, chip] of this.chips) {
       chip.setAttribute("aria-pressed", String(name === chosen));
-      say(chip.lastChild, String(counts[name] ?? 0));
+      say(chip.lastChild, String(counts[name || "all"] ?? 0));
     }
   }
 }

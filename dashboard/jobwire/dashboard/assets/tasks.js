@@ -6,78 +6,41 @@ import { badge, setBadge } from "./fleet.js";
 import { h, mark, plain, say } from "./dom.js";
 import { ago, fullTime, now, words } from "./format.js";
 import { MOST_NODES, drawGraph } from "./graph.js";
-import { Choices, Following, Rows, act, cannot, look, nothingYet } from "./store.js";
+import { Rows, act, nothingYet, tableRow } from "./store.js";
+import { ListView } from "./views.js";
 
 const actions = document.documentElement.dataset.actions === "yes";
 const COLUMNS = [["state", "State"], ["job", "Task"], ["last", "Waits for, or why"], ["who", "Who"], ["unread", "Runs"], ["when", "Since"]];
 const GROUPS = { failed: "failed", stuck: "stuck", in_review: "waiting", approved: "waiting", in_progress: "running", ready: "late", pending: "pending", completed: "done", cancelled: "done" };
-const CHOICES = { all: ["All", ""], failed: ["Failed", "failed"], stuck: ["Stuck", "stuck"], in_review: ["In review", "waiting"], in_progress: ["In progress", ""], ready: ["Ready", ""], pending: ["Pending", ""], completed: ["Completed", ""] };
+const CHOICES = { "": ["All", ""], failed: ["Failed", "failed"], stuck: ["Stuck", "stuck"], in_review: ["In review", "waiting"], in_progress: ["In progress", ""], ready: ["Ready", ""], pending: ["Pending", ""], completed: ["Completed", ""] };
 const WAITS = { failed_dependency: "a failed task", dependency: "tasks", claim: "who claims it", review: "a review", merge: "a merge", retry: "its next try" };
 
-export class TasksView {
+export class TasksView extends ListView {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
-    this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the tasks …");
-    this.choices = new Choices("State", CHOICES, (state) => this.#choose({ state }));
-    this.runs = h("select", { "aria-label": "Run", onchange: () => this.#choose({ run: this.runs.value }) });
-    this.filters = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.runs));
+    super(root, shell, { name: "tasks", seconds: 10, choices: CHOICES });
+    this.asked = { state: "", run: "" };
+    this.filters = ["state"];
+    this.runs = h("select", { "aria-label": "Run", onchange: () => this.choose({ run: this.runs.value }) });
+    this.bar = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.runs));
     this.graph = h("div", { class: "graph-box", hidden: true });
     this.hint = h("p", { class: "hint", hidden: true });
     this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make: (row) => this.#make(row), fill });
-    this.note = h("p", { class: "empty", hidden: true });
-    this.following = new Following(shell, () => this.#refresh(), 10);
+    this.tables = [{ rows: this.table, times }];
   }
 
-  mount() {
-    const query = new URLSearchParams(location.search);
-    this.state = query.get("state") in CHOICES ? query.get("state") : "all";
-    this.run = query.get("run") ?? "";
-    this.table.node.hidden = this.filters.hidden = true;
-    this.root.replaceChildren(h("div", { class: "job-view" }, this.headline, this.filters, this.graph, this.hint, this.table.node, this.note));
-    this.following.start();
-    this.timer = setInterval(() => this.table.tick(times), 1000);
+  parts() {
+    return [h("div", { class: "job-view" }, this.headline, this.bar, this.graph, this.hint, this.table.node, this.note)];
   }
 
-  unmount() {
-    this.following.stop();
-    clearInterval(this.timer);
+  hide() {
+    super.hide();
+    for (const node of [this.bar, this.graph, this.hint]) node.hidden = true;
   }
 
-  key(event) {
-    if (event.key === "j" || event.key === "k") { this.table.move(event.key === "j" ? 1 : -1); return true; }
-    if (/^[0-7]$/.test(event.key)) { this.#choose({ state: Object.keys(CHOICES)[Number(event.key)] }); return true; }
-    if (event.key !== "Escape") return false;
-    if (this.state === "all") this.shell.go("/");
-    else this.#choose({ state: "all" });
-    return true;
-  }
-
-  #choose({ state = this.state, run = this.run }) {
-    this.state = state;
-    this.run = run;
-    const query = new URLSearchParams();
-    if (state !== "all") query.set("state", state);
-    if (run) query.set("run", run);
-    history.replaceState(null, "", query.size ? `/tasks?${query}` : "/tasks");
-    this.following.again();
-  }
-
-  async #refresh() {
-    const asked = `${this.state} ${this.run}`;
-    let data;
-    try {
-      data = await look("/api/tasks", { run: this.run, state: this.state === "all" ? "" : this.state });
-    } catch (error) {
-      for (const node of [this.table.node, this.filters, this.graph, this.hint]) node.hidden = true;
-      say(this.headline, "The tasks cannot be read");
-      cannot(this.note, error);
-      return;
-    }
-    if (asked !== `${this.state} ${this.run}`) return this.#refresh();
+  show(data) {
     const { tasks = [], counts = {}, runs = [] } = data;
     this.shown = data.run ?? "";
-    this.filters.hidden = runs.length === 0;
+    this.bar.hidden = runs.length === 0;
     const key = JSON.stringify(runs);
     if (key !== this.runsKey) {
       this.runsKey = key;
@@ -85,7 +48,7 @@ export class TasksView {
     }
     this.runs.hidden = runs.length < 2;
     this.runs.value = this.shown;
-    this.choices.show(this.state, counts);
+    this.choices.show(this.asked.state, counts);
     this.table.show(tasks);
     this.note.hidden = tasks.length > 0;
     if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead --title 'build it'");
@@ -125,8 +88,7 @@ export class TasksView {
       cancel: button("cancel …", "Cancel the task?", "Its job ends with it; what depends on it waits, fails or is skipped, as it was added.", "cancel"),
     } : {};
     parts.buttons.append(...Object.values(parts.verbs));
-    const cell = (name, ...children) => h("td", { class: name }, ...children);
-    parts.node = h("tr", { class: "still" }, cell("state", parts.badge), cell("job", parts.title, h("span", { class: "sub" }, h("code", {}, row.id), parts.priority, parts.sub)), cell("last", parts.why, parts.buttons), cell("who", parts.who), cell("unread", parts.runs), cell("when", parts.when));
+    parts.node = tableRow({ state: parts.badge, job: [parts.title, h("span", { class: "sub" }, h("code", {}, row.id), parts.priority, parts.sub)], last: [parts.why, parts.buttons], who: parts.who, unread: parts.runs, when: parts.when }, { class: "still" });
     return parts;
   }
 }
