@@ -25,7 +25,7 @@ def test_a_key_shows_agents_locks_and_waiters(tmp_path: Path) -> None:
     writer = FleetWriter(tmp_path / "home")
 
     def shown(app: Top) -> str:
-        return str(app.screen.query_one("#agents", Static).content)
+        return str(app.screen.query_one("#lines", Static).content)
 
     async def walk() -> None:
         app = Top(model=open_model(writer.home, limits=Thresholds(), poll=True), query=Query())

@@ -27,7 +27,7 @@ def test_a_key_shows_sessions_and_their_panes(
     house.open()
 
     def shown(app: Top) -> str:
-        return str(app.screen.query_one("#sessions", Static).content)
+        return str(app.screen.query_one("#lines", Static).content)
 
     async def walk() -> None:
         app = Top(model=open_model(writer.home, limits=Thresholds(), poll=True), query=Query())

@@ -1,27 +1,20 @@
 """`jobwire top`: the agents, and the file locks that they hold and wait for."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.screen import Screen
-from textual.widgets import Footer, Static
 
-from jobwire.core.errors import StorageError
+from jobwire.coordination.store import CoordinationStore
 from jobwire.core.override import override
 from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.coordination.agent_rows import AgentRow, AgentState, count_states
 from jobwire.dashboard.coordination.agents import agent_rows
 from jobwire.dashboard.coordination.locks import LockRow, LockView, WaiterRow, lock_view
-from jobwire.dashboard.coordination.looking import looking
+from jobwire.dashboard.coordination.store_screen import Line, StoreScreen
 from jobwire.dashboard.fleet import words
 from jobwire.dashboard.top_once import now
 
-Line = tuple[str, str]
 _STYLES = {
     AgentState.BLOCKED: "bold yellow",
     AgentState.DEAD: "bold red",
@@ -34,44 +27,18 @@ _STYLES = {
 _NAMED = 5
 
 
-class AgentsScreen(Screen[None]):
-    """Agents with what they do, then locks and waiters; read anew each second."""
+class AgentsScreen(StoreScreen):
+    """Agents with what they do, then locks and waiters."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,g,backspace", "dismiss", "Back")]
-    CSS = "#agents { padding: 0 1; }"
-
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self._home = home
 
     @override
-    def compose(self) -> ComposeResult:
-        """Lay out the text and the keys."""
-        with VerticalScroll():
-            yield Static(id="agents")
-        yield Footer()
-
-    def on_mount(self) -> None:
-        """Draw, and again each second."""
-        self.draw()
-        self.set_interval(1.0, self.draw)
-
-    def draw(self) -> None:
-        """Write everything anew; never as markup, because texts come from agents."""
-        body = Text(no_wrap=True, overflow="ellipsis")
-        for text, style in self._lines():
-            body.append(text + "\n", style)
-        self.query_one("#agents", Static).update(body)
-
-    def _lines(self) -> list[Line]:
-        try:
-            with looking(self._home) as store:
-                if store is None:
-                    return [("no agent has joined: jobwire agent join --agent NAME", "")]
-                at = now()
-                agents, locks = agent_rows(store, at), lock_view(store)
-        except StorageError as error:
-            return [(f"cannot read: {one_line(error.message, 300)}", "red")]
+    def lines(self, store: CoordinationStore | None) -> Iterable[Line]:
+        """Return agents, locks and waiters."""
+        if store is None:
+            return [("no agent has joined: jobwire agent join --agent NAME", "")]
+        at = now()
+        agents, locks = agent_rows(store, at), lock_view(store)
         return [*agent_lines(agents, at, self.size.width - 4), *lock_lines(locks, at)]
 
 

@@ -1,32 +1,27 @@
 """`jobwire top`: the sessions in which agents live, one of them with the last lines of its pane."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.screen import Screen
-from textual.widgets import Footer, Static
 
-from jobwire.core.errors import JobwireError, StorageError
+from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
 from jobwire.core.terminal_text import fit, one_line
-from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.sessions import LINES, resume_session, stop_session
+from jobwire.dashboard.coordination.store_screen import Line, StoreScreen
 from jobwire.dashboard.fleet import words
 from jobwire.sessions.listing import Sessions, SessionView
 from jobwire.sessions.stopping import StopHow
 
-Line = tuple[str, str]
 _STYLES = {"running": "cyan", "stopped": "dim", "terminated": "red", "archived": "dim"}
 
 
-class SessionsScreen(Screen[None]):
-    """Sessions, those that run first; stopped and brought back by a key, pressed twice. Read each second."""
+class SessionsScreen(StoreScreen):
+    """Sessions, those that run first; stopped and brought back by a key, pressed twice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,q,t,backspace", "dismiss", "Back"),
@@ -35,33 +30,13 @@ class SessionsScreen(Screen[None]):
         ("x", "ask('stop')", "Stop"),
         ("r", "ask('resume')", "Resume"),
     ]
-    CSS = "#sessions { padding: 0 1; }"
+    scrolls = False
 
     def __init__(self, home: Path) -> None:
-        super().__init__()
-        self._home = home
+        super().__init__(home)
         self._views: list[SessionView] = []
         self._chosen = ""
         self._asked = ("", "")
-
-    @override
-    def compose(self) -> ComposeResult:
-        """Lay out the text and the keys."""
-        with VerticalScroll(can_focus=False):
-            yield Static(id="sessions")
-        yield Footer()
-
-    def on_mount(self) -> None:
-        """Draw, and again each second."""
-        self.draw()
-        self.set_interval(1.0, self.draw)
-
-    def draw(self) -> None:
-        """Write everything anew; never as markup, because texts come from agents."""
-        body = Text(no_wrap=True, overflow="ellipsis")
-        for text, style in self._lines():
-            body.append(text + "\n", style)
-        self.query_one("#sessions", Static).update(body)
 
     def action_move(self, step: int) -> None:
         """Choose the next session, or the one before."""
@@ -81,9 +56,9 @@ class SessionsScreen(Screen[None]):
             self.draw()
             return
         self._asked = ("", "")
-        do: Callable[[], object] = partial(resume_session, self._home, self._chosen)
+        do: Callable[[], object] = partial(resume_session, self.home, self._chosen)
         if what == "stop":
-            do = partial(stop_session, self._home, self._chosen, StopHow.GRACEFUL.value, by="top")
+            do = partial(stop_session, self.home, self._chosen, StopHow.GRACEFUL.value, by="top")
         # An agent may take its time to end.
         self.run_worker(partial(self._do, what, self._chosen, do), thread=True, exit_on_error=False)
 
@@ -96,17 +71,15 @@ class SessionsScreen(Screen[None]):
             self.app.call_from_thread(self.notify, f"{what}: session {name}", markup=False)
         self.app.call_from_thread(self.draw)
 
-    def _lines(self) -> list[Line]:
-        try:
-            with looking(self._home) as store:
-                found = [] if store is None else Sessions(str(self._home)).list(lines=LINES, everything=True)
-        except StorageError as error:
-            return [(f"cannot read: {one_line(error.message, 300)}", "red")]
+    @override
+    def lines(self, store: CoordinationStore | None) -> Iterable[Line]:
+        """Return the sessions, the chosen one with its pane."""
+        found = [] if store is None else Sessions(str(self.home)).list(lines=LINES, everything=True)
         found.sort(key=lambda view: (view.row.state != "running", view.row.name))
         self._views = found
         if found and self._chosen not in {view.row.name for view in found}:
             self._chosen = found[0].row.name
-        return list(session_lines(found, self._chosen, self._asked, self.size.width - 4))
+        return session_lines(found, self._chosen, self._asked, self.size.width - 4)
 
 
 def session_lines(
