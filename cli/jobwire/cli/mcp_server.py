@@ -26,7 +26,8 @@ from jobwire.coordination.command import failure_json, who_am_i
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.stored import thread_json
-from jobwire.coordination.work import Claimed, Worded
+from jobwire.coordination.work_claim import Claimed
+from jobwire.coordination.work_words import Worded
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode

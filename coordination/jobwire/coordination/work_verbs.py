@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobwire.coordination.store import CoordinationStore
-    from jobwire.coordination.work import Claimed, Worded
+    from jobwire.coordination.work_claim import Claimed
+    from jobwire.coordination.work_words import Worded
 
 
 def claimed_json(claimed: Claimed) -> dict[str, object]:

@@ -15,7 +15,10 @@ from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.lifecycle import Status
+from jobwire.registry.queue import JobQueue, Registered
+from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from jobwire.testing.broken_disks import Crash, StoppingFiles
@@ -29,7 +32,7 @@ def as_agent(agent: str, store: CoordinationStore, stop_at: int = _NEVER) -> Tas
     """Return the tasks of an agent whose process is killed before that call of the file system."""
     tasks = Tasks(store, agent, environ={})
     files = StoppingFiles(stop_at=stop_at)
-    tasks._work.records = RecordStore(store.home, clock=store.clock, files=files)
+    tasks._work.seat.records = RecordStore(store.home, clock=store.clock, files=files)
     return tasks
 
 
@@ -124,22 +127,25 @@ def test_a_task_changes_once_whoever_is_killed_when(verb: str, tmp_path: Path) -
     assert outcomes == {True, False} or verb == "claim"
 
 
-def test_a_claim_that_crosses_a_cancellation_leaves_no_job_behind(tmp_path: Path) -> None:
+def test_a_claim_that_crosses_a_cancellation_leaves_no_job_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The job was registered when the task was cancelled: the claim is refused, and the job is cancelled."""
     clock = ManualClock()
     prepared(str(tmp_path), clock, "claim")
     store = CoordinationStore(str(tmp_path), clock=clock)
     builder, lead = as_agent("builder", store), as_agent("lead", store)
-    register = builder._work._register
+    register = JobQueue.register
 
-    def crossed(*args: object) -> str:
-        job_id = register(*args)  # type: ignore[arg-type]  # handed on
+    def crossed(queue: JobQueue, spec: JobSpec, grant: LeaseGrant | None = None) -> Registered:
+        registered = register(queue, spec, grant)
         lead.cancel("a")
-        return job_id
+        return registered
 
-    builder._work._register = crossed  # type: ignore[method-assign,assignment]
-    with pytest.raises(ConflictError) as caught:
-        builder.claim("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(JobQueue, "register", crossed)
+        with pytest.raises(ConflictError) as caught:
+            builder.claim("a")
     assert caught.value.facts["code"] == "already_terminal"
     view = lead.get("a")
     assert view.task.status.value == "cancelled"

@@ -191,7 +191,7 @@ def test_a_crash_before_the_receipt_is_out_sends_each_directive_once(
     run: CoordinationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between the job's end and the store's change: whoever opens the job next routes, once."""
-    import jobwire.coordination.work as module  # noqa: PLC0415 - to be killed in there
+    import jobwire.coordination.work_words as module  # noqa: PLC0415 - to be killed in there
 
     thread_id = sending.send(run, TASK).thread_id
     work = ThreadWork(run, "builder", environ={})

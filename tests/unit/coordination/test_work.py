@@ -10,11 +10,10 @@ from jobwire.coordination import reading, sending
 from jobwire.coordination.marks import behind, catch_up
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.work import ThreadWork, thread_for_job
+from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import JobSpec
 from jobwire.testing.clock import ManualClock
 
 TASK = NewMessage(
@@ -199,16 +198,6 @@ def test_a_free_thread_lives_in_the_store_alone(worker: Worker, store: Coordinat
         worker("stranger").done(NewMessage("stranger", thread_id=thread_id, summary="x"))
     assert worker().done(said(thread_id, "answered")).thread.status == "done"
     assert list(worker().records.job_ids()) == []
-
-
-def test_a_job_gets_its_thread(store: CoordinationStore, worker: Worker) -> None:
-    """A job that was not made in the inbox has one thread, made when somebody asks for it."""
-    queue = JobQueue(worker().records, warn=print)
-    job_id = queue.register(JobSpec(title="by hand")).job_id
-    thread = thread_for_job(store, job_id)
-    assert thread_for_job(store, job_id) == thread
-    assert (thread.subject, thread.status, thread.job_id) == ("by hand", "pending", job_id)
-    assert worker().claim(thread.thread_id).token.job_id == job_id
 
 
 def test_nothing_of_the_message_leaves_the_host_but_its_clean_summary(worker: Worker, thread_id: str) -> None:

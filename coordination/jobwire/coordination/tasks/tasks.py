@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.tasks.adding import EndedTask
     from jobwire.coordination.tasks.new_task import NewTask
-    from jobwire.coordination.work import Claimed, Worded
+    from jobwire.coordination.work_claim import Claimed
+    from jobwire.coordination.work_words import Worded
 
 _LOOKS = 5
 
@@ -180,9 +181,9 @@ class Tasks:
         Raises ConflictError: deps_blocked, owner_mismatch, lease_conflict, already_terminal, not_expected.
         """
         task = self._looked_at(run_id, task_id, expect_version)
-        if task.status is not TaskStatus.IN_PROGRESS:
-            missing = missing_of(self.store, task) if task.open_deps else ()
-            check_claimable(task, self.agent, self._now_ms(), missing)
+        if not task.rounds:
+            # It has no thread yet; with one, the claim of that checks the task.
+            check_claimable(task, self.agent, self._now_ms(), missing_of(self.store, task))
         claimed = self._work.claim(task.thread_id, seconds)
         return TaskClaimed(task_of(self.store, run_id, task_id), claimed)
 
