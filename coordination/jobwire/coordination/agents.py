@@ -184,7 +184,7 @@ def bury(change: Transaction, agent: str) -> bool:
 def find(change: Transaction | CoordinationStore, agent: str) -> AgentView:
     """Return the agent; raises NotFoundError where it never joined."""
     for row in change.rows("agent", {"agent_id": check_agent(agent)}):
-        return _view(row)
+        return _at_work(_view(row), _held_work(change, agent).get(agent))
     raise NotFoundError(
         f"no agent {agent} has joined",
         hint="`jobwire agent list` shows who has",
@@ -195,12 +195,34 @@ def find(change: Transaction | CoordinationStore, agent: str) -> AgentView:
 
 def present(store: Transaction | CoordinationStore, *, run_id: str | None = None) -> list[AgentView]:
     """Return the agents that have not left, by name."""
-    return [_view(row) for row in store.rows("agents_present", {"run_id": run_id})]
+    rows = store.rows("agents_present", {"run_id": run_id})
+    held = _held_work(store) if rows else {}
+    return [_at_work(view, held.get(view.agent_id)) for view in map(_view, rows)]
 
 
 def gone(store: Transaction | CoordinationStore, *, since_ms: int, limit: int) -> list[AgentView]:
     """Return who left or was found dead since then, the last one first."""
     return [_view(row) for row in store.rows("agents_gone", {"since": since_ms, "limit": limit})]
+
+
+class _HeldWork(NamedTuple):
+    """A thread of work that an agent holds: its task's id, else its own."""
+
+    name: str
+    blocked: int
+
+
+def _held_work(reader: Transaction | CoordinationStore, agent: str | None = None) -> dict[str, _HeldWork]:
+    """Return what agents hold, by their names: of several the last that changed."""
+    return {row[0]: _HeldWork(*row[1:]) for row in reader.rows("held_work", {"agent_id": agent})}
+
+
+def _at_work(view: AgentView, held: _HeldWork | None) -> AgentView:
+    """Return the agent at the work that it holds, where it has said nothing of any itself."""
+    if held is None or view.status != AgentStatus.IDLE:
+        return view
+    status = AgentStatus.BLOCKED if held.blocked else AgentStatus.WORKING
+    return view._replace(status=str(status), current_task=view.current_task or held.name)
 
 
 def _beat(change: Transaction, agent: str, said: Beat) -> None:

@@ -12,6 +12,9 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import take
+from jobwire.coordination.tasks.new_task import NewTask
+from jobwire.coordination.tasks.tasks import Tasks
+from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import InvalidInputError, NotFoundError, NoWorkError
 from jobwire.testing.clock import ManualClock
 
@@ -168,3 +171,28 @@ def test_who_never_joined_cannot_beat(store: CoordinationStore) -> None:
     with pytest.raises(NotFoundError) as caught:
         _beat(store, "a")
     assert caught.value.facts["code"] == "agent_not_found"
+
+
+def test_what_an_agent_holds_is_what_it_works_on(store: CoordinationStore) -> None:
+    """Whoever claims a task is at work without a word of its own, blocked where it asks, idle at the end."""
+    Tasks(store, "lead").add(NewTask("parse", "T1", owner="builder"))
+    _join(store, "builder")
+    _join(store, "other")
+    work = Tasks(store, "builder", environ={})
+    thread = work.claim("T1").task.thread_id
+
+    def seen() -> list[tuple[str, str | None]]:
+        listed = [(view.status, view.current_task) for view in agents.present(store)]
+        assert listed[1] == ("idle", None)
+        assert agents.find(store, "builder")[10:12] == listed[0]
+        return listed[:1]
+
+    assert seen() == [("working", "T1")]
+    asked = NewMessage("builder", thread_id=thread, summary="which port?")
+    ThreadWork(store, "builder", environ={}).update(asked, "blocked")
+    assert seen() == [("blocked", "T1")]
+    _beat(store, "builder", Beat("working", "the parser"))
+    assert seen() == [("working", "the parser")]
+    work.complete("T1", NewMessage("builder", summary="it works"))
+    _beat(store, "builder")
+    assert seen() == [("idle", None)]

@@ -383,6 +383,13 @@ SELECT
 FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
 WHERE a.left_at_ms IS NULL AND (:run_id IS NULL OR a.run_id = :run_id) ORDER BY a.agent_id;
 
+-- name: held_work
+-- What agents hold, the last changed last: the task, else the thread, and whether it is blocked; NULL matches any agent.
+SELECT assigned_to, coalesce(nullif(task_id, ''), thread_id), status = 'blocked'
+FROM threads INDEXED BY threads_assigned
+WHERE status IN ('claimed', 'in_progress', 'blocked') AND (:agent_id IS NULL OR assigned_to = :agent_id)
+ORDER BY changed;
+
 -- name: names_of
 -- The free names that an agent holds.
 SELECT task_id FROM task_claims WHERE claimed_by = :agent_id;
