@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Question, Said, Sign, tool_in, word, words
+from jobwire.hooks.signs import Answered, Question, Said, Sign, said_of, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,34 +27,21 @@ EVENTS: Mapping[str, Sign] = {
     "StopFailure": Sign.FAILED,
     "SessionEnd": Sign.ENDED,
 }
+_TEXT = ("prompt", "last_assistant_message", "message", "reason", "error_details")
+_KIND = ("source", "notification_type", "error", "reason")
 # Where `additionalContext` is read.
 _CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"})
 
 
 def read(body: Mapping[str, object]) -> Said | None:
     """Return what the hook says; None for what is none of our business, or in no form that we know."""
-    event = word(body, "hook_event_name")
-    sign = EVENTS.get(event)
-    if sign is None:
+    said = said_of(body, EVENTS, text=_TEXT, kind=_KIND)
+    if said is None:
         return None
-    tool, given = tool_in(body)
-    return Said(
-        sign,
-        event,
-        conversation=word(body, "session_id"),
-        directory=word(body, "cwd", most=4096),
-        transcript=word(body, "transcript_path", most=4096),
-        tool=tool,
-        given=given,
-        call=word(body, "tool_use_id"),
-        text=words(body, "prompt", "last_assistant_message", "message", "reason", "error_details"),
-        kind=word(body, "source", "notification_type", "error", "reason"),
-        questions=_questions(given) if tool == QUESTIONS else (),
+    return said._replace(
+        questions=_questions(said.given) if said.tool == QUESTIONS else (),
         background=_length(body, "background_tasks"),
-        asked_again=body.get("stop_hook_active") is True,
-        failed=event == "PostToolUseFailure",
-        within=bool(word(body, "agent_id")),
-        model=word(body, "model", most=64),
+        failed=said.event == "PostToolUseFailure",
         suggestions=_objects(body.get("permission_suggestions")),
     )
 

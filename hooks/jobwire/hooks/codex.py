@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Said, Sign, tool_in, word, words
+from jobwire.hooks.signs import Answered, Said, Sign, said_of, word, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,26 +37,7 @@ def read(body: Mapping[str, object]) -> Said | None:
             text=words(body, "last-assistant-message"),
             asked_again=True,
         )
-    event = word(body, "hook_event_name")
-    sign = EVENTS.get(event)
-    if sign is None:
-        return None
-    tool, given = tool_in(body)
-    return Said(
-        sign,
-        event,
-        conversation=word(body, "session_id"),
-        directory=word(body, "cwd", most=4096),
-        transcript=word(body, "transcript_path", most=4096),
-        tool=tool,
-        given=given,
-        call=word(body, "tool_use_id"),
-        text=words(body, "prompt", "last_assistant_message"),
-        kind=word(body, "source"),
-        asked_again=body.get("stop_hook_active") is True,
-        within=bool(word(body, "agent_id")),
-        model=word(body, "model", most=64),
-    )
+    return said_of(body, EVENTS, text=("prompt", "last_assistant_message"), kind=("source",))
 
 
 def write(said: Said, answered: Answered) -> dict[str, object] | None:

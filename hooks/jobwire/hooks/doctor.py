@@ -78,8 +78,7 @@ def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
             "wrong", name, f"{said}; disableAllHooks in your settings.json switches hooks off"
         )
     seen = KNOWN[name].seen
-    known = f"its hooks were seen with {seen}" if seen else "its hooks were not seen yet"
-    return AgentFinding("ok" if seen and seen in said else "note", name, f"{said}; {known}")
+    return AgentFinding("ok" if seen in said else "note", name, f"{said}; its hooks were seen with {seen}")
 
 
 def _switched_off(environ: Mapping[str, str]) -> bool:

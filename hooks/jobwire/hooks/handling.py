@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import NOTHING, Answered, Said, Sign, last_line, line_of, shown
+from jobwire.hooks.signs import IDLE, NOTHING, Answered, Said, Sign, last_line, line_of, shown
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import is_open
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # What an agent does is said at most so often: a tool a second would be an event a second.
 QUIET_SECONDS = 3.0
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "unknown"})
-_IDLE = "idle_prompt"
 # As `hooks.policy` has them, which most signs need not.
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 
@@ -101,7 +100,7 @@ def _after_tool(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 
 def _notified(desk: Desk, said: Said, record: JobRecord) -> Answered:
-    if said.kind == _IDLE and not is_open(record.requests):
+    if said.kind == IDLE and not is_open(record.requests):
         # No end of a turn came before it: the turn was interrupted at the keyboard.
         desk.voice.say("permission_required", f"{desk.kind.name} waits at its prompt")
     return NOTHING

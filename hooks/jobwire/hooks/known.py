@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class AgentFacts(NamedTuple):
     """One agent: how it gets our hooks, whether a question waits, what its pane can do meanwhile.
 
-    `seen` is the version that was run against a scripted model, "" for none; others are likely to do.
+    `seen` is the version that was run against a scripted model; others are likely to do.
     """
 
     gets: str
@@ -43,7 +43,7 @@ KNOWN: Mapping[str, AgentFacts] = {
         "a plugin named by `$OPENCODE_CONFIG_CONTENT`, beside yours",
         "yes",
         "can answer as well",
-        "",
+        "1.18.33",
         opencode.EVENTS,
     ),
 }
@@ -64,9 +64,7 @@ _SAYS: Mapping[Sign, str] = {
 def tables() -> str:
     """Return what is known as two tables in Markdown: how agents get our hooks, and which events are read."""
     rows = [
-        f"| `{name}` | {one.gets} | {one.waits} | {one.pane} |"
-        f" {one.seen or 'not yet: written to its documents'} |"
-        for name, one in KNOWN.items()
+        f"| `{name}` | {one.gets} | {one.waits} | {one.pane} | {one.seen} |" for name, one in KNOWN.items()
     ]
     head = "| agent | how it gets our hooks | a question waits | its pane meanwhile | seen with |"
     events = [

@@ -7,7 +7,6 @@ goes wrong, the agent goes its own way, and one line on stderr says why.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 
@@ -29,9 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     code = hook(words[0] if words else "", words[1:], environ=os.environ)
     if argv is None:
-        from jobwire.core.boundary import leave
-
-        leave(code)
+        _leave(code)
     return code
 
 
@@ -89,9 +86,21 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
     answered = handle(desk, said)
     answer = kind.write(said, answered) if answered else None
     if answer is not None:
+        import json
+
         sys.stdout.write(json.dumps(answer))
         sys.stdout.flush()
     return 0
+
+
+def _leave(code: int) -> None:
+    """End the process as `jobwire.core.boundary.leave` does, of which a hook needs nothing else."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
 
 
 def _stdin() -> IO[bytes]:

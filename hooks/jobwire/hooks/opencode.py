@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Said, Sign, word, words
+from jobwire.hooks.signs import IDLE, Answered, Said, Sign, word, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,8 @@ EVENTS: Mapping[str, Sign] = {
     "session.deleted": Sign.ENDED,
 }
 _MOST = 16
+# The error of a turn that a person ended.
+_ABORTED = "MessageAbortedError"
 
 
 def read(body: Mapping[str, object]) -> Said | None:
@@ -38,6 +40,9 @@ def read(body: Mapping[str, object]) -> Said | None:
     info = info if isinstance(info, dict) else {}
     given = _given(properties)
     error = properties.get("error")
+    kind = word(error, "name") if isinstance(error, dict) else word(properties, "reply")
+    if kind == _ABORTED:
+        sign, kind = Sign.NOTIFIED, IDLE
     return Said(
         sign,
         event,
@@ -47,7 +52,7 @@ def read(body: Mapping[str, object]) -> Said | None:
         given=given,
         call=word(properties, "id", "requestID", "callID"),
         text=words(properties, "text") or _words_of(error),
-        kind=word(error, "name") if isinstance(error, dict) else word(properties, "reply"),
+        kind=kind,
         within=bool(word(info, "parentID") or word(body, "parentID")),
         asked_again=body.get("asked_again") is True,
     )

@@ -25,6 +25,7 @@ function hand(body) {
 
 export const Jobwire = async ({ client, directory }) => {
   const asked = new Set()
+  const stopped = new Set()
   const parents = new Map()
   const say = (sessionID, text) =>
     client.session.promptAsync({ path: { id: sessionID }, body: { parts: [{ type: "text", text }] } })
@@ -34,11 +35,15 @@ export const Jobwire = async ({ client, directory }) => {
     const properties = event.properties ?? {}
     if (event.type === "session.created") parents.set(properties.info?.id, properties.info?.parentID)
     const sessionID = properties.sessionID ?? properties.info?.id
+    const idle = event.type === "session.idle"
+    // A turn that a person ended: what is said then is the person's.
+    if (idle && stopped.delete(sessionID)) return
+    if (event.type === "session.error" && properties.error?.name === "MessageAbortedError") stopped.add(sessionID)
     const body = {
       type: event.type, properties, directory,
-      parentID: parents.get(sessionID), asked_again: asked.has(sessionID),
+      parentID: parents.get(sessionID), asked_again: idle && asked.delete(sessionID),
     }
-    if (event.type === "session.idle") body.properties = { ...properties, text: await lastWords(sessionID) }
+    if (idle) body.properties = { ...properties, text: await lastWords(sessionID) }
     const answer = await hand(body)
     if (answer.reply) {
       await client.postSessionIdPermissionsPermissionId({

@@ -14,7 +14,7 @@ from jobwire.core.digest import sha256
 from jobwire.core.terminal_text import disarmed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Of what a tool is given, nobody reads more: the beginning and the end, where something may be hidden.
 _PART = 32 * 1024
@@ -40,6 +40,10 @@ class Sign(StrEnum):
     FAILED = "failed"
     SETTLED = "settled"
     ENDED = "ended"
+
+
+# The `kind` of a notification that it waits at its prompt.
+IDLE = "idle_prompt"
 
 
 class Question(NamedTuple):
@@ -106,6 +110,35 @@ class Answered(NamedTuple):
 
 
 NOTHING = Answered()
+
+
+def said_of(
+    body: Mapping[str, object], events: Mapping[str, Sign], *, text: Sequence[str], kind: Sequence[str]
+) -> Said | None:
+    """Return what a hook says in the form of Claude Code and Codex; None where it is none of `events`.
+
+    `text` and `kind` name the fields that these are taken from, the first that is there.
+    """
+    event = word(body, "hook_event_name")
+    sign = events.get(event)
+    if sign is None:
+        return None
+    tool, given = tool_in(body)
+    return Said(
+        sign,
+        event,
+        conversation=word(body, "session_id"),
+        directory=word(body, "cwd", most=4096),
+        transcript=word(body, "transcript_path", most=4096),
+        tool=tool,
+        given=given,
+        call=word(body, "tool_use_id"),
+        text=words(body, *text),
+        kind=word(body, *kind),
+        asked_again=body.get("stop_hook_active") is True,
+        within=bool(word(body, "agent_id")),
+        model=word(body, "model", most=64),
+    )
 
 
 def digest_of(tool: str, given: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ _KEY = "scripted-model-on-loopback"
 _PROGRAMS = {
     "claude": ("@anthropic-ai/claude-code-linux-*/claude", "@anthropic-ai/claude-code/bin/claude.exe"),
     "codex": ("@openai/codex-linux-*/vendor/*/bin/codex",),
+    "opencode": ("opencode-ai/bin/opencode.exe", "opencode-linux-*/bin/opencode"),
 }
 
 
@@ -75,3 +76,41 @@ enabled = false
 """
     )
     return {"HOME": str(home), "SCRIPTED_KEY": _KEY}
+
+
+def opencode_environment(home: Path, url: str) -> dict[str, str]:
+    """Return the variables of an opencode that asks before each command, and asks the model at `url`."""
+    _without_a_registry(home / ".config" / "opencode")
+    provider = {
+        "npm": "@ai-sdk/anthropic",  # comes with the program
+        "name": "scripted",
+        "options": {"baseURL": f"{url}/v1", "apiKey": _KEY},
+        "models": {"scripted": {"name": "scripted"}},
+    }
+    content = {
+        "model": "scripted/scripted",
+        "small_model": "scripted/scripted",
+        "autoupdate": False,
+        "share": "disabled",
+        "enabled_providers": ["scripted"],
+        "provider": {"scripted": provider},
+        "permission": {"bash": "ask"},
+    }
+    return {
+        "HOME": str(home),
+        "OPENCODE_CONFIG_CONTENT": json.dumps(content),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }
+
+
+def _without_a_registry(folder: Path) -> None:
+    """Let opencode's own folder look complete: before it loads a plugin it fetches a package from npm.
+
+    1.18.33 fetches nothing where both files name the package; a plugin of built-in modules needs none of it.
+    """
+    (folder / "node_modules").mkdir(parents=True, exist_ok=True)
+    needed = {"dependencies": {"@opencode-ai/plugin": "*"}}
+    (folder / "package.json").write_text(json.dumps(needed))
+    (folder / "package-lock.json").write_text(json.dumps({"packages": {"": needed}}))

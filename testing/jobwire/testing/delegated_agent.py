@@ -17,7 +17,7 @@ from jobwire.testing.waiting import wait_for
 from jobwire.testing.watching import bare_environment
 
 # Agents are programs of 240 MB, which take seconds to begin.
-DEADLINE = 90.0
+DEADLINE = 240.0
 PROMPT = "please do the job"
 
 
@@ -32,11 +32,18 @@ class Delegated:
         self.home = new_home(self.work / ".hermes")
         self.queue = JobQueue(RecordStore(self.home), warn=lambda _: None)
 
-    def start(self, agent: str, program: Path, environ: dict[str, str], *options: str) -> None:
+    def start(
+        self,
+        agent: str,
+        program: Path,
+        environ: dict[str, str],
+        *options: str,
+        prompt: tuple[str, ...] = (PROMPT,),
+    ) -> None:
         """Start the agent in a pane, as a job."""
         own = {**environ, "JOBWIRE_HOME": str(self.home), "JOBWIRE_AGENT": "builder"}
         jobwire = [sys.executable, "-P", "-m", "jobwire.cli.main", "run", *options, "--agent", agent]
-        words = [*jobwire, "--", str(program), PROMPT]
+        words = [*jobwire, "--", str(program), *prompt]
         script = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
         (self.work / "start.sh").write_text(
             f"cd {shlex.quote(str(self.work))}\n{script}exec {shlex.join(words)}\n"

@@ -8,8 +8,13 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.reading import message_of
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
-from jobwire.testing.agent_programs import claude_environment, codex_environment, require_agent
-from jobwire.testing.delegated_agent import DEADLINE, Delegated
+from jobwire.testing.agent_programs import (
+    claude_environment,
+    codex_environment,
+    opencode_environment,
+    require_agent,
+)
+from jobwire.testing.delegated_agent import DEADLINE, PROMPT, Delegated
 from jobwire.testing.model_server import Calls, Says, ScriptedModel, Turn, calls
 from jobwire.testing.run_command import newest_record
 from jobwire.testing.waiting import wait_for
@@ -94,3 +99,30 @@ def test_codex_reports_and_is_answered_remotely(at_work: Delegated) -> None:
         at_work.answer("allow")
         assert at_work.ends() == ("error", "there was no need")
     assert (at_work.work / "made.txt").exists()
+
+
+def test_opencode_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: Delegated) -> None:
+    """Its plugin reports, asks, carries the answer out, hands a message over, and asks for a verdict."""
+    program = require_agent("opencode")
+    store = CoordinationStore(str(at_work.home))
+    script: list[Turn] = [
+        calls("bash", command="touch made.txt", description="Make a file"),
+        Says("I made it."),
+        Says("I looked again.\n\ncompleted: made.txt is there"),
+    ]
+    with ScriptedModel(*script) as model:
+        environ = opencode_environment(at_work.user, model.url)
+        at_work.start("opencode", program, environ, prompt=("--prompt", PROMPT))
+        asked = at_work.request()
+        assert (asked.kind, asked.tool, asked.preview) == ("permission", "bash", "touch made.txt")
+        told = NewMessage(
+            "lead", ("builder",), kind="event", message_class="interrupt", summary="mind the gap"
+        )
+        posted = send(store, told)
+        at_work.answer("allow")
+        assert at_work.ends() == ("completed", "made.txt is there")
+        assert model.said("mind the gap")
+    assert (at_work.work / "made.txt").exists()
+    seq = message_of(store, posted.message_id).seq
+    assert [row[3] for row in store.rows("deliveries_of", {"seq": seq})] == ["done"]
+    store.close()

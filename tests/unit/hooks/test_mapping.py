@@ -36,13 +36,13 @@ def sign(agent: str, event: str) -> Said:
     return said
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", sorted(NAMES))
 def test_every_recorded_input_is_understood(agent: str) -> None:
     """Each input that a real program gave is a sign with its conversation."""
     for body in recorded(agent):
         said = MODULES[agent].read(body)
         assert said is not None
-        assert said.conversation == body["session_id"]
+        assert said.conversation == (body.get("session_id") or body["properties"]["sessionID"])
         assert said.directory == "/srv/work"
 
 
@@ -137,31 +137,34 @@ def test_codexs_answers_hold_nothing_that_it_refuses() -> None:
 
 def test_opencodes_events() -> None:
     """What the plugin hands over is read, and the answer names the request."""
-    asked = opencode.read(
-        {
-            "type": "permission.asked",
-            "directory": "/srv/work",
-            "properties": {
-                "id": "per_1",
-                "sessionID": "ses_1",
-                "permission": "bash",
-                "patterns": ["git push"],
-                "metadata": {"command": "git push"},
-            },
-        }
-    )
-    assert asked is not None
-    assert (asked.sign, asked.tool, asked.call, asked.given["command"]) == (
-        Sign.PERMISSION,
-        "bash",
-        "per_1",
-        "git push",
-    )
+    asked = sign("opencode", "permission.asked")
+    assert (asked.sign, asked.tool, asked.given["command"]) == (Sign.PERMISSION, "bash", "touch made.txt")
+    assert asked.call == sign("opencode", "permission.replied").call
     assert opencode.write(asked, Answered("deny", words="not now")) == {
         "reply": "reject",
-        "requestID": "per_1",
+        "requestID": asked.call,
         "message": "not now",
     }
+    ends = [
+        said for body in recorded("opencode") if (said := opencode.read(body)) and said.sign == "turn_end"
+    ]
+    assert [(one.text, one.asked_again) for one in ends] == [
+        ("I made it.", False),
+        ("x\n\ncompleted: made.txt is there", True),
+    ]
+
+
+def test_a_turn_of_opencode_that_a_person_ends_is_no_failure() -> None:
+    """Escape is said as an error of the turn: the agent waits at its prompt, and no service failed."""
+    error = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+    stopped = opencode.read({"type": "session.error", "properties": {"sessionID": "s", "error": error}})
+    assert stopped is not None
+    assert (stopped.sign, stopped.kind) == (Sign.NOTIFIED, "idle_prompt")
+    failed = opencode.read(
+        {"type": "session.error", "properties": {"sessionID": "s", "error": {**error, "name": "APIError"}}}
+    )
+    assert failed is not None
+    assert (failed.sign, failed.text) == (Sign.FAILED, "Aborted")
 
 
 @pytest.mark.parametrize("agent", sorted(NAMES))
