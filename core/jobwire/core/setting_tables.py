@@ -126,6 +126,12 @@ _RULES = Values(
 _SWITCH = Values('"on" or "off"', is_switch)
 _VERDICTS = Values('"ask", "allow" or "deny"', lambda value: value in {"ask", "allow", "deny"})
 _TURN_ENDS = Values('"ask" or "complete"', lambda value: value in {"ask", "complete"})
+# As many as a record keeps of settled requests, and some: `hooks.retrying` counts them there.
+_RETRIES = Values(
+    "a whole number from 0 to 20",
+    lambda value: type(value) is int and 0 <= value <= 20,  # noqa: PLR2004 - said in the words
+)
+_RETRY_SECONDS = _number(1, 900, "seconds")
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))
 _PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
 _PROTOCOL = Values(f"one of {', '.join(PROTOCOLS)}", lambda value: value in PROTOCOLS)
@@ -293,6 +299,20 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             "ask",
             "a turn that ends without a verdict: ask a person, or take it as complete",
             own=_TURN_ENDS,
+        ),
+        Setting(
+            "retries",
+            _NOT_GRANTED,
+            3,
+            "how often within six hours an agent is told to go on after its model's service failed",
+            own=_RETRIES,
+        ),
+        Setting(
+            "retry_seconds",
+            _NOT_GRANTED,
+            30.0,
+            "how long the first of these waits, each next one twice as long, at most a quarter of an hour",
+            own=_RETRY_SECONDS,
         ),
     ),
 }

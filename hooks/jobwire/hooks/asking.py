@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import NoWorkError, StoppedError
+from jobwire.hooks.retrying import UNKNOWN, failure_of, next_retry
 from jobwire.hooks.signs import NOTHING, Answered, line_of, shown
+from jobwire.hooks.turn_end import HOW_TO_END
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import RequestKind, choice_in
-from jobwire.publisher.asking import new_request_id
+from jobwire.publisher.asking import NOBODY, new_request_id
 from jobwire.publisher.publisher import Publisher
 from jobwire.storage.signals import delivered
 
@@ -26,9 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobwire.hooks.desk import Desk
+    from jobwire.hooks.retrying import Retry
     from jobwire.hooks.signs import Said
+    from jobwire.jobs.requests import Answer
 
 ALLOW, DENY = "allow", "deny"
+RETRY = "retry"
+AFTER_ERROR = "An error of the model's service ended your turn, and may be over: go on with the work."
 # Below the time that the launch gives our hooks: what nobody answered in a day is not carried out later.
 WAIT_SECONDS = 86_000.0
 _LOOK_SECONDS = 0.5
@@ -46,7 +52,7 @@ def ask_person(desk: Desk, said: Said) -> Answered:
         if said.questions:
             return _ask_questions(desk, said, stop)
         scope = "the same for the rest of this conversation" if said.suggestions else None
-        text = _ask(
+        given = _ask(
             desk,
             said,
             stop,
@@ -56,19 +62,18 @@ def ask_person(desk: Desk, said: Said) -> Answered:
             scope=scope,
             preview=shown(said.given),
         )
-    if text is None:
+    if given is None:
         return NOTHING
-    answer, always = text
-    choice, words = choice_in(answer, (ALLOW, DENY))
+    choice, words = choice_in(given.text, (ALLOW, DENY))
     if choice == ALLOW:
-        return Answered(ALLOW, always=always)
+        return Answered(ALLOW, always=given.always)
     return Answered(DENY, words=words or "A person denied this.")
 
 
 def ask_verdict(desk: Desk, said: Said) -> Answered:
     """Ask what the end of a turn means; the job ends as the answer says, or the agent goes on with it."""
     with _watched(desk, said) as stop:
-        text = _ask(
+        given = _ask(
             desk,
             said,
             stop,
@@ -76,24 +81,50 @@ def ask_verdict(desk: Desk, said: Said) -> Answered:
             kind=RequestKind.TURN_END,
             choices=("completed", "error"),
         )
-    if text is None:
+    if given is None:
         return NOTHING
-    choice, words = choice_in(text[0], ("completed", "error"))
+    choice, words = choice_in(given.text, ("completed", "error"))
     if choice:
         desk.voice.say(choice, words or f"a person called it {choice}")
         return NOTHING
     return Answered(go_on=words)
 
 
+def ask_after_error(desk: Desk, said: Said) -> Answered:
+    """Ask what becomes of a turn that its model's service ended; by policy it is tried again by itself."""
+    retry = next_retry(said.kind or UNKNOWN, desk.voice.record().requests, desk.policy, desk.clock.now())
+    again = f"; tried again in {retry.seconds:g} s ({retry.number} of {retry.limit})" if retry else ""
+    with _watched(desk, said) as stop:
+        found = _ask(
+            desk,
+            said,
+            stop,
+            f"{failure_of(said)}{again}",
+            kind=RequestKind.ERROR,
+            choices=(RETRY, "error"),
+            retry=retry,
+        )
+    if found is None:
+        return NOTHING
+    choice, words = choice_in(found.text, (RETRY, "error"))
+    if choice == "error":
+        desk.voice.say(choice, words or failure_of(said))
+        return NOTHING
+    if retry and found.by == NOBODY:
+        data = {"policy": {"retry": retry.number, "retries": retry.limit}}
+        desk.voice.say("progress", f"tried again by policy ({retry.number} of {retry.limit})", data)
+    return Answered(go_on=f"{words or AFTER_ERROR} {HOW_TO_END}")
+
+
 def _ask_questions(desk: Desk, said: Said, stop: threading.Event) -> Answered:
     replies = {}
     for question in said.questions:
-        text = _ask(
+        given = _ask(
             desk, said, stop, question.text, kind=RequestKind.QUESTION, choices=_fitting(question.choices)
         )
-        if text is None:
+        if given is None:
             return NOTHING
-        replies[question.text] = text[0]
+        replies[question.text] = given.text
     return Answered(ALLOW, replies=replies)
 
 
@@ -107,13 +138,14 @@ def _ask(
     choices: Sequence[str],
     scope: str | None = None,
     preview: str | None = None,
-) -> tuple[str, bool] | None:
-    """Return the answer and whether it is for always; None where it was settled elsewhere, or by nobody."""
+    retry: Retry | None = None,
+) -> Answer | None:
+    """Return the answer, by nobody where it is the policy's; None where it was settled elsewhere."""
     publisher = Publisher(desk.voice.job_id, home=desk.home, environ=desk.environ, clock=desk.clock)
     plain = kind == RequestKind.PERMISSION and said.call
     name = request_id_of(desk, said) if plain else new_request_id(desk.voice.job_id)
     try:
-        given = publisher.ask(
+        return publisher.ask(
             text,
             kind=kind,
             choices=choices,
@@ -121,7 +153,8 @@ def _ask(
             tool=said.tool or None,
             digest=said.digest if said.tool else None,
             preview=preview,
-            timeout_seconds=WAIT_SECONDS,
+            default=RETRY if retry else None,
+            timeout_seconds=retry.seconds if retry else WAIT_SECONDS,
             request=name,
             stop=stop,
         )
@@ -132,7 +165,6 @@ def _ask(
             open_ones = [one for one in ours(desk.voice.record()) if one.id == name]
             desk.voice.close_requests(open_ones, "settled at the pane")
         return None
-    return given.text, given.always
 
 
 def _fitting(choices: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # What an agent does is said at most so often: a tool a second would be an event a second.
 QUIET_SECONDS = 3.0
-_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "unknown"})
 # As `hooks.policy` has them, which most signs need not.
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 
@@ -107,7 +106,7 @@ def _notified(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 
 def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
-    _settle_all(desk, record, "settled at the pane")
+    _settle_before(desk, record)
     from jobwire.hooks.turn_end import ASKED, AfterTurn, judge_end  # noqa: PLC0415 - once a turn
     from jobwire.hooks.usage import used_since  # noqa: PLC0415 - as above
 
@@ -137,11 +136,14 @@ def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 
 def _failed(desk: Desk, said: Said, record: JobRecord) -> Answered:
-    _settle_all(desk, record, "settled at the pane")
-    data = {"error": said.kind or "unknown", "retryable": (said.kind or "unknown") in _RETRYABLE}
-    desk.voice.say(
-        "permission_required", f"the model's service failed ({data['error']}): {last_line(said.text)}", data
-    )
+    _settle_before(desk, record)
+    from jobwire.hooks.retrying import RETRYABLE, UNKNOWN, failure_of  # noqa: PLC0415 - rare
+
+    # What wakes the agent asks about it; how a process that ends with its turn ends is the verdict.
+    asked = desk.kind.wakes or desk.ends_with_its_turn
+    error = said.kind or UNKNOWN
+    data = {"error": error, "retryable": error in RETRYABLE}
+    desk.voice.say("progress" if asked else "permission_required", failure_of(said), data)
     return NOTHING
 
 
@@ -178,6 +180,12 @@ _HANDLERS: dict[Sign, Callable[[Desk, Said, JobRecord], Answered]] = {
 
 def _settle_all(desk: Desk, record: JobRecord, why: str) -> None:
     desk.voice.close_requests(ours(record), why)
+
+
+def _settle_before(desk: Desk, record: JobRecord) -> None:
+    """Settle what the turn asked; what is asked about its end is the other hook's, which runs beside us."""
+    open_ones = [one for one in ours(record) if one.digest is not None]
+    desk.voice.close_requests(open_ones, "settled at the pane")
 
 
 def _unnamed(record: JobRecord) -> bool:

@@ -120,7 +120,7 @@ def claude_settings(environ: Mapping[str, str]) -> dict[str, object]:
     entries["PreToolUse"] = [{"matcher": "*" if denies else _EDITS, "hooks": [work]}]
     entries["PermissionRequest"] = [{"hooks": [wait]}]
     entries["Notification"] = [{"matcher": "idle_prompt", "hooks": [work]}]
-    entries["Stop"] = [{"hooks": [work, wake]}]
+    entries["Stop"] = entries["StopFailure"] = [{"hooks": [work, wake]}]
     return {"hooks": entries}
 
 

@@ -19,5 +19,7 @@ def own_policy(environ: Mapping[str, str]) -> Policy:
     rules = tuple(
         rule(verdict, text) for verdict in VERDICTS for text in cast("list[str]", table.get(verdict, []))
     )
-    default, turn_end = str(table.get("default", ASK)), str(table.get("turn_end", ASK))
-    return Policy(rules, default if default in {ALLOW, DENY} else ASK, turn_end)
+    default = str(table.get("default", ASK))
+    own = Policy(rules, default if default in {ALLOW, DENY} else ASK, str(table.get("turn_end", ASK)))
+    retries, seconds = table.get("retries", own.retries), table.get("retry_seconds", own.retry_seconds)
+    return own._replace(retries=cast("int", retries), retry_seconds=cast("float", seconds))

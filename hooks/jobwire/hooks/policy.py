@@ -46,6 +46,9 @@ class Policy(NamedTuple):
     default: str = ASK
     # Where a turn ends without a verdict: "ask" a person, or take it as "complete".
     turn_end: str = ASK
+    # After an error of the model's service: how often the agent is told to go on, and after how long first.
+    retries: int = 3
+    retry_seconds: float = 30.0
 
     def judge(self, tool: str, given: str) -> Ruled:
         """Return what the rules say about a tool that is given this."""

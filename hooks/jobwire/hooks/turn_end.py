@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 _MARKS = " \t>*_`#-"
 _VERDICTS = frozenset({"completed", "error"})
 _LAST_LINES = 5
-ASKED = (
-    "Your turn ended, and this job has no verdict yet. If the work is not done, go on with it. If it"
-    " is, check it once more and end with a line of its own: `completed: WHAT WAS DONE` or"
+HOW_TO_END = (
+    "When the work is done, check it once more and end with a line of its own: `completed: WHAT WAS DONE` or"
     " `error: WHY IT CANNOT BE DONE`."
     " If a person must decide something first, ask that instead."
+)
+ASKED = (
+    f"Your turn ended, and this job has no verdict yet. If the work is not done, go on with it. {HOW_TO_END}"
 )
 
 

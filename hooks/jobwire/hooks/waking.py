@@ -1,10 +1,10 @@
-"""What waits behind an agent's turn: a person's verdict, while the agent's pane stays free."""
+"""What waits behind an agent's turn, its pane free meanwhile: for a person, or for the model's service."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.asking import ask_verdict
+from jobwire.hooks.asking import ask_after_error, ask_verdict
 from jobwire.hooks.signs import Said, Sign
 from jobwire.hooks.turn_end import AfterTurn, judge_end
 
@@ -17,8 +17,10 @@ def wait_behind(desk: Desk, said: Said) -> str:
 
     The hook of the same turn that does not wait has said what there was to say.
     """
-    if said.sign is not Sign.TURN_END or said.within or desk.ends_with_its_turn:
+    if said.within or desk.ends_with_its_turn or desk.voice.record().terminal:
         return ""
-    if judge_end(said, desk.policy).ending is not AfterTurn.PERSON or desk.voice.record().terminal:
-        return ""
-    return ask_verdict(desk, said).go_on
+    if said.sign is Sign.FAILED:
+        return ask_after_error(desk, said).go_on
+    if said.sign is Sign.TURN_END and judge_end(said, desk.policy).ending is AfterTurn.PERSON:
+        return ask_verdict(desk, said).go_on
+    return ""

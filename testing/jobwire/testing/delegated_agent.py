@@ -80,7 +80,8 @@ class Delegated:
 
     def ends(self) -> tuple[str, str]:
         """Wait for the job's end; return its status and last words."""
-        self._wait(lambda: newest_record(self.home).terminal, "the job's end")
+        store = self.queue.store
+        self._wait(lambda: any(store.job_ids()) and newest_record(self.home).terminal, "the job's end")
         record = newest_record(self.home)
         return str(record.status), record.detail
 

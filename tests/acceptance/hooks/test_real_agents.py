@@ -15,7 +15,7 @@ from jobwire.testing.agent_programs import (
     require_agent,
 )
 from jobwire.testing.delegated_agent import DEADLINE, PROMPT, Delegated
-from jobwire.testing.model_server import Calls, Says, ScriptedModel, Turn, calls
+from jobwire.testing.model_server import Calls, Fails, Says, ScriptedModel, Turn, calls
 from jobwire.testing.run_command import newest_record
 from jobwire.testing.waiting import wait_for
 
@@ -126,3 +126,20 @@ def test_opencode_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: 
     seq = message_of(store, posted.message_id).seq
     assert [row[3] for row in store.rows("deliveries_of", {"seq": seq})] == ["done"]
     store.close()
+
+
+def test_claude_goes_on_after_errors_of_its_models_service(at_work: Delegated) -> None:
+    """529, 500 and 429: each is said and tried again by policy, and the job comes to its end."""
+    program = require_agent("claude")
+    own = at_work.user / ".config" / "jobwire" / "jobwire.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[agents.policy]\nretry_seconds = 1\n")
+    failing = [Fails(529), Fails(500, "api_error"), Fails(429, "rate_limit_error")]
+    with ScriptedModel(*failing, Says("completed: in the end")) as model:
+        environ = claude_environment(at_work.user, at_work.work, model.url)
+        # It tries each request again by itself first, for minutes.
+        at_work.start("claude", program, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
+        assert at_work.ends() == ("completed", "in the end")
+        asked = [one for one in newest_record(at_work.home).requests if one.kind == "error"]
+        assert [one.text[-8:] for one in asked] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
+        assert model.said("go on with the work")
