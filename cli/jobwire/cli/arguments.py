@@ -49,7 +49,9 @@ def add_up(subparsers: Subparsers) -> None:
         description="Run a broker, the registry process (`jobwire serve`) and the page (`jobwire dashboard`)"
         " for one home, until Ctrl-C, SIGTERM, a closed terminal or `jobwire down`. The home is made if there"
         " is none. What ends is started again: after 1 s, then 2, 4 and so on up to 60.",
-        epilog="examples:\n  jobwire up\n  jobwire up --detach && jobwire run -- make; jobwire down",
+        epilog="examples:\n  jobwire up\n  jobwire up --detach && jobwire run -- make; jobwire down\n"
+        "  jobwire up --allow-actions\n"
+        "  jobwire up --host 192.0.2.1 --certfile page.pem --keyfile page.key --token-file page.token",
     )
     up.add_argument("--detach", action="store_true", help="in the background; return when all is up")
     up.add_argument("--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker")
@@ -61,7 +63,21 @@ def add_up(subparsers: Subparsers) -> None:
     up.add_argument(
         "--port", type=_PORT, help="the broker's (default: the home's; a new home takes 8883 or a free one)"
     )
-    up.add_argument("--page-port", type=_PORT, help="the page's (default: 8470 or a free one)")
+    page = up.add_argument_group("the page", "passed on to `jobwire dashboard`, which says more of each")
+    page.add_argument("--page-port", type=_PORT, help="its port (default: 8470 or a free one)")
+    page.add_argument(
+        "--host", metavar="ADDRESS", help="where it listens (127.0.0.1); the broker stays on loopback"
+    )
+    page.add_argument(
+        "--allow-actions",
+        action="store_true",
+        help="let it answer, cancel and write; else it only shows",
+    )
+    page.add_argument("--certfile", metavar="FILE", help="TLS certificate; needed beyond loopback")
+    page.add_argument("--keyfile", metavar="FILE", help="its private key")
+    page.add_argument(
+        "--token-file", metavar="FILE", help="your own token, mode 0600; needed beyond loopback"
+    )
     up.add_argument("--json", action="store_true", help="print one JSON line of what runs where")
     up.set_defaults(run="jobwire.cli.up:run_up", home_need=Need.PLACE)
 

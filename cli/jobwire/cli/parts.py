@@ -11,12 +11,13 @@ from jobwire.broker.address import free_port
 from jobwire.core.errors import ConfigError, UnreachableError
 from jobwire.core.settings import TLS_PORT, BrokerSettings, is_loopback
 from jobwire.core.topics import DEFAULT_ROOT
+from jobwire.dashboard.auth import Bind, check_bind
 from jobwire.dashboard.cli import DEFAULT_PORT
 from jobwire.storage.settings_file import SETTINGS_FILE, read_settings
 from jobwire.transport import load_settings
 
 BROKER, SERVE, PAGE, METRICS = "broker", "serve", "page", "metrics"
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 # With a cold disk and one busy core.
 _START_SECONDS = 60.0
 _SPARK_SECONDS = 180.0
@@ -51,6 +52,9 @@ class Wanted(NamedTuple):
     broker: bool = True
     page: bool = True
     metrics: bool = False
+    #: Where the page listens, and what makes that safe; its port stands above.
+    bind: Bind = Bind(LOOPBACK, 0)
+    actions: bool = False
 
 
 def parts_of(home: Path, wanted: Wanted, environ: Mapping[str, str]) -> list[Part]:
@@ -62,11 +66,20 @@ def parts_of(home: Path, wanted: Wanted, environ: Mapping[str, str]) -> list[Par
     parts = [_broker(home, wanted, settings)] if wanted.broker else []
     parts.append(Part(SERVE, ("serve",)))
     if wanted.page:
+        check_bind(wanted.bind)
         port = wanted.page_port or (DEFAULT_PORT if _is_free(DEFAULT_PORT) else free_port())
-        parts.append(Part(PAGE, ("dashboard", "--port", str(port))))
+        parts.append(Part(PAGE, ("dashboard", "--port", str(port), *_page_words(wanted))))
     if wanted.metrics:
         parts.append(Part(METRICS, ("metrics", "run"), _SPARK_SECONDS))
     return parts
+
+
+def _page_words(wanted: Wanted) -> list[str]:
+    bind = wanted.bind
+    files = {"--certfile": bind.certfile, "--keyfile": bind.keyfile, "--token-file": bind.token_file}
+    words = ["--host", bind.host] if bind.host != LOOPBACK else []
+    words += [word for name, file in files.items() if file is not None for word in (name, file)]
+    return [*words, "--allow-actions"] if wanted.actions else words
 
 
 def has_page() -> bool:
@@ -120,4 +133,4 @@ def _broker(home: Path, wanted: Wanted, settings: BrokerSettings) -> Part:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex((_LOOPBACK, port)) != 0
+        return probe.connect_ex((LOOPBACK, port)) != 0

@@ -14,12 +14,13 @@ from pathlib import Path
 from jobwire.broker.home import BrokerPaths
 from jobwire.cli.host import Host, HostLocks
 from jobwire.cli.live_part import make_room
-from jobwire.cli.parts import BROKER, PAGE, SERVE, Part, Wanted, has_page, parts_of
+from jobwire.cli.parts import BROKER, LOOPBACK, PAGE, SERVE, Part, Wanted, has_page, parts_of
 from jobwire.core.argument_types import whole
 from jobwire.core.bounds import MAX_PORT
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, StorageError
 from jobwire.core.exit_codes import ExitCode
+from jobwire.dashboard.auth import Bind
 from jobwire.dashboard.open_pages import only_ours
 from jobwire.registry.layout import HomeLayout
 from jobwire.storage.home import is_home
@@ -32,6 +33,9 @@ _DETACHED_SECONDS = 360.0
 _DOWN_SECONDS = 180.0
 _POLL_SECONDS = 0.05
 _MQTT = "MQTT_"
+# What a supervisor in the background is told as well.
+_SWITCHES = ("mosquitto", "no-broker", "no-page", "with-metrics", "allow-actions")
+_VALUES = ("port", "page-port", "host", "certfile", "keyfile", "token-file")
 _HIDDEN = "others can read this: `jobwire dashboard --link` shows the page's address with its token"
 
 
@@ -45,6 +49,8 @@ def run_up(args: argparse.Namespace) -> int:
         broker=not args.no_broker,
         page=not args.no_page and has_page(),
         metrics=args.with_metrics,
+        bind=Bind(args.host or LOOPBACK, 0, args.certfile, args.keyfile, args.token_file),
+        actions=args.allow_actions,
     )
     environ = _environment(os.environ, own_broker=wanted.broker)
     parts = parts_of(home, wanted, environ)
@@ -145,10 +151,8 @@ def _print(line: str, *, to_stderr: bool = False) -> None:
 def _detached(args: argparse.Namespace, home: Path, bulletin: Bulletin) -> int:
     """Start the supervisor as a process that goes on without us; end it where it does not come up."""
     words = [sys.executable, "-m", "jobwire.cli.main", "--home", str(home.resolve()), "up", "--json"]
-    words += [
-        f"--{name}" for name in ("mosquitto", "no-broker", "no-page", "with-metrics") if _given(args, name)
-    ]
-    for name in ("port", "page-port"):
+    words += [f"--{name}" for name in _SWITCHES if _given(args, name)]
+    for name in _VALUES:
         words += [f"--{name}", str(_given(args, name))] if _given(args, name) else []
     log = home / FOLDER / "up.log"
     make_room(log)

@@ -292,6 +292,44 @@ def test_a_shells_own_broker_is_not_ours(tmp_path: Path) -> None:
     assert "MQTT_BROKER of this shell" in said.stderr
 
 
+def test_the_pages_address_and_what_it_may_do_are_passed_on(tmp_path: Path) -> None:
+    """Address, token file and actions reach the page of a host in the background as well."""
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text("a token that is long enough\n")
+    page = ("--host", "127.0.0.2", "--token-file", str(token), "--allow-actions")
+    ports = ("--port", str(free_port()), "--page-port", str(free_port()))
+    said = jobwire("up", "--detach", "--json", *ports, *page, folder=tmp_path)
+    try:
+        assert said.returncode == 0, said.stderr
+        url = json.loads(said.stdout)["page"]["url"]
+        assert url == f"http://127.0.0.2:{ports[-1]}/"
+        headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
+        asked = urllib.request.Request(url, headers=headers)  # noqa: S310 - http, as we printed it
+        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:  # noqa: S310
+            assert b'data-actions="yes"' in answer.read()
+    finally:
+        jobwire("down", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host", "192.0.2.1"), "with TLS only"),
+        (("--host", "192.0.2.1", "--certfile", "a", "--keyfile", "b"), "--token-file"),
+        (("--certfile", "a"), "--keyfile"),
+    ],
+)
+def test_a_page_that_others_could_reach_unguarded_starts_nothing(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """Beyond loopback `up` demands what `jobwire dashboard` demands, before anything is made."""
+    answer = jobwire("up", *words, folder=tmp_path)
+    assert answer.returncode == 30
+    assert said in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupt_during_the_start_ends_what_was_started(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C or a closed terminal while the parts come up: those that were started end, exit code 0."""
