@@ -1,8 +1,8 @@
-"""Tasks as rows: what needs somebody first."""
+"""Tasks as rows: their states, and until when they wait."""
 
 from jobwire.coordination.tasks.states import Task, TaskStatus
 from jobwire.coordination.tasks.stored import TaskView
-from jobwire.dashboard.coordination.task_rows import ORDER, TaskRow, arrange_tasks, count_tasks, task_row
+from jobwire.dashboard.coordination.task_rows import ORDER, TaskRow, task_row
 
 NOW = 1_000_000
 TASK = Task(
@@ -15,26 +15,6 @@ def row(number: int, **changes: object) -> TaskRow:
     """Return the row of a task."""
     task = TASK._replace(number=number, task_id=f"T{number}")._replace(**changes)  # type: ignore[arg-type]
     return task_row(TaskView(task, ("T0",), ("T0",) if task.open_deps else ()), NOW)
-
-
-def test_what_needs_somebody_comes_first_then_as_added() -> None:
-    """Failed and stuck before reviews, those before work, and what is over last."""
-    rows = arrange_tasks(
-        [
-            row(1, status=TaskStatus.COMPLETED),
-            row(2, open_deps=1),
-            row(3),
-            row(4, status=TaskStatus.IN_PROGRESS),
-            row(5, status=TaskStatus.IN_REVIEW),
-            row(6, open_deps=1, failed_deps=1),
-            row(7, status=TaskStatus.FAILED),
-            row(8, status=TaskStatus.IN_PROGRESS),
-        ]
-    )
-    assert [one.id for one in rows] == ["T7", "T6", "T5", "T4", "T8", "T3", "T2", "T1"]
-    assert count_tasks(rows) == dict.fromkeys(ORDER, 0) | {
-        "failed": 1, "stuck": 1, "in_review": 1, "in_progress": 2, "ready": 1, "pending": 1, "completed": 1
-    }  # fmt: skip
 
 
 def test_every_state_of_a_task_has_a_place() -> None:

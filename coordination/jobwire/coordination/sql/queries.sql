@@ -967,3 +967,19 @@ ORDER BY changed DESC LIMIT :limit;
 -- Which way the messages of a thread went to whom, in order.
 SELECT message_id, source, event_type, payload_json FROM events INDEXED BY events_of_thread
 WHERE thread_id = :thread_id AND event_type IN ('nudged', 'taken', 'receipt') AND message_id IS NOT NULL ORDER BY event_id;
+
+-- name: task_counts
+-- How many tasks of a run are in each state, as people see it.
+SELECT CASE
+    WHEN status <> 'pending' THEN status WHEN failed_deps > 0 THEN 'stuck'
+    WHEN open_deps = 0 AND not_before_ms <= :now_ms THEN 'ready' ELSE status END AS state, count(*)
+FROM tasks WHERE run_id = :run_id GROUP BY state;
+
+-- name: arranged_tasks
+-- The tasks of a run in the order of their states, and in a state as they were added; '' matches any state.
+SELECT task_id FROM (
+    SELECT task_id, number, CASE
+        WHEN status <> 'pending' THEN status WHEN failed_deps > 0 THEN 'stuck'
+        WHEN open_deps = 0 AND not_before_ms <= :now_ms THEN 'ready' ELSE status END AS state
+    FROM tasks WHERE run_id = :run_id
+) WHERE :state IN ('', state) ORDER BY instr(:order, ',' || state || ','), number LIMIT :limit;

@@ -13,12 +13,14 @@ const actions = document.documentElement.dataset.actions === "yes";
 const COLUMNS = [["state", "State"], ["job", "Task"], ["last", "Waits for, or why"], ["who", "Who"], ["unread", "Runs"], ["when", "Since"]];
 const GROUPS = { failed: "failed", stuck: "stuck", in_review: "waiting", approved: "waiting", in_progress: "running", ready: "late", pending: "pending", completed: "done", cancelled: "done" };
 const CHOICES = { "": ["All", ""], failed: ["Failed", "failed"], stuck: ["Stuck", "stuck"], in_review: ["In review", "waiting"], in_progress: ["In progress", ""], ready: ["Ready", ""], pending: ["Pending", ""], completed: ["Completed", ""] };
+const STEP = 200;  // tasks that are shown, and that more of them are
 const WAITS = { failed_dependency: "a failed task", dependency: "tasks", claim: "who claims it", review: "a review", merge: "a merge", retry: "its next try" };
 
 export class TasksView extends ListView {
   constructor(root, shell) {
     super(root, shell, { name: "tasks", seconds: 10, choices: CHOICES });
     this.asked = { state: "", run: "" };
+    this.limit = STEP;
     this.filters = ["state"];
     this.runs = h("select", { "aria-label": "Run", onchange: () => this.choose({ run: this.runs.value }) });
     this.bar = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.runs));
@@ -26,15 +28,25 @@ export class TasksView extends ListView {
     this.hint = h("p", { class: "hint", hidden: true });
     this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make: (row) => this.#make(row), fill });
     this.tables = [{ rows: this.table, times }];
+    this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => { this.limit += STEP; this.following.again(); } });
   }
 
   parts() {
-    return [h("div", { class: "job-view" }, this.headline, this.bar, this.graph, this.hint, this.table.node, this.note)];
+    return [h("div", { class: "job-view" }, this.headline, this.bar, this.graph, this.hint, this.table.node, this.note, this.more)];
   }
 
   hide() {
     super.hide();
-    for (const node of [this.bar, this.graph, this.hint]) node.hidden = true;
+    for (const node of [this.bar, this.graph, this.hint, this.more]) node.hidden = true;
+  }
+
+  query() {
+    return { ...super.query(), limit: this.limit };
+  }
+
+  choose(changes) {
+    this.limit = STEP;
+    super.choose(changes);
   }
 
   show(data) {
@@ -53,8 +65,11 @@ export class TasksView extends ListView {
     this.note.hidden = tasks.length > 0;
     if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead --title 'build it'");
     else if (!tasks.length) this.note.replaceChildren("No task is in this state.");
-    say(this.headline, sentence(counts, data.more));
-    this.#draw(tasks, data.found ?? 0);
+    say(this.headline, sentence(counts));
+    const found = data.found ?? 0;
+    this.more.hidden = !data.more;
+    say(this.more, `Show ${Math.min(STEP, found - tasks.length)} more of ${found}`);
+    this.#draw(tasks, found);
   }
 
   #draw(tasks, found) {
@@ -65,7 +80,8 @@ export class TasksView extends ListView {
     const key = JSON.stringify([edges, nodes.map((row) => [row.id, row.status, row.title])]);
     this.graph.hidden = edges.length === 0;
     this.hint.hidden = found <= nodes.length;
-    say(this.hint, `The graph shows ${nodes.length} of ${found} tasks, the list ${tasks.length}: those that need somebody first.`);
+    const graph = edges.length ? `the graph ${nodes.length}, ` : "";
+    say(this.hint, `Of ${found} tasks ${graph}the list shows ${tasks.length}: those that need somebody first.`);
     if (key === this.graphKey) return;
     this.graphKey = key;
     this.graph.replaceChildren(drawGraph(nodes.map((row) => ({ id: row.id, text: `${row.id} ${row.title}`, sub: [row.status.replaceAll("_", " "), row.worker || row.owner].filter(Boolean).join(" · "), group: GROUPS[row.status], href: row.thread ? threadPath(row.thread) : null })), edges, "Which task waits for which"));
@@ -119,8 +135,8 @@ function times(parts, row) {
   parts.when.title = fullTime(row.since);
 }
 
-function sentence(counts, more) {
+function sentence(counts) {
   if (!counts.all) return "No tasks yet";
   const parts = ["failed", "stuck", "in_review"].filter((name) => counts[name]).map((name) => `${counts[name]} ${name.replaceAll("_", " ")}`);
-  return [...parts, `${counts.completed} of ${more ? "more than " : ""}${counts.all} completed`].join(" · ");
+  return [...parts, `${counts.completed} of ${counts.all} completed`].join(" · ");
 }

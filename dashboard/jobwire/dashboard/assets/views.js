@@ -81,16 +81,21 @@ export class ListView extends StoreView {
     this.following.again();
   }
 
+  /** What the server is asked for. */
+  query() {
+    return { ...this.asked };
+  }
+
   /** Hide what cannot be shown now. */
   hide() {
     for (const { rows } of this.tables) rows.node.hidden = true;
   }
 
   async refresh() {
-    const asked = JSON.stringify(this.asked);
+    const query = this.query();
     try {
-      const data = await look(this.path, this.asked);
-      if (asked !== JSON.stringify(this.asked)) return this.refresh();
+      const data = await look(this.path, query);
+      if (JSON.stringify(query) !== JSON.stringify(this.query())) return this.refresh();
       this.show(data);
     } catch (error) {
       this.hide();

@@ -25,7 +25,7 @@ from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.sessions import resume_session, session_list, stop_session
 from jobwire.dashboard.coordination.store_watch import StoreWatch
-from jobwire.dashboard.coordination.tasks import task_page
+from jobwire.dashboard.coordination.tasks import SHOWN, task_page
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
 from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.responses import error_responses, event_message, json_response, read_object, read_only
@@ -187,7 +187,8 @@ class StoreRoutes:
     def _tasks(self, store: CoordinationStore, request: Request) -> dict[str, object]:
         values = request.query_params
         run, state = values.get("run", "")[:MAX_REFERENCE], values.get("state", "")
-        return task_page(store, run, self._clock.now(), state=state)
+        limit = whole_number(values.get("limit", "")) or SHOWN
+        return task_page(store, run, self._clock.now(), state=state, limit=limit)
 
     def _task(self, asked: dict[str, object]) -> dict[str, object]:
         return self._person.manage(

@@ -1,15 +1,14 @@
-"""A task as a row: what needs somebody first, what it waits for. Pure."""
+"""A task as a row: its state, what it waits for. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobwire.coordination.tasks.stored import READY, TaskView
 from jobwire.dashboard.coordination.thread_rows import cut
 
 STUCK = "stuck"
-# In this order they are listed.
+#: Every state; in this order they are listed: what needs somebody first.
 ORDER = ("failed", STUCK, "in_review", "approved", "in_progress", READY, "pending", "completed", "cancelled")
-_PLACE = {status: place for place, status in enumerate(ORDER)}
 
 
 class TaskRow(NamedTuple):
@@ -60,16 +59,3 @@ def task_row(view: TaskView, now_ms: int) -> TaskRow:
         task.number,
         task.version,
     )
-
-
-def arrange_tasks(rows: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return the rows in their order: what needs somebody first, then as they were added."""
-    return sorted(rows, key=lambda row: (_PLACE[row.status], row.number))
-
-
-def count_tasks(rows: Iterable[TaskRow]) -> dict[str, int]:
-    """Return how many there are in each state."""
-    counts = dict.fromkeys(ORDER, 0)
-    for row in rows:
-        counts[row.status] += 1
-    return counts

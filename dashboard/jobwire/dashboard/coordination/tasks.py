@@ -1,28 +1,43 @@
 """Tasks of a run with what waits for what, read from the store."""
 
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.tasks.stored import all_tasks, views_of
-from jobwire.dashboard.coordination.task_rows import arrange_tasks, count_tasks, task_row
+from jobwire.coordination.tasks.stored import task_of, view_of
+from jobwire.dashboard.coordination.task_rows import ORDER, task_row
 
-# Tasks that are read for one answer, and those of them that are sent: what needs somebody comes first.
-MOST_TASKS = 10_000
-MOST_SHOWN = 300
+# Tasks that are sent at first, and at most.
+SHOWN = 200
+MOST_SHOWN = 5000
 _MOST_RUNS = 200
 
 
-def task_page(store: CoordinationStore, run: str, now: float, *, state: str) -> dict[str, object]:
-    """Return the tasks of a run, of one state if one is named; without a run those of the newest one."""
+def task_page(
+    store: CoordinationStore, run: str, now: float, *, state: str, limit: int = SHOWN
+) -> dict[str, object]:
+    """Return the first tasks of a run, of one state if one is named; without a run those of the newest one.
+
+    What needs somebody comes first. `found` is how many there are, and `limit` how many are sent at most.
+    """
+    limit = min(limit, MOST_SHOWN)
+    now_ms = int(now * 1000)
     with store.reading():
         runs = [str(name) for (name,) in store.rows("runs_of_tasks", {"limit": _MOST_RUNS})]
         run = run or (runs[0] if runs else "")
-        tasks = all_tasks(store, run, limit=MOST_TASKS)
-        rows = arrange_tasks(task_row(view, int(now * 1000)) for view in views_of(store, run, tasks))
-    shown = [row for row in rows if state in {"", row.status}]
+        values = {
+            "run_id": run,
+            "now_ms": now_ms,
+            "state": state,
+            "limit": limit,
+            "order": f",{','.join(ORDER)},",
+        }
+        counts = dict.fromkeys(ORDER, 0) | dict(store.rows("task_counts", values))
+        tasks = [task_of(store, run, task_id) for (task_id,) in store.rows("arranged_tasks", values)]
+        rows = [task_row(view_of(store, task), now_ms) for task in tasks]
+    found = counts.get(state, 0) if state else sum(counts.values())
     return {
         "run": run,
         "runs": runs,
-        "tasks": [row._asdict() for row in shown[:MOST_SHOWN]],
-        "counts": count_tasks(rows) | {"all": len(rows)},
-        "found": len(shown),
-        "more": len(tasks) == MOST_TASKS,
+        "tasks": [row._asdict() for row in rows],
+        "counts": counts | {"all": sum(counts.values())},
+        "found": found,
+        "more": min(found, MOST_SHOWN) > len(rows),
     }
