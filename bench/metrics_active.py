@@ -55,13 +55,12 @@ def entries(total: int, active: int) -> Iterator[Entry]:
         received_us = _BEGIN_US + number * _STEP_US
         text = json.dumps(
             {
-                "data": {"files": seq},
+                "data": {"files": seq, "hmac_sig": "0" * 64},
                 "detail": f"{seq} files of many, as a worker would say",
                 "event": event,
                 "job_id": job_id,
                 "schema_version": 1,
                 "seq": seq,
-                "sig": "0" * 64,
                 "timestamp": utc_timestamp(received_us / 1e6 - 0.01),
             },
             separators=(",", ":"),

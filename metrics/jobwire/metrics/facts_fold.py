@@ -166,6 +166,8 @@ def settle(
 
     `before` and `after` are the facts of all these jobs around the batch.
     """
+    if not (after or known):  # nobody decided anything: what events say holds
+        return Settled(ended, [None] * len(ended.weight))
     found = Settled(Ended([], [], [], [], [], [], []), [])
     said: dict[str, list[End | None]] = {job_id: [end, end] for job_id, end in known.items()}
     for *end, weight, job_id in zip(*ended, strict=True):

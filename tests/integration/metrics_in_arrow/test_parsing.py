@@ -6,10 +6,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.jobs.event import EVENT_TYPES, compose, encode_signed
+from jobwire.core.canonical import canonical_json
+from jobwire.jobs.event import EVENT_TYPES, Event, compose, encode_signed
 from jobwire.metrics.source.parsing import parse_accepted
 
 TOKEN = "t" * 43
+AT_THE_END = ("seq", "event", "timestamp")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 DATA = st.dictionaries(
     TEXT.filter(lambda key: key != "hmac_sig"),
@@ -53,6 +55,42 @@ def test_columns_equal_what_json_reads(events: list[tuple[object, str]]) -> None
         assert row == {name: said[name] for name in row}
         assert isinstance(data, str)
         assert json.loads(data) == said["data"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            EVENTS,
+            st.sampled_from(["", ".1", ".123", ".123456", ".123456789"]),
+            st.sampled_from(["signed", "indented", "refused", "longer", "without seq", "text"]),
+        ),
+        max_size=12,
+    )
+)
+def test_what_stands_at_the_end_of_an_event_is_read_as_json_reads_it(
+    events: list[tuple[Event, str, str]],
+) -> None:
+    """Times of any length, other forms, and texts that only look like the end: the same as `json` gives."""
+    verdicts, payloads, expected = [], [], []
+    for event, fraction, form in events:
+        stamped = event._replace(timestamp=f"2026-01-01T00:00:00{fraction}Z")
+        if form == "text":
+            stamped = stamped._replace(detail=encode_signed(event, TOKEN).decode())
+        said = json.loads(encode_signed(stamped, TOKEN))
+        if form == "longer":
+            said["unknown"] = 1
+        if form == "without seq":
+            del said["seq"]
+        whole = form not in {"refused", "without seq"}
+        verdicts.append("late" if form == "refused" else "accepted")
+        payloads.append(json.dumps(said, indent=1).encode() if form == "indented" else canonical_json(said))
+        expected.append([said[name] if whole else said.get(name) for name in AT_THE_END])
+        if form == "refused":
+            expected[-1] = [None] * len(AT_THE_END)
+    arrays = pa.array(verdicts, pa.string()), pa.array(payloads, pa.binary())
+    columns = parse_accepted(*arrays, AT_THE_END)
+    rows = list(zip(*(columns[name].to_pylist() for name in AT_THE_END), strict=True))
+    assert [list(row) for row in rows] == expected
 
 
 def test_a_bad_row_costs_itself_only() -> None:

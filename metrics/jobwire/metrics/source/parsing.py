@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from jobwire.jobs.admission import ACCEPTED
+from jobwire.metrics.source.canonical import ends_of
 
 _FLAT = pa.schema(
     [
@@ -25,6 +26,7 @@ _FLAT = pa.schema(
     ]
 )
 DATA = "data"
+_AT_THE_END = frozenset({"seq", "event", "timestamp"})
 PARSED = (*_FLAT.names, DATA)
 # In canonical form (RFC 8785) `data` is an event's first key and `detail` its second.
 _CANONICAL_START = b'{"data":{'
@@ -47,7 +49,8 @@ def parse_accepted(verdicts: Any, payloads: Any, wanted: Sequence[str] = PARSED)
     accepted = pc.equal(verdicts, ACCEPTED)
     every = bool(pc.all(accepted).as_py())
     texts = payloads if every else payloads.filter(accepted)
-    columns = _flat_columns(texts, [name for name in wanted if name != DATA])
+    names = [name for name in wanted if name != DATA]
+    columns = _ends(texts, names) if _AT_THE_END.issuperset(names) else _flat_columns(texts, names)
     if DATA in wanted:
         columns[DATA] = _data_column(texts)
     if every:
@@ -74,6 +77,20 @@ def microsecond_of(timestamp: object) -> int | None:
         return (dt.datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND  # type: ignore[arg-type]  # TypeError is caught
     except (ValueError, TypeError):
         return None
+
+
+def _ends(payloads: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return columns that stand at the end of canonical payloads; other payloads are parsed."""
+    if not len(payloads):
+        return _flat_columns(payloads, names)
+    ends = ends_of(payloads)
+    if ends.found.all():
+        return {name: ends.columns[name] for name in names}
+    others = _flat_columns(payloads.filter(pa.array(~ends.found)), names)
+    places = np.where(ends.found, np.cumsum(ends.found), ends.found.sum() + np.cumsum(~ends.found)) - 1
+    return {
+        name: pa.concat_arrays([ends.columns[name], others[name]]).take(pa.array(places)) for name in names
+    }
 
 
 def _flat_columns(payloads: Any, names: Sequence[str]) -> dict[str, Any]:
