@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from queue import SimpleQueue
+    from queue import Queue
 
 _Item = TypeVar("_Item")
 
@@ -35,7 +35,7 @@ class FlushPool:
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
         self._guard = allocate_lock()
-        self._queue: SimpleQueue[_Round[Any]] | None = None
+        self._queue: Queue[_Round[Any]] | None = None
         self._alive = 0
         self._pid = 0
         self._calls = 0
@@ -71,15 +71,17 @@ class FlushPool:
             for _ in range(min(wanted, self._alive)):
                 queue.put(work)
 
-    def _open_queue(self) -> SimpleQueue[_Round[Any]]:
+    def _open_queue(self) -> Queue[_Round[Any]]:
         if self._queue is None or self._pid != os.getpid():
-            from queue import SimpleQueue  # noqa: PLC0415 - kept off the start of `publish_event`
+            # Not SimpleQueue: of several that wait on one with a timeout, CPython's can leave one waiting for
+            # ever. A helper that is never back counts as alive, and is not replaced.
+            from queue import Queue  # noqa: PLC0415 - kept off the start of `publish_event`
 
             # A fork takes no threads along.
-            self._queue, self._pid, self._alive = SimpleQueue(), os.getpid(), 0
+            self._queue, self._pid, self._alive = Queue(), os.getpid(), 0
         return self._queue
 
-    def _start(self, queue: SimpleQueue[_Round[Any]]) -> bool:
+    def _start(self, queue: Queue[_Round[Any]]) -> bool:
         import threading  # noqa: PLC0415 - as above
 
         try:
@@ -88,7 +90,7 @@ class FlushPool:
             return False  # no more threads for this process, or it is ending
         return True
 
-    def _help(self, queue: SimpleQueue[_Round[Any]]) -> None:
+    def _help(self, queue: Queue[_Round[Any]]) -> None:
         from queue import Empty  # noqa: PLC0415 - as above
 
         while True:
