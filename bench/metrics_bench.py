@@ -28,8 +28,8 @@ from metrics_memory import Memory  # type: ignore[import-not-found]  # Python fi
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.journal import Entry, JournalWriter
-from jobwire.metrics.arguments import settings_of
 from jobwire.metrics.database import open_database
+from jobwire.metrics.settings import settings_of
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.supervisor import Supervisor
 from jobwire.testing import MosquittoServer, wait_for

@@ -3,47 +3,21 @@
 import argparse
 import os
 from functools import partial
-from typing import TYPE_CHECKING
 
 from jobwire.broker.defaults import DEFAULT_MTLS_PORT, MAX_ITERATIONS, PRESENT_DAY_ITERATIONS
 from jobwire.certs.values import DAY, WARN_WITHIN
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_PORT
-from jobwire.core.commands import add_command
+from jobwire.core.commands import CommandRow, Subparsers, add_group
 from jobwire.core.settings import TLS_PORT
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.storage.home import Need
 
-if TYPE_CHECKING:
-    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
-    _Add = partial[argparse.ArgumentParser]
-
 _PORT = whole(1, MAX_PORT)
 _LOOPBACK = "127.0.0.1"
 _ACCOUNTS = "jobwire.broker.passwd_commands"
-
-
-def add_commands(subparsers: "_Commands") -> None:
-    """Add `broker` and `doctor` to the umbrella command."""
-    broker = subparsers.add_parser("broker", help="run, render, check and administer the MQTT broker")
-    commands = broker.add_subparsers(dest="broker_command", required=True, metavar="COMMAND")
-    for group in (_add_up, _add_render, _add_check, _add_small):
-        group(partial(add_command, commands, bodies="jobwire.broker.commands"))
-    _add_passwd(commands)
-    doctor = add_command(
-        subparsers,
-        "doctor",
-        "say in plain words what works and what does not between this host and the broker",
-        "jobwire doctor",
-        bodies="jobwire.broker.commands",
-    )
-    doctor.add_argument(
-        "--agents",
-        dest="run",
-        action="store_const",
-        const="jobwire.hooks.doctor:agents",
-        help="look at the coding agents on this host and their hooks instead",
-    )
+_command = partial(CommandRow, bodies="jobwire.broker.commands")
+_account_command = partial(CommandRow, bodies=_ACCOUNTS)
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
@@ -55,12 +29,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_up(add: "_Add") -> None:
-    parser = add(
-        "up",
-        "run a broker on this host in the foreground, creating what is missing under the home directory",
-        "jobwire broker up --port 8883",
-    )
+def _up(parser: argparse.ArgumentParser) -> None:
     _add_listening(parser)
     text = "address to listen on (default: loopback); a fresh home is made for it"
     parser.add_argument("--host", default=_LOOPBACK, help=text)
@@ -73,12 +42,7 @@ def _add_up(add: "_Add") -> None:
     parser.set_defaults(home_need=Need.PLACE)
 
 
-def _add_render(add: "_Add") -> None:
-    parser = add(
-        "render",
-        "write a folder that can be deployed to the broker's host",
-        "jobwire --home deploy broker render --out broker --server-name mqtt.example.org",
-    )
+def _render(parser: argparse.ArgumentParser) -> None:
     _add_listening(parser)
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
     text = "host name or address of the broker, the first is what clients use (default: localhost)"
@@ -93,12 +57,7 @@ def _add_render(add: "_Add") -> None:
     parser.add_argument("--force", action="store_true", help="write into a folder that is not empty")
 
 
-def _add_check(add: "_Add") -> None:
-    parser = add(
-        "check",
-        "verify a rendered folder: permissions, expiry, storage, and Mosquitto tried on it",
-        "jobwire broker check broker",
-    )
+def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR")
     text = "warn this long before something expires"
     parser.add_argument("--warn-days", type=number(36_525), default=WARN_WITHIN / DAY, help=text)
@@ -108,41 +67,43 @@ def _add_check(add: "_Add") -> None:
     parser.set_defaults(home_need=Need.NOTHING)
 
 
-def _add_small(add: "_Add") -> None:
-    reload = add(
-        "reload",
-        "let the running broker read access list, passwords and certificates again (SIGHUP)",
-        "jobwire broker reload",
-    )
-    reload.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
-    reload.set_defaults(home_need=lambda args: Need.NOTHING if args.dir else Need.HOME)
-    table = add(
-        "access-table",
-        "show who may do what",
-        "jobwire broker access-table --markdown > docs/security.md",
-    )
-    table.add_argument("--markdown", action="store_true", help="print the page docs/security.md")
-    table.set_defaults(home_need=Need.NOTHING)
+def _reload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", metavar="DIR", help="a rendered folder (default: the home's broker folder)")
+    parser.set_defaults(home_need=lambda args: Need.NOTHING if args.dir else Need.HOME)
 
 
-def _add_passwd(commands: "_Commands") -> None:
-    """Add `passwd` with its sub-commands to `jobwire broker`."""
-    group = commands.add_parser("passwd", help="add, remove and list the accounts with a password")
-    passwd = group.add_subparsers(dest="passwd_command", required=True, metavar="COMMAND")
-    add_one = partial(add_command, passwd, bodies=_ACCOUNTS)
-    add = add_one("add", "add an account", "jobwire broker passwd add alice")
+def _access_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--markdown", action="store_true", help="print the page docs/security.md")
+    parser.set_defaults(home_need=Need.NOTHING)
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--agents",
+        dest="run",
+        action="store_const",
+        const="jobwire.hooks.doctor:agents",
+        help="look at the coding agents on this host and their hooks instead",
+    )
+
+
+def _add_account(parser: argparse.ArgumentParser) -> None:
     text = "read the password from FILE, - for standard input"
-    add.add_argument("--password-file", metavar="FILE", help=text)
-    add.add_argument("--replace", action="store_true", help="change the password of an existing account")
-    add.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
-    remove = add_one("remove", "remove an account", "jobwire broker passwd remove alice")
-    listing = add_one("list", "list the accounts", "jobwire broker passwd list", run=f"{_ACCOUNTS}:show")
-    for parser in (add, remove):
-        parser.add_argument("name")
-    for parser in (add, remove, listing):
-        text = "a rendered folder (default: the home's own broker folder)"
-        parser.add_argument("--dir", metavar="DIR", help=text)
-        parser.set_defaults(home_need=_needs_home)
+    parser.add_argument("--password-file", metavar="FILE", help=text)
+    parser.add_argument("--replace", action="store_true", help="change the password of an existing account")
+    parser.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
+    _remove_account(parser)
+
+
+def _remove_account(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+    _accounts(parser)
+
+
+def _accounts(parser: argparse.ArgumentParser) -> None:
+    text = "a rendered folder (default: the home's own broker folder)"
+    parser.add_argument("--dir", metavar="DIR", help=text)
+    parser.set_defaults(home_need=_needs_home)
 
 
 def _needs_home(args: argparse.Namespace) -> Need:
@@ -150,3 +111,57 @@ def _needs_home(args: argparse.Namespace) -> Need:
         return Need.HOME
     # A password that is made here is kept in the home; what is removed goes there too, if it is there.
     return Need.HOME if args.run == f"{_ACCOUNTS}:add" and not args.password_file else Need.ANY
+
+
+_PASSWD = (
+    _account_command("add", "add an account", "jobwire broker passwd add alice", _add_account),
+    _account_command("remove", "remove an account", "jobwire broker passwd remove alice", _remove_account),
+    _account_command(
+        "list", "list the accounts", "jobwire broker passwd list", _accounts, f"{_ACCOUNTS}:show"
+    ),
+)
+_BROKER = (
+    _command(
+        "up",
+        "run a broker on this host in the foreground, creating what is missing under the home directory",
+        "jobwire broker up --port 8883",
+        _up,
+    ),
+    _command(
+        "render",
+        "write a folder that can be deployed to the broker's host",
+        "jobwire --home deploy broker render --out broker --server-name mqtt.example.org",
+        _render,
+    ),
+    _command(
+        "check",
+        "verify a rendered folder: permissions, expiry, storage, and Mosquitto tried on it",
+        "jobwire broker check broker",
+        _check,
+    ),
+    _command(
+        "reload",
+        "let the running broker read access list, passwords and certificates again (SIGHUP)",
+        "jobwire broker reload",
+        _reload,
+    ),
+    _command(
+        "access-table",
+        "show who may do what",
+        "jobwire broker access-table --markdown > docs/security.md",
+        _access_table,
+    ),
+    CommandRow("passwd", "add, remove and list the accounts with a password", below=_PASSWD),
+)
+_DOCTOR = _command(
+    "doctor",
+    "say in plain words what works and what does not between this host and the broker",
+    "jobwire doctor",
+    _doctor,
+)
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `broker` and `doctor` to the umbrella command."""
+    add_group(subparsers, "broker", "run, render, check and administer the MQTT broker", _BROKER)
+    _DOCTOR.add_to(subparsers)

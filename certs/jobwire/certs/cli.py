@@ -2,7 +2,6 @@
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING
 
 from jobwire.certs.values import (
     CA_LIFETIME,
@@ -16,124 +15,78 @@ from jobwire.certs.values import (
     RevocationReason,
 )
 from jobwire.core.argument_types import number
-from jobwire.core.commands import add_command
-
-if TYPE_CHECKING:
-    _Add = partial[argparse.ArgumentParser]
+from jobwire.core.commands import CommandRow, Subparsers, add_group
 
 # A hundred years; every end of it still has a four-digit year.
 _MAX_DAYS = 36_525
 _HOURS = number(_MAX_DAYS * 24)
 _DAYS = number(_MAX_DAYS)
+_command = partial(CommandRow, bodies="jobwire.certs.commands")
 
 
-def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `certs` with its sub-commands to the umbrella's parser."""
-    certs = subparsers.add_parser(
-        "certs",
-        help="private certificate authority: issue, show, revoke, renew, check",
-        description="The private authority below <home>/certs: certificates of broker, page, users and jobs.",
-    )
-    commands = certs.add_subparsers(dest="certs_command", metavar="COMMAND", required=True)
-    for group in (_add_issuing, _add_upkeep, _add_rollover):
-        group(partial(add_command, commands, bodies="jobwire.certs.commands"))
-
-
-def _add_issuing(add: "_Add") -> None:
-    init = add(
-        "init",
-        "create the authority and a server certificate",
-        "jobwire certs init --server-name broker.example.org --server-name 10.0.0.5",
-    )
+def _init(parser: argparse.ArgumentParser) -> None:
     text = f"DNS name or address of the broker, repeatable (default: {' '.join(DEFAULT_SERVER_NAMES)})"
-    init.add_argument("--server-name", action="append", metavar="NAME", help=text)
-    _permit_option(init)
-    _days_option(init, CA_LIFETIME, "lifetime of the authority")
-    init.add_argument("--force", action="store_true", help="start over; the old folder is kept beside it")
+    parser.add_argument("--server-name", action="append", metavar="NAME", help=text)
+    _permit_option(parser)
+    _days_option(parser, CA_LIFETIME, "lifetime of the authority")
+    parser.add_argument("--force", action="store_true", help="start over; the old folder is kept beside it")
 
-    issue = add(
-        "issue",
-        "issue a client certificate for a user or role",
-        "jobwire certs issue hermes",
-    )
-    issue.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
-    _days_option(issue, ROLE_LIFETIME, "lifetime")
 
-    job = add(
-        "issue-job",
-        "issue the short-lived client certificate of a job",
-        "jobwire certs issue-job 3f9a01bc --hours 8",
-    )
-    job.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
+def _issue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="becomes the CN, and with it the broker's user name")
+    _days_option(parser, ROLE_LIFETIME, "lifetime")
+    _force_option(parser)
+
+
+def _issue_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="job id: 8 lower-case hex characters")
     text = "lifetime in hours (default %(default)g)"
-    job.add_argument("--hours", type=_HOURS, default=JOB_LIFETIME / HOUR, help=text)
+    parser.add_argument("--hours", type=_HOURS, default=JOB_LIFETIME / HOUR, help=text)
+    _force_option(parser)
 
-    server = add(
-        "issue-server",
-        "issue the certificate of a server beside the broker, such as the page",
-        "jobwire certs issue-server page --server-name page.example.org",
-    )
-    server.add_argument("name", metavar="NAME", help="what the other commands call it")
+
+def _issue_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="what the other commands call it")
     text = "DNS name or address that clients use, repeatable; preferably none of the broker's"
-    server.add_argument("--server-name", action="append", required=True, metavar="HOST", help=text)
-    _days_option(server, SERVER_LIFETIME, "lifetime")
-    for parser in (issue, job, server):
-        text = "replace an existing certificate and its key"
-        parser.add_argument("--force", action="store_true", help=text)
+    parser.add_argument("--server-name", action="append", required=True, metavar="HOST", help=text)
+    _days_option(parser, SERVER_LIFETIME, "lifetime")
+    _force_option(parser)
 
-    renew = add(
-        "renew",
-        "renew a certificate before it expires, keeping its key",
-        "jobwire certs renew server",
-    )
+
+def _renew(parser: argparse.ArgumentParser) -> None:
     text = "`server` (the broker), or the name of a server, user, role or job"
-    renew.add_argument("name", metavar="NAME", help=text)
+    parser.add_argument("name", metavar="NAME", help=text)
     text = "new names of the server (default: as before)"
-    renew.add_argument("--server-name", action="append", metavar="NAME", help=text)
-    renew.add_argument("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
-    renew.add_argument("--new-key", action="store_true", help="make a new private key as well")
+    parser.add_argument("--server-name", action="append", metavar="NAME", help=text)
+    parser.add_argument("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
+    parser.add_argument("--new-key", action="store_true", help="make a new private key as well")
 
 
-def _add_upkeep(add: "_Add") -> None:
-    show = add(
-        "show",
-        "show certificates, ends and revocations",
-        "jobwire certs show hermes",
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="details of one: ca, server, a name or a file"
     )
-    show.add_argument("name", metavar="NAME", nargs="?", help="details of one: ca, server, a name or a file")
-    show.add_argument("--long", action="store_true", help="details of all: SANs, serials, fingerprints")
+    parser.add_argument("--long", action="store_true", help="details of all: SANs, serials, fingerprints")
 
-    revoke = add(
-        "revoke",
-        "revoke a certificate and sign the revocation list",
-        "jobwire certs revoke 3f9a01bc --reason keyCompromise",
-    )
-    revoke.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
-    revoke.add_argument("--reason", choices=list(map(str, RevocationReason)), default="unspecified")
 
-    crl = add("crl", "sign the revocation list anew", "jobwire certs crl")
-    crl.add_argument(
+def _revoke(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("which", metavar="NAME_OR_SERIAL", help="a name (all its certificates) or one serial")
+    parser.add_argument("--reason", choices=list(map(str, RevocationReason)), default="unspecified")
+
+
+def _crl(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--days", type=_DAYS, help="valid for this many days (default: as long as the authority)"
     )
 
-    check = add(
-        "check",
-        "find what is wrong or runs out soon (exit 30 for errors)",
-        "jobwire certs check --warn-days 60 --strict",
-    )
+
+def _check(parser: argparse.ArgumentParser) -> None:
     text = "warn so many days before an end, but never before the last third (default %(default)g)"
-    check.add_argument("--warn-days", type=_DAYS, default=WARN_WITHIN / DAY, help=text)
-    check.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
-
-    add("prune", "remove expired job certificates", "jobwire certs prune")
+    parser.add_argument("--warn-days", type=_DAYS, default=WARN_WITHIN / DAY, help=text)
+    parser.add_argument("--strict", action="store_true", help="exit 30 for warnings too")
 
 
-def _add_rollover(add: "_Add") -> None:
-    parser = add(
-        "rollover",
-        "move to a new authority in three steps",
-        "jobwire certs rollover begin   (then: switch, finish; cancel before the switch)",
-    )
+def _rollover(parser: argparse.ArgumentParser) -> None:
     steps = ["status", "begin", "switch", "finish", "cancel"]
     parser.add_argument("step", choices=steps, nargs="?", default="status")
     _permit_option(parser)
@@ -147,6 +100,72 @@ def _permit_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--permit", action="append", default=[], metavar="TREE", help=text)
 
 
+def _force_option(parser: argparse.ArgumentParser) -> None:
+    text = "replace an existing certificate and its key"
+    parser.add_argument("--force", action="store_true", help=text)
+
+
 def _days_option(parser: argparse.ArgumentParser, default_seconds: float, text: str) -> None:
     text += " in days (default %(default)g)"
     parser.add_argument("--days", type=_DAYS, default=default_seconds / DAY, help=text)
+
+
+_COMMANDS = (
+    _command(
+        "init",
+        "create the authority and a server certificate",
+        "jobwire certs init --server-name broker.example.org --server-name 10.0.0.5",
+        _init,
+    ),
+    _command("issue", "issue a client certificate for a user or role", "jobwire certs issue hermes", _issue),
+    _command(
+        "issue-job",
+        "issue the short-lived client certificate of a job",
+        "jobwire certs issue-job 3f9a01bc --hours 8",
+        _issue_job,
+    ),
+    _command(
+        "issue-server",
+        "issue the certificate of a server beside the broker, such as the page",
+        "jobwire certs issue-server page --server-name page.example.org",
+        _issue_server,
+    ),
+    _command(
+        "renew",
+        "renew a certificate before it expires, keeping its key",
+        "jobwire certs renew server",
+        _renew,
+    ),
+    _command("show", "show certificates, ends and revocations", "jobwire certs show hermes", _show),
+    _command(
+        "revoke",
+        "revoke a certificate and sign the revocation list",
+        "jobwire certs revoke 3f9a01bc --reason keyCompromise",
+        _revoke,
+    ),
+    _command("crl", "sign the revocation list anew", "jobwire certs crl", _crl),
+    _command(
+        "check",
+        "find what is wrong or runs out soon (exit 30 for errors)",
+        "jobwire certs check --warn-days 60 --strict",
+        _check,
+    ),
+    _command("prune", "remove expired job certificates", "jobwire certs prune"),
+    _command(
+        "rollover",
+        "move to a new authority in three steps",
+        "jobwire certs rollover begin   (then: switch, finish; cancel before the switch)",
+        _rollover,
+    ),
+)
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add `certs` with its sub-commands to the umbrella's parser."""
+    add_group(
+        subparsers,
+        "certs",
+        "private certificate authority: issue, show, revoke, renew, check",
+        _COMMANDS,
+        description="The private authority below <home>/certs: certificates of broker, page, users and jobs.",
+    )

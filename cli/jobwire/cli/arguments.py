@@ -5,15 +5,14 @@ Apart from those, which load brokers, transports and terminals: help and a typo 
 
 import argparse
 import os
-from typing import Any, TypeAlias
+from typing import Any
 
 from jobwire.core.argument_types import add_job, count, number, whole
 from jobwire.core.bounds import MAX_PORT, MAX_SECONDS
+from jobwire.core.commands import Subparsers
 from jobwire.core.override import override
 from jobwire.storage.home import NAME, VARIABLE, Need
 
-# argparse offers no public name for what add_subparsers returns.
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
 _PORT = whole(1, MAX_PORT)
 _SECONDS = number(MAX_SECONDS, zero=False)
 # Of output, that `attach` shows from before.

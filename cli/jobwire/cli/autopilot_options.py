@@ -2,10 +2,11 @@
 
 import argparse
 
-from jobwire.cli.arguments import Subparsers, TakeWords
+from jobwire.cli.arguments import TakeWords
 from jobwire.coordination.verbs import add_common
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
+from jobwire.core.commands import Subparsers
 from jobwire.storage.home import Need
 
 _MANY = whole(1, 1000)

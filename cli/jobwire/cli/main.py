@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jobwire.core.boundary import leave, missing_library, run_command
-from jobwire.core.commands import CommandParser, body_of
+from jobwire.core.commands import CommandParser, NameOnly, body_of
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
 from jobwire.storage import home as homes
@@ -175,7 +175,11 @@ def _parser(chosen: str) -> CommandParser:
         metavar="DIR",
         help=f"{homes.HELP}; accepted by every command",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
+    commands = parser.add_subparsers(
+        title="commands",
+        metavar="COMMAND",
+        parser_class=CommandParser if chosen in COMMANDS else NameOnly,
+    )
     if chosen in COMMANDS:
         _adder(COMMANDS[chosen])(commands)
     else:

@@ -2,12 +2,13 @@
 
 import argparse
 
+from jobwire.core.commands import Subparsers
 from jobwire.registry import cli as registry
 
 _BODY = "jobwire.cli.serve:serve"
 
 
-def add_commands(subparsers: registry.Subparsers) -> None:
+def add_commands(subparsers: Subparsers) -> None:
     """Add `serve`, and `registry` with its commands."""
     registry.add_commands(subparsers, serve=_BODY)
     registry.add_serve(subparsers, run=_BODY)

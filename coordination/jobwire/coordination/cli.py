@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES
 from jobwire.coordination.verbs import Verb, VerbTable
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_SECONDS
@@ -39,6 +38,8 @@ def _said(parser: CommandParser) -> None:
 
 
 def _send(parser: CommandParser) -> None:
+    from jobwire.coordination.message import CLASSES, KINDS, PRIORITIES  # noqa: PLC0415 - for its options
+
     add = parser.add_argument
     add("--to", default="", metavar="NAME,...", help="the recipients, * for the run's agents")
     add("--subject", default="", help="of a new thread")
@@ -146,6 +147,8 @@ def _cancel(parser: CommandParser) -> None:
 
 
 def _reply(parser: CommandParser) -> None:
+    from jobwire.coordination.message import KINDS  # noqa: PLC0415 - for its options
+
     add = parser.add_argument
     add("--thread", metavar="ID", help="the thread (default: that of --in-reply-to)")
     add("--in-reply-to", metavar="MESSAGE", help="the message that it answers")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobwire.coordination.command import coordination_command, say_failure
 from jobwire.core.boundary import run_command
-from jobwire.core.commands import CommandParser, wants_json
+from jobwire.core.commands import CommandParser, NameOnly, wants_json
 from jobwire.storage.home import HELP, Need
 
 # argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.
@@ -84,15 +84,19 @@ class VerbTable(NamedTuple):
         )
 
     def _fill(self, parser: CommandParser, words: Sequence[str]) -> None:
-        """Add the verb that the words name; all of them where they name none."""
+        """Add the verb that the words name, or the names of all; without any words all of them."""
         common = self.common or add_common
         common(parser, None)
-        verbs = parser.add_subparsers(
-            title="verbs", metavar="VERB", dest="verb", required=True, parser_class=CommandParser
-        )
         chosen = self._verb_in(words)
+        built = CommandParser if chosen or not words else NameOnly
+        verbs = parser.add_subparsers(
+            title="verbs", metavar="VERB", dest="verb", required=True, parser_class=built
+        )
         for name in (chosen,) if chosen else self.verbs:
             verb = self.verbs[name]
+            if built is NameOnly:
+                verbs.add_parser(name, help=verb.summary)
+                continue
             one = verbs.add_parser(
                 name,
                 help=verb.summary,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
 from functools import partial
@@ -99,6 +98,8 @@ def _report_defect(error: Exception, tell: Callable[[JobwireError], None], *, as
 def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     """Write cause and remedy to stderr, as two lines or as one JSON object."""
     if as_json:
+        import json  # noqa: PLC0415 - a help, and most failures, are told in words
+
         trace = {"trace": error.facts["trace"]} if "trace" in error.facts else {}
         print(json.dumps({**error.to_json(), **trace}), file=sys.stderr)
         return

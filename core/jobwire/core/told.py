@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -73,6 +72,8 @@ def failure_json(command: str, error: JobwireError) -> dict[str, object]:
 
 def say_failure(command: str, error: JobwireError) -> None:
     """Print a failure as one object on stdout."""
+    import json  # noqa: PLC0415 - a help tells nothing
+
     sys.stdout.write(json.dumps(failure_json(command, error), ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
@@ -116,4 +117,6 @@ def told_failures(command: str, run: Callable[[Namespace], int], args: Namespace
 
 
 def _success(command: str, value: Mapping[str, object]) -> str:
+    import json  # noqa: PLC0415 - as above
+
     return json.dumps({"ok": True, "command": command, **value}, ensure_ascii=False)

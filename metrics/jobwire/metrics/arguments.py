@@ -1,30 +1,11 @@
 """The options that `jobwire metrics run | once | rebuild` and the spark-submit entry share."""
 
 import argparse
-from pathlib import Path
 
 from jobwire.core.argument_types import number, whole
-from jobwire.metrics.settings import MAX_SHARDS, MetricsSettings, load_metrics_settings
 
-# Of one answer of `metrics query`.
-MAX_QUERY_ROWS = 100_000
-MAX_QUERY_SECONDS = 3600.0
+MAX_SHARDS = 64
 _MAX_ROWS = 10**9
-_SAME = (
-    "sink",
-    "history",
-    "shards",
-    "master",
-    "memory",
-    "max_rows",
-    "max_mib",
-    "verify",
-    "inline",
-    "ingest",
-)
-# Options and the settings that they give, where the names differ.
-_SETTING_OF = {name: name for name in (*_SAME, "share_group", "allow_data_loss")}
-_SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,9 +77,3 @@ def add_sink_argument(parser: argparse.ArgumentParser) -> None:
         help="tables: a SQLite file (default: HOME/metrics/metrics.db) or postgresql://...; a URL with a "
         "password goes into $JOBWIRE_METRICS_SINK",
     )
-
-
-def settings_of(args: argparse.Namespace, environ: dict[str, str]) -> MetricsSettings:
-    """Return the settings that the arguments, environment and jobwire.toml give. Raises ConfigError."""
-    given = {setting: getattr(args, option, None) for option, setting in _SETTING_OF.items()}
-    return load_metrics_settings(Path(args.home), given, environ)

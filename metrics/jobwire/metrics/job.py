@@ -18,11 +18,11 @@ from typing import Any
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.metrics.arguments import add_run_arguments, settings_of
+from jobwire.metrics.arguments import add_run_arguments
 from jobwire.metrics.driver import Driver
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.session import QUICK_JAVA, java_options
-from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.settings import MetricsSettings, settings_of
 from jobwire.storage.home import HELP, settle_home
 from jobwire.storage.signals import stop_event
 

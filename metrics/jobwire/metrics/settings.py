@@ -2,6 +2,7 @@
 
 import json
 import os
+from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,9 +23,23 @@ LOCK_NAME = "driver.lock"
 # Half a second of rest a batch costs little freshness and leaves the cores to others.
 TRIGGER_SECONDS = 0.5
 HISTORY_SECONDS = 60.0
-MAX_SHARDS = 64
 # SQLite attaches ten.
 MAX_FILES = 8
+_SAME = (
+    "sink",
+    "history",
+    "shards",
+    "master",
+    "memory",
+    "max_rows",
+    "max_mib",
+    "verify",
+    "inline",
+    "ingest",
+)
+# Options and the settings that they give, where the names differ.
+_SETTING_OF = {name: name for name in (*_SAME, "share_group", "allow_data_loss")}
+_SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
 
 
 class MetricsSettings(NamedTuple):
@@ -146,6 +161,12 @@ def load_metrics_settings(
         history=Path(str(history)).absolute() if history else None,
         **values,
     )
+
+
+def settings_of(args: Namespace, environ: dict[str, str]) -> MetricsSettings:
+    """Return the settings that the arguments, environment and jobwire.toml give. Raises ConfigError."""
+    given = {setting: getattr(args, option, None) for option, setting in _SETTING_OF.items()}
+    return load_metrics_settings(Path(args.home), given, environ)
 
 
 def split_url(url: str) -> SplitResult:

@@ -1,425 +1,141 @@
-"""`jobwire registry ...`: the arguments of each command. What they do stands in `actions`."""
+"""`jobwire registry ...`: its commands. What they take stands in `arguments`, what they do in `actions`."""
 
-import argparse
 from functools import partial
-from typing import TypeAlias
 
-from jobwire.core import commands as command_parser
-from jobwire.core.argument_types import add_job, count, number
-from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_ATTEMPTS, MAX_SECONDS
-from jobwire.core.broker_options import add_broker_options
-from jobwire.jobs.lifecycle import Status
+from jobwire.core.commands import Body, CommandRow, Subparsers, add_group
+from jobwire.registry import arguments
 
-# argparse offers no public name for what add_subparsers returns.
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - see above
 _ACTIONS, _PROCESS = "jobwire.registry.actions", "jobwire.registry.process_actions"
-_REQUESTS = "jobwire.registry.request_commands"
-add_command = partial(command_parser.add_command, bodies=_ACTIONS)
-duration = number(MAX_SECONDS)
-# The record's own (a test holds them to it), of which a help needs not the rest.
-PRIORITIES = ("high", "normal", "low")
-# Longer than a claim by pick: somebody has to carry the ticket to another host first.
-_TICKET_LEASE_SECONDS = 3600.0
-_STATUSES = [str(name) for name in Status]
+_command = partial(CommandRow, bodies=_ACTIONS)
+_request_command = partial(CommandRow, bodies="jobwire.registry.request_commands", told=True)
 
-
-def add_commands(subparsers: Subparsers, *, serve: command_parser.Body | None = None) -> None:
-    """Add `registry` and its commands to the umbrella; `serve` runs the process, in company."""
-    parser = subparsers.add_parser(
-        "registry",
-        help="register, pick, watch over and finish jobs on disk",
-        description="The durable record of every job, below --home.",
-    )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_register(commands)
-    _add_pick(commands)
-    _add_lease_commands(commands)
-    _add_reading(commands)
-    _add_changing(commands)
-    _add_upkeep(commands)
-    _add_process(commands, serve)
-    _add_ticket(commands)
-
-
-def _add_register(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+_LIST = _command(
+    "list",
+    "list jobs, newest first (--json: one line a job)",
+    "%(prog)s --status running --status pending --limit 20",
+    arguments.list_options,
+    f"{_ACTIONS}:list_jobs",
+)
+_CANCEL = _command(
+    "cancel",
+    "cancel a job; its worker learns of it when it speaks",
+    "%(prog)s 1a2b3c4d --reason 'no longer needed'",
+    arguments.cancel_options,
+)
+_DISMISS = _command(
+    "dismiss",
+    "take failed jobs out of the failures that status bar, top and page count",
+    "%(prog)s 1a2b3c4d",
+    arguments.dismiss_options,
+)
+_SERVE = CommandRow(
+    "serve",
+    "run the registry process: journal the wire, keep the records, publish states",
+    "%(prog)s --home /var/lib/jobwire",
+    arguments.serve_options,
+    bodies=_PROCESS,
+)
+_ANSWER = _request_command(
+    "answer",
+    "answer what a job asks; the first answer is the answer",
+    "%(prog)s 0a1b2c3d yes\n  %(prog)s 0a1b2c3d.5f20 --choice yes --always",
+    arguments.answer_options,
+)
+_FEED = _request_command(
+    "feed",
+    "all that waits for you, the oldest and costliest first",
+    "%(prog)s --watch",
+    arguments.feed_options,
+)
+_COMMANDS = (
+    _command(
         "register",
         "create a pending job (or name the one that exists under its key)",
         "jobwire registry register --title 'build docs' --instructions-file task.md --idempotency-key d-42",
-    )
-    parser.add_argument("--title", default="", help="one line for people")
-    parser.add_argument("--instructions", default="", metavar="TEXT", help="what to do")
-    parser.add_argument("--instructions-file", metavar="FILE", help="what to do, from a file; - is stdin")
-    parser.add_argument("--agent-session", metavar="NAME", help="only a worker of this name may pick it")
-    parser.add_argument("--priority", choices=PRIORITIES, default="normal")
-    _add_timeouts(parser)
-    parser.add_argument(
-        "--broker",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a broker setting for this job alone (broker, port, tls, ...); may be repeated",
-    )
-    _add_max_attempts(parser)
-    parser.add_argument(
-        "--idempotency-key", metavar="KEY", help="registering again under it makes no second job"
-    )
-    parser.add_argument(
-        "--label",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what figures are wanted by, such as team=docs; may be repeated, 16 at most",
-    )
-    parser.add_argument(
-        "--unique-session", action="store_true", help="return the session's unfinished job if it has one"
-    )
-
-
-def _add_pick(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+        arguments.register_options,
+    ),
+    _command(
         "pick",
         "claim the oldest pending job of the highest priority",
         "jobwire registry pick --agent-session builder --wait 60 --json",
-    )
-    parser.description = (
-        f"{parser.description}\n\n"
-        "A worker that starts a pending job by its first event, without a pick, holds a lease too: of an\n"
-        "hour, or of the job's idle limit where that is longer. The registry process moves on a job whose\n"
-        "lease ran out; while it asks for permission, a day later. Such a job rests before it can be picked\n"
-        "again: 5 s, 10 s, 20 s, ..., 10 minutes at most."
-    )
-    parser.add_argument(
-        "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
-    )
-    parser.add_argument("--any-session", action="store_true", help="take jobs addressed to anybody")
-    _add_grant(parser)
-    parser.add_argument(
-        "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait this long for a job"
-    )
-
-    parser = add_command(
-        commands,
+        arguments.pick_options,
+    ),
+    _command(
         "claim",
         "claim this very job, if it is pending (else exit 20)",
         "jobwire registry claim 1a2b3c4d --owner builder",
-    )
-    add_job(parser)
-    _add_grant(parser)
-
-
-def _add_lease_commands(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+        arguments.claim_options,
+    ),
+    _command(
         "renew",
         "extend the lease of a picked job (each event does it too)",
         "jobwire registry renew 1a2b3c4d --for-attempt 1 --lease 600",
-    )
-    _add_holder(parser)
-    parser.add_argument(
-        "--lease",
-        type=duration,
-        metavar="SECONDS",
-        help="grant this much from now on (default: as granted before)",
-    )
-    parser = add_command(
-        commands,
+        arguments.renew_options,
+    ),
+    _command(
         "release",
         "give a picked job back: pending again as the next attempt",
         "jobwire registry release 1a2b3c4d --for-attempt 1 --reason 'no compiler here'",
-    )
-    _add_holder(parser)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
-
-
-def _add_reading(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+        arguments.release_options,
+    ),
+    _command(
         "show",
         "print one job, without its secrets",
         "jobwire registry show 1a2b3c4d --history 20",
-    )
-    add_job(parser)
-    parser.add_argument(
-        "--history",
-        type=count,
-        default=0,
-        metavar="N",
-        help="with its last N events and changes",
-    )
-    add_list(commands)
-
-
-def add_list(commands: Subparsers) -> None:
-    """Add `list` to `jobwire` or `jobwire registry`."""
-    parser = add_command(
-        commands,
-        "list",
-        "list jobs, newest first (--json: one line a job)",
-        "%(prog)s --status running --status pending --limit 20",
-        run=f"{_ACTIONS}:list_jobs",
-    )
-    parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
-    parser.add_argument("--agent-session", metavar="NAME", help="jobs addressed to this name")
-    parser.add_argument("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
-
-
-def add_cancel(commands: Subparsers) -> None:
-    """Add `cancel`."""
-    parser = add_command(
-        commands,
-        "cancel",
-        "cancel a job; its worker learns of it when it speaks",
-        "%(prog)s 1a2b3c4d --reason 'no longer needed'",
-    )
-    add_job(parser)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the worker and the history")
-
-
-def add_dismiss(commands: Subparsers) -> None:
-    """Add `dismiss`."""
-    parser = add_command(
-        commands,
-        "dismiss",
-        "take failed jobs out of the failures that status bar, top and page count",
-        "%(prog)s 1a2b3c4d",
-    )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("jobs", metavar="JOB", nargs="*", default=[], help="8 lower-case hex characters")
-    which.add_argument("--failed", action="store_true", help="every job that has failed so far")
-
-
-def _add_changing(commands: Subparsers) -> None:
-    add_cancel(commands)
-    add_dismiss(commands)
-    parser = add_command(
-        commands,
+        arguments.show_options,
+    ),
+    _LIST,
+    _CANCEL,
+    _DISMISS,
+    _command(
         "update",
         "change a job, if it still is as expected (compare and set)",
         "jobwire registry update 1a2b3c4d --priority high --expect-status pending --expect-seq 0",
-    )
-    add_job(parser)
-    parser.add_argument("--title", help="one line for people")
-    parser.add_argument("--priority", choices=PRIORITIES)
-    parser.add_argument("--agent-session", metavar="NAME", help="address it to this name")
-    _add_timeouts(parser)
-    _add_max_attempts(parser)
-    parser.add_argument(
-        "--status",
-        choices=[str(Status.PENDING), str(Status.ERROR), str(Status.CANCELLED)],
-        help=(
-            "pending is a retry: the next attempt at once, one more than the limit if need be; the other "
-            "states belong to pick and to events"
-        ),
-    )
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
-    parser.add_argument("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
-    parser.add_argument("--expect-seq", type=count, metavar="N", help="refuse (exit 20) unless last_seq is N")
-    parser.add_argument(
-        "--expect-attempt",
-        type=count,
-        metavar="N",
-        help="refuse (exit 20) in another attempt",
-    )
-
-
-def _add_upkeep(commands: Subparsers) -> None:
-    add_command(
-        commands,
+        arguments.update_options,
+    ),
+    _command(
         "reap",
         "move on what ran out of time: leases, idle, wall and pending timeouts",
         "jobwire registry reap --json",
-    )
-    add_command(
-        commands,
-        "reindex",
-        "make the pending index again from all records",
-        "jobwire registry reindex",
-    )
-
-
-def add_serve(commands: Subparsers, run: command_parser.Body | None = None) -> None:
-    """Add `serve`."""
-    parser = add_command(
-        commands,
-        "serve",
-        "run the registry process: journal the wire, keep the records, publish states",
-        "%(prog)s --home /var/lib/jobwire",
-        run=run,
-        bodies=_PROCESS,
-    )
-    parser.description = (
-        f"{parser.description}\n\n"
-        "It enforces leases and each job's idle, wall and pending limits; a watcher's own limits are its own."
-    )
-    parser.epilog = (
-        f"{parser.epilog}\n\n[registry] in jobwire.toml has keep_retained_days and keep_records_days,\n"
-        "and for the journal, of which nothing goes that a consumer has not read:\n"
-        "keep_journal_days (default: 7; 0: for ever) and keep_journal_mib (default: 8192; 0: no limit)"
-    )
-    _add_rules(parser)
-    add_broker_options(parser)
-
-
-def _add_process(commands: Subparsers, serve: command_parser.Body | None) -> None:
-    add_serve(commands, run=serve)
-    add_command(
-        commands,
+    ),
+    _command("reindex", "make the pending index again from all records", "jobwire registry reindex"),
+    _SERVE,
+    _command(
         "health",
         "tell how the registry process does (exit 0: well)",
         "jobwire registry health --json",
         run=f"{_PROCESS}:show_health",
-    )
-    parser = add_command(
-        commands,
+    ),
+    _command(
         "purge",
         "clear retained messages of finished jobs, remove old jobs",
         "jobwire registry purge --keep-retained 7 --keep-records 90",
-        bodies=_PROCESS,
-    )
-    _add_rules(parser)
-    add_broker_options(parser)
-
-
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--keep-retained",
-        type=duration,
-        metavar="DAYS",
-        help="clear the retained messages of jobs that finished this long ago (default: 7; 0: never)",
-    )
-    parser.add_argument(
-        "--keep-records",
-        type=duration,
-        metavar="DAYS",
-        help="remove jobs that finished this long ago, with their history (default: 90; 0: never)",
-    )
-
-
-def _add_ticket(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+        arguments.purge_options,
+        f"{_PROCESS}:purge",
+    ),
+    _command(
         "ticket",
         "write what a worker on another host needs to a secret file",
         "jobwire registry ticket 1a2b3c4d --broker broker=mq.example.org --certificate > job.ticket",
-        bodies="jobwire.registry.ticket_actions",
-    )
-    add_job(parser)
-    parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
-    parser.add_argument("--owner", metavar="NAME", help="who holds the lease of a job that was pending")
-    parser.add_argument(
-        "--lease",
-        type=duration,
-        default=_TICKET_LEASE_SECONDS,
-        metavar="SECONDS",
-        help=f"a pending job is claimed for this long (default: {_TICKET_LEASE_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--broker",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a broker setting as the worker's host sees it; may be repeated",
-    )
-    parser.add_argument(
-        "--certificate",
-        action="store_true",
-        help="with a certificate of its own instead of a password",
-    )
-    parser.add_argument(
-        "--certificate-hours",
-        type=duration,
-        default=24.0,
-        metavar="H",
-        help="its lifetime (default: 24)",
+        arguments.ticket_options,
+        "jobwire.registry.ticket_actions:ticket",
+    ),
+)
+add_list, add_cancel, add_dismiss = _LIST.add_to, _CANCEL.add_to, _DISMISS.add_to
+add_answer, add_feed = _ANSWER.add_to, _FEED.add_to
+
+
+def add_commands(subparsers: Subparsers, *, serve: Body | None = None) -> None:
+    """Add `registry` and its commands to the umbrella; `serve` runs the process, in company."""
+    add_group(
+        subparsers,
+        "registry",
+        "register, pick, watch over and finish jobs on disk",
+        [row._replace(run=serve) if row is _SERVE else row for row in _COMMANDS],
+        description="The durable record of every job, below --home.",
     )
 
 
-def add_answer(commands: Subparsers) -> None:
-    """Add `answer`."""
-    parser = add_command(
-        commands,
-        "answer",
-        "answer what a job asks; the first answer is the answer",
-        "%(prog)s 0a1b2c3d yes\n  %(prog)s 0a1b2c3d.5f20 --choice yes --always",
-        bodies=_REQUESTS,
-        told=True,
-    )
-    add = parser.add_argument
-    add("name", metavar="JOB|REQUEST", help="the request's id, or its job's where it asks one thing")
-    add("text", metavar="TEXT", nargs="?", help="the answer; - reads it from stdin")
-    add("--choice", metavar="CHOICE", help="one of the choices, and nothing else")
-    add("--request", metavar="ID", help="the request, where JOB is named and asks several things")
-    add("--always", action="store_true", help="for everything in the scope that the request names")
-    add("--agent", "--from", metavar="NAME", help="who answers (default: $JOBWIRE_AGENT, or the user)")
-
-
-def add_feed(commands: Subparsers) -> None:
-    """Add `feed`."""
-    parser = add_command(
-        commands,
-        "feed",
-        "all that waits for you, the oldest and costliest first",
-        "%(prog)s --watch",
-        bodies=_REQUESTS,
-        told=True,
-    )
-    parser.add_argument("--watch", action="store_true", help="again whenever something changes, until Ctrl-C")
-
-
-def _add_holder(parser: argparse.ArgumentParser) -> None:
-    add_job(parser)
-    parser.add_argument("--owner", metavar="NAME", help="the lease's holder, as at pick")
-    parser.add_argument(
-        "--for-attempt",
-        type=count,
-        metavar="N",
-        help="the attempt instead of the owner (JOBWIRE_ATTEMPT)",
-    )
-
-
-def _add_grant(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--owner", metavar="NAME", help="the lease's holder (default: host:pid)")
-    parser.add_argument(
-        "--lease",
-        type=duration,
-        default=DEFAULT_LEASE_SECONDS,
-        metavar="SECONDS",
-        help=(
-            "believed for this long without a sign of life; each event or renewal extends it by as much "
-            f"(default: {DEFAULT_LEASE_SECONDS:g})"
-        ),
-    )
-
-
-def _add_timeouts(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "limits of the job",
-        "The registry process (`jobwire serve`) enforces them; `reap` does once. A watcher takes\n"
-        "them as its own where it is given none.",
-    )
-    add = group.add_argument
-    add(
-        "--idle-timeout",
-        type=duration,
-        metavar="SECONDS",
-        help="error after this long without an event, but not while it asks for permission",
-    )
-    add("--wall-timeout", type=duration, metavar="SECONDS", help="error this long after its start")
-    add(
-        "--pending-timeout",
-        type=duration,
-        metavar="SECONDS",
-        help="cancelled after this long without a worker",
-    )
-
-
-def _add_max_attempts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-attempts",
-        type=count,
-        metavar="N",
-        help=f"error when attempt N loses its lease (default at register: {DEFAULT_MAX_ATTEMPTS})",
-    )
+def add_serve(commands: Subparsers, run: Body | None = None) -> None:
+    """Add `serve`."""
+    _SERVE._replace(run=run).add_to(commands)

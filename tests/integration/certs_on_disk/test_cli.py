@@ -9,7 +9,7 @@ import pytest
 from jobwire.certs import cli, present
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import Finding, Level
-from jobwire.core.commands import body_of
+from jobwire.core.commands import CommandParser, body_of
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.exit_codes import ExitCode
 
@@ -37,7 +37,7 @@ def home(tmp_path: Path) -> Path:
 
 def parser(home: Path) -> argparse.ArgumentParser:
     """Return an umbrella with the `certs` commands only."""
-    umbrella = argparse.ArgumentParser(prog="jobwire")
+    umbrella: argparse.ArgumentParser = CommandParser("jobwire")
     umbrella.set_defaults(home=str(home))
     cli.add_commands(umbrella.add_subparsers(required=True))
     return umbrella

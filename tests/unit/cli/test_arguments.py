@@ -12,7 +12,7 @@ from jobwire.core.commands import body_of
 from jobwire.jobs.record import Priority
 from jobwire.jobs.requests import RequestKind
 from jobwire.publisher.ask_options import KINDS
-from jobwire.registry.cli import PRIORITIES
+from jobwire.registry.arguments import PRIORITIES
 from jobwire.subscriber.notifications import UNTIL
 from jobwire.testing.command_line import commands_of
 
