@@ -19,6 +19,7 @@ from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.stored import InboxMessage, delivery_json, thread_json
 from jobwire.coordination.taking import TakingRules
+from jobwire.coordination.task_verbs import TASK_VERBS
 from jobwire.coordination.verb_form import (
     FLAG,
     MOST,
@@ -318,4 +319,5 @@ VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
     **WORK_VERBS,
     **LOCK_VERBS,
     **BOARD_VERBS,
+    **TASK_VERBS,
 }

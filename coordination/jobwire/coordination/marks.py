@@ -21,6 +21,8 @@ def catch_up(store: CoordinationStore) -> bool:
     Every command does so first, so that no process is needed. A disk that takes no change leaves them as
     they are, and it is told on stderr.
     """
+    if store.joined:
+        return False  # a record is locked before the store, never within its transaction
     late, awaited = behind(store), bool(store.rows("notices"))
     if not late and not awaited:
         return False

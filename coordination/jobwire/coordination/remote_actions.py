@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination import remote_requests as requests
+from jobwire.coordination import task_requests
 from jobwire.coordination.actions import NO_SUCH_WORDS, NOTHING_TO_FETCH
 from jobwire.coordination.agents import Beat
 from jobwire.coordination.command import incarnation, say
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 _PERCENT = 100
 _ACQUIRE = "lock-acquire"
+_CLAIM_TASK = "task-claim"
+# What is said under the lease of a claim.
+_LEASED = frozenset({*WORK_VERBS, _CLAIM_TASK, "task-complete", "task-fail"})
 Request = dict[str, Any]
 
 
@@ -62,6 +66,12 @@ _WAYS = {
     "agent_actions:join": _Way("join", requests.join),
     "agent_actions:leave": _Way("leave", requests.nothing),
     "agent_actions:list_agents": _Way("agents", requests.run),
+    "tasks.actions:task_list": _Way("task-list", task_requests.list_tasks),
+    "tasks.actions:task_show": _Way("task-show", task_requests.show),
+    "tasks.actions:task_claim": _Way(_CLAIM_TASK, task_requests.claim),
+    "tasks.actions:task_complete": _Way("task-complete", task_requests.complete),
+    "tasks.actions:task_fail": _Way("task-fail", task_requests.fail),
+    "tasks.actions:task_review": _Way("task-review", task_requests.review),
     "locks.actions:lock_acquire": _Way(_ACQUIRE, requests.lock_acquire, waits=True),
     "locks.actions:lock_renew": _Way("lock-renew", requests.lock_held),
     "locks.actions:lock_release": _Way("lock-release", requests.lock_held),
@@ -120,10 +130,18 @@ def by_ticket(args: Namespace) -> int:
 
 def _asked(agent: RemoteAgent, args: Namespace, way: _Way) -> dict[str, object]:
     asked = way.asked(args)
-    if way.verb in WORK_VERBS:
+    if way.verb in _LEASED:
         leased = LeasedAgent(agent, incarnation=incarnation())
+        if way.verb == _CLAIM_TASK and "task_id" not in asked:
+            return leased.claim_next(asked)
         return leased.call(way.verb, asked, token=getattr(args, "token", None))
-    return agent.call(way.verb, asked)
+    found = agent.call(way.verb, asked)
+    while isinstance(more := found.pop("more", None), dict):
+        # What did not fit into one answer.
+        page = agent.call(way.verb, {**asked, **more})
+        lists = {name: value for name, value in found.items() if isinstance(value, list)}
+        found = {**page, **{name: [*value, *page[name]] for name, value in lists.items()}}  # type: ignore[misc]
+    return found
 
 
 def _waited(agent: RemoteAgent, args: Namespace, way: _Way) -> int:

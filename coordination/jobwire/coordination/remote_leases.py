@@ -6,14 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, read_token
+from jobwire.coordination.message import DEFAULT_RUN
+from jobwire.coordination.tasks.states import no_task
+from jobwire.core.errors import ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobwire.coordination.remote_agent import RemoteAgent
 
-_HELD = frozenset({"renew-claim", "update", "done", "fail"})
-_LAST = frozenset({"done", "fail"})
+_CLAIMS = frozenset({"claim", "task-claim"})
+_LAST = frozenset({"done", "fail", "task-complete", "task-fail"})
+_HELD = frozenset({"renew-claim", "update", *_LAST})
 
 
 class LeasedAgent:
@@ -26,16 +30,32 @@ class LeasedAgent:
     def call(self, verb: str, args: Mapping[str, object], *, token: str | None = None) -> dict[str, object]:
         """Do one of the verbs of work; `token` is that of a lease which another process got."""
         asked: dict[str, object] = {**args, "incarnation": self._incarnation}
-        thread = str(args.get("thread_id", ""))
+        thread = _name(args)
         if verb in _HELD:
             asked["token"] = str(self._token(thread, token))
         said: dict[str, Any] = self._agent.call(verb, asked)
-        kept = self._file(thread)
-        if verb == "claim" and (granted := read_token(str(said["lease_token"]))) is not None:
-            kept.write(granted)
-        if verb in _LAST:
-            kept.remove()
+        # A task's lease is found by its thread as well: its work is said there.
+        for name in dict.fromkeys((thread, str(said.get("thread_id", thread)))):
+            kept = self._file(name)
+            if verb in _CLAIMS and (granted := read_token(str(said["lease_token"]))) is not None:
+                kept.write(granted)
+            if verb in _LAST:
+                kept.remove()
         return said
+
+    def claim_next(self, args: Mapping[str, object]) -> dict[str, object]:
+        """Claim the most urgent task that is ready for us; raises NoWorkError (no_match).
+
+        Which one it is, is asked first: a claim that is asked for again is then of the same task.
+        """
+        run = {"run_id": args["run_id"]}
+        found: Any = self._agent.call("task-next", run)
+        for task in found["task_ids"]:
+            try:
+                return self.call("task-claim", {**args, "task_id": task})
+            except ConflictError:
+                continue  # others may be quicker
+        raise no_task(str(args["run_id"]), self._agent.agent)
 
     def _token(self, thread: str, given: str | None) -> LeaseToken:
         named = read_token(given) if given else None
@@ -49,3 +69,10 @@ class LeasedAgent:
 
     def _file(self, thread: str) -> LeaseFile:
         return LeaseFile(f"{self._agent.path}.leases", self._agent.agent, self._incarnation, thread)
+
+
+def _name(args: Mapping[str, object]) -> str:
+    """Return under which name a lease is kept: a thread's id, or a task's with its run."""
+    if "task_id" in args:
+        return f"{args.get('run_id', DEFAULT_RUN)}\0{args['task_id']}"
+    return str(args.get("thread_id", ""))

@@ -35,14 +35,14 @@ def nothing(_: Namespace) -> Request:
 
 def run(args: Namespace) -> Request:
     """Ask about a run, or all of them."""
-    return _named(run_id=args.run_id)
+    return named(run_id=args.run_id)
 
 
 def send(args: Namespace) -> Request:
     """Ask for a message to be sent."""
     expires = None if args.expires is None else int((time.time() + args.expires) * 1000)
     return {
-        **_words(args),
+        **words(args),
         "to": list(split_words(args.to)),
         "kind": args.kind or ("task" if args.thread is None and args.in_reply_to is None else "event"),
         "type": args.type,
@@ -52,7 +52,7 @@ def send(args: Namespace) -> Request:
         "risk": args.risk,
         "priority": args.priority,
         "message_class": args.message_class,
-        **_named(
+        **named(
             thread_id=args.thread,
             task_id=args.task,
             in_reply_to=args.in_reply_to,
@@ -67,11 +67,11 @@ def reply(args: Namespace) -> Request:
     if args.thread is None and args.in_reply_to is None:
         raise InvalidInputError("in which thread?", hint="--thread ID, or --in-reply-to MESSAGE")
     return {
-        **_words(args),
+        **words(args),
         "to": list(split_words(args.to)),
         "kind": args.kind,
         "type": args.type,
-        **_named(thread_id=args.thread, in_reply_to=args.in_reply_to, request=args.request),
+        **named(thread_id=args.thread, in_reply_to=args.in_reply_to, request=args.request),
     }
 
 
@@ -82,12 +82,12 @@ def fetch(args: Namespace) -> Request:
 
 def show(args: Namespace) -> Request:
     """Ask for a thread."""
-    return {"thread_id": args.thread, **_named(limit=args.limit)}
+    return {"thread_id": args.thread, **named(limit=args.limit)}
 
 
 def search(args: Namespace) -> Request:
     """Ask for messages by their words."""
-    return {"words": " ".join(args.words), "limit": args.limit, **_named(before=args.before)}
+    return {"words": " ".join(args.words), "limit": args.limit, **named(before=args.before)}
 
 
 def list_threads(args: Namespace) -> Request:
@@ -95,7 +95,7 @@ def list_threads(args: Namespace) -> Request:
     return {
         "statuses": list(split_words(args.status)),
         "limit": min(args.limit, MOST),
-        **_named(created_by=args.created_by, assigned_to=args.assigned_to, run_id=args.run_id),
+        **named(created_by=args.created_by, assigned_to=args.assigned_to, run_id=args.run_id),
     }
 
 
@@ -109,18 +109,18 @@ def dead(args: Namespace) -> Request:
         )
     return {
         "limit": min(args.limit, MOST),
-        **_named(recipient=args.recipient, run_id=args.run_id, reason=args.reason or None),
+        **named(recipient=args.recipient, run_id=args.run_id, reason=args.reason or None),
     }
 
 
 def claim(args: Namespace) -> Request:
     """Ask for a thread's work, or to hold it for longer."""
-    return {"thread_id": args.thread, **_named(lease_seconds=args.lease_seconds)}
+    return {"thread_id": args.thread, **named(lease_seconds=args.lease_seconds)}
 
 
 def words_of_thread(args: Namespace) -> Request:
     """Ask for something to be said in a thread of work."""
-    return {"thread_id": args.thread, **_words(args)}
+    return {"thread_id": args.thread, **words(args)}
 
 
 def update(args: Namespace) -> Request:
@@ -130,12 +130,12 @@ def update(args: Namespace) -> Request:
 
 def cancel(args: Namespace) -> Request:
     """Ask for a thread's end."""
-    return {"thread_id": args.thread, "reason": args.reason, **_named(id=args.id or None)}
+    return {"thread_id": args.thread, "reason": args.reason, **named(id=args.id or None)}
 
 
 def watch(args: Namespace) -> Request:
     """Ask what there is that concerns me."""
-    return {"statuses": list(split_words(args.status)), **_named(after=args.after_event)}
+    return {"statuses": list(split_words(args.status)), **named(after=args.after_event)}
 
 
 def wait_reply(args: Namespace) -> Request:
@@ -143,13 +143,13 @@ def wait_reply(args: Namespace) -> Request:
     return {
         "thread_id": args.thread,
         "kinds": list(split_words(args.kinds)),
-        **_named(after=args.after_event, after_message=args.after_message),
+        **named(after=args.after_event, after_message=args.after_message),
     }
 
 
 def take(args: Namespace) -> Request:
     """Ask for my next message."""
-    return _named(lease_seconds=args.lease_seconds)
+    return named(lease_seconds=args.lease_seconds)
 
 
 def ack(args: Namespace) -> Request:
@@ -160,7 +160,7 @@ def ack(args: Namespace) -> Request:
         raise InvalidInputError(
             "the lease is not one of a delivery", hint="the token that `inbox take` printed"
         )
-    return {"message": args.message, **_named(token=None if args.token is None else int(args.token))}
+    return {"message": args.message, **named(token=None if args.token is None else int(args.token))}
 
 
 def nack(args: Namespace) -> Request:
@@ -206,7 +206,7 @@ def lock_held(args: Namespace) -> Request:
     """Ask for locks that I hold to be extended or given back."""
     if bool(args.paths) == args.all:
         raise InvalidInputError("which locks?", hint="name paths, or --all", code="invalid_input")
-    return {**lock_paths(args), **_named(token=args.token)}
+    return {**lock_paths(args), **named(token=args.token)}
 
 
 def lock_break(args: Namespace) -> Request:
@@ -284,16 +284,17 @@ def targets(paths: Iterable[str], root: str | None) -> list[str]:
     return list(dict.fromkeys(canonical(path, root=top, folder=str(here)) for path in paths))
 
 
-def _words(args: Namespace) -> Request:
+def words(args: Namespace) -> Request:
+    """Return what a message says."""
     new = said(args, NewMessage(_SOMEBODY))
     return {
         "summary": new.summary,
         "body": new.body,
         "artifacts": [{"path": one.path, "kind": one.kind} for one in new.artifacts],
-        **_named(payload=new.payload, id=new.id or None),
+        **named(payload=new.payload, id=new.id or None),
     }
 
 
-def _named(**values: object) -> Request:
+def named(**values: object) -> Request:
     """Return the arguments that were given."""
     return {name: value for name, value in values.items() if value is not None}

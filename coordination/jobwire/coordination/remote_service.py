@@ -18,6 +18,7 @@ from jobwire.coordination import agents
 from jobwire.coordination.agent_verbs import call, verb_named
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.command import code_of
+from jobwire.coordination.marks import catch_up
 from jobwire.coordination.remote_form import (
     RemoteAnswer,
     RemoteRequest,
@@ -28,6 +29,7 @@ from jobwire.coordination.remote_form import (
     seal_doorbell,
 )
 from jobwire.coordination.store import JoinedStore
+from jobwire.coordination.task_verbs import TASK_VERBS
 from jobwire.core.backoff import retry_delay
 from jobwire.core.canonical import canonical_json
 from jobwire.core.errors import (
@@ -204,6 +206,9 @@ class RemoteService:
         crossed = None
         if verb_named(request.verb).crosses and not self._store.rows("remote_request", values):
             crossed = self._crossed(request, digest)
+        elif request.verb in TASK_VERBS:
+            # Within the transaction no job is looked at, and a task is where its job is.
+            catch_up(self._store)
         with self._store.changing() as change:
             before = change.row("remote_request", values)
             if before is not None:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import present
+from jobwire.coordination.tasks.words import claimed_words, moved_words, task_page, task_table
 from jobwire.core.terminal_text import safe, table
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ def _locks(found: Answer) -> str:
 _FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
     (frozenset(names.split()), form)
     for names, form in (
+        ("task runs", lambda found: task_page(found["task"], found["runs"])),
+        ("task expires_at", lambda found: claimed_words(found["task"], found["expires_at"])),
+        ("task", lambda found: moved_words(found["task"])),
+        ("tasks", lambda found: task_table(found["tasks"])),
         ("thread messages", _conversation),
         ("thread expires_at", _claimed),
         ("message_id thread_id", _posted),

@@ -111,6 +111,9 @@ class CoordinationStore:
     `storage.sqlite.failures`.
     """
 
+    # Whether all that is done with it belongs to one transaction.
+    joined = False
+
     def __init__(
         self,
         home: str,
@@ -192,6 +195,8 @@ class CoordinationStore:
 
 class JoinedStore(CoordinationStore):
     """The store from within one transaction: whatever is done with it is part of that, or undone with it."""
+
+    joined = True
 
     def __init__(self, store: CoordinationStore, change: Transaction) -> None:
         vars(self).update(vars(store))

@@ -57,7 +57,7 @@ def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
 
 def _update(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     said = _work(store, agent, args).update(
-        _words(agent, "progress", args),
+        words_of(agent, "progress", args),
         args.get("status", "in_progress"),
         token=args.get("token"),
         choices=args.get("choices", ()),
@@ -66,12 +66,12 @@ def _update(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
 
 
 def _done(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    said = _work(store, agent, args).done(_words(agent, "result", args), token=args.get("token"))
+    said = _work(store, agent, args).done(words_of(agent, "result", args), token=args.get("token"))
     return worded_json(said)
 
 
 def _fail(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    said = _work(store, agent, args).fail(_words(agent, "result", args), token=args.get("token"))
+    said = _work(store, agent, args).fail(words_of(agent, "result", args), token=args.get("token"))
     return worded_json(said)
 
 
@@ -85,14 +85,15 @@ def _reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
         raise InvalidInputError("reply needs thread_id or in_reply_to")
     if "thread_id" not in args:
         args["thread_id"] = message_of(store, args["in_reply_to"]).thread_id
-    new = _words(agent, args.get("kind", replying.ANSWER), args)
+    new = words_of(agent, args.get("kind", replying.ANSWER), args)
     new = new._replace(to=tuple(args.get("to", ())), in_reply_to=args.get("in_reply_to"))
     posted, request = replying.reply(store, new, request=args.get("request"))
     thread = thread_json(thread_of(store, posted.thread_id))
     return {**posted._asdict(), "seq": posted.event_id, "thread": thread, "request": request}
 
 
-def _words(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
+def words_of(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
+    """Return what the arguments say, as a message of the agent."""
     return NewMessage(
         agent,
         kind=kind,
@@ -108,27 +109,27 @@ def _words(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
 
 _WORK = {"thread_id": TEXT, "incarnation": TEXT}
 _HELD = {**_WORK, "token": TEXT}
-_WORDS = {"summary": TEXT, "body": TEXT, "payload": TEXT, "artifacts": OBJECTS, "id": TEXT}
+WORDS = {"summary": TEXT, "body": TEXT, "payload": TEXT, "artifacts": OBJECTS, "id": TEXT}
 _THREAD = ("thread_id",)
 # Claims are not kept: whoever wants to work now does not want it tomorrow.
 WORK_VERBS: Mapping[str, AgentVerb] = {
     "claim": AgentVerb({**_WORK, "lease_seconds": NUMBER}, _claim, _THREAD, changes=True, crosses=True),
     "renew-claim": AgentVerb({**_HELD, "lease_seconds": NUMBER}, _renew, _THREAD, changes=True, crosses=True),
     "update": AgentVerb(
-        {**_HELD, **_WORDS, "status": TEXT, "choices": TEXTS},
+        {**_HELD, **WORDS, "status": TEXT, "choices": TEXTS},
         _update,
         _THREAD,
         changes=True,
         keeps=True,
         crosses=True,
     ),
-    "done": AgentVerb({**_HELD, **_WORDS}, _done, _THREAD, changes=True, keeps=True, crosses=True),
-    "fail": AgentVerb({**_HELD, **_WORDS}, _fail, _THREAD, changes=True, keeps=True, crosses=True),
+    "done": AgentVerb({**_HELD, **WORDS}, _done, _THREAD, changes=True, keeps=True, crosses=True),
+    "fail": AgentVerb({**_HELD, **WORDS}, _fail, _THREAD, changes=True, keeps=True, crosses=True),
     "cancel": AgentVerb(
         {**_WORK, "reason": TEXT, "id": TEXT}, _cancel, _THREAD, changes=True, keeps=True, crosses=True
     ),
     "reply": AgentVerb(
-        {**_WORK, **_WORDS, "to": TEXTS, "kind": TEXT, "type": TEXT, "in_reply_to": TEXT, "request": TEXT},
+        {**_WORK, **WORDS, "to": TEXTS, "kind": TEXT, "type": TEXT, "in_reply_to": TEXT, "request": TEXT},
         _reply,
         changes=True,
         keeps=True,

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from jobwire.coordination.agent_port import AgentPort, LocalAgent
+from jobwire.coordination.agents import Joining, join
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tasks.new_task import NewTask
+from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError, NoWorkError
 from jobwire.testing.agent_host import AgentHost
 
@@ -245,3 +248,79 @@ def test_a_board_is_for_its_members(agents: Agents) -> None:
     assert (decided["woke"], decided["board"]["verdict"]) == (True, "APPROVED")
     with pytest.raises(NotFoundError):
         lead.call("board-show", {"board": "board-none"})
+
+
+@pytest.fixture
+def plan(host: AgentHost) -> Tasks:
+    """Give the plan of a lead: the builder's task, another that waits for it, one that is anybody's."""
+    with host.store.changing() as change:
+        join(change, "lead", Joining(kind="lead"))
+    tasks = Tasks(host.store, "lead", environ={})
+    tasks.add(NewTask("parse", "T1", owner="builder", reviewers=("ann",), review="required"))
+    tasks.add(NewTask("measure", "T2", owner="tester", needs=("T1",)))
+    tasks.add(NewTask("tidy up", "T3", priority="high"))
+    return tasks
+
+
+def test_a_task_is_claimed_done_reviewed_and_unlocks_the_next(agents: Agents, plan: Tasks) -> None:
+    """Who works on a plan sees its own tasks and anybody's; each change needs the lease, or is another's."""
+    builder, tester, ann = agents("builder"), agents("tester"), agents("ann")
+    listed: Any = builder.call("task-list", {})
+    assert [(one["task_id"], one["status"]) for one in listed["tasks"]] == [("T1", "ready"), ("T3", "ready")]
+    assert builder.call("task-list", {"statuses": ["failed"]})["tasks"] == []
+    assert builder.call("task-next", {})["task_ids"] == ["T3", "T1"]
+    waits: Any = tester.call("task-show", {"task_id": "T2"})
+    assert waits["task"]["waiting"]["ref"] == "T1"
+    claimed: Any = builder.call("task-claim", {"task_id": "T1", "lease_seconds": 60.0})
+    again: Any = builder.call("task-claim", {"task_id": "T1"})
+    assert (claimed["task"]["status"], again["lease_token"]) == ("in_progress", claimed["lease_token"])
+    words = {"task_id": "T1", "token": claimed["lease_token"], "summary": "it parses", "id": "d1"}
+    done: Any = builder.call("task-complete", words)
+    assert done["task"]["status"] == "in_review"
+    twice: Any = builder.call("task-complete", words)
+    assert (twice["duplicate"], twice["event_id"]) == (True, done["event_id"])
+    reviewed: Any = ann.call("task-review", {"task_id": "T1", "approve": True, "reason": "well done"})
+    assert reviewed["task"]["status"] == "completed"
+    unlocked: Any = tester.wait("watch", {}, 60.0)
+    assert unlocked["message"]["task_id"] == "T2"
+    held: Any = tester.call("task-claim", {"task_id": "T2"})
+    said = {"task_id": "T2", "token": held["lease_token"], "summary": "no clock", "permanent": True}
+    failed: Any = tester.call("task-fail", said)
+    assert (failed["task"]["status"], failed["task"]["reason"]) == ("failed", "no clock")
+    shown: Any = tester.call("task-show", {"task_id": "T2"})
+    assert [run["outcome"] for run in shown["runs"]] == ["failed"]
+    assert [view.task.status.value for view in plan.graph()] == ["completed", "failed", "pending"]
+
+
+def test_what_a_task_refuses_it_refuses_everywhere(agents: Agents, plan: Tasks) -> None:
+    """What waits, is another's, is unknown, is not held or not as expected: the same class and code."""
+    builder, tester, lead = agents("builder"), agents("tester"), agents("lead")
+    refusals: list[tuple[AgentPort, str, dict[str, object], type[JobwireError], str]] = [
+        (tester, "task-claim", {"task_id": "T2"}, ConflictError, "deps_blocked"),
+        (tester, "task-claim", {"task_id": "T1"}, ConflictError, "owner_mismatch"),
+        (tester, "task-claim", {"task_id": "none"}, NotFoundError, "task_not_found"),
+        (tester, "task-show", {"task_id": "T1"}, InvalidInputError, "forbidden"),
+        (builder, "task-complete", {"task_id": "T1", "summary": "x"}, ConflictError, "lease_lost"),
+        (builder, "task-claim", {"task_id": "T1", "expect_version": 9}, ConflictError, "not_expected"),
+        (lead, "task-review", {"task_id": "T1", "approve": True}, ConflictError, "not_expected"),
+        (lead, "task-review", {"task_id": "T1", "approve": False}, InvalidInputError, "invalid_input"),
+    ]
+    for agent, verb, args, kind, code in refusals:
+        with pytest.raises(kind) as caught:
+            agent.call(verb, args)
+        assert caught.value.facts.get("code", "invalid_input") == code, verb
+    everything: Any = lead.call("task-list", {})
+    assert [one["task_id"] for one in everything["tasks"]] == ["T1", "T2", "T3"]
+    assert {view.task.rounds for view in plan.graph()} == {0, 1}
+
+
+def test_a_plan_that_fits_no_answer_is_listed_in_parts(agents: Agents, plan: Tasks) -> None:
+    """Each answer tells where the next begins, and none is listed twice."""
+    plan.add_all([NewTask(f"n{number}", f"n{number}", text="x" * 4000) for number in range(60)])
+    lead, found = agents("lead"), list[str]()
+    asked: dict[str, object] | None = {"limit": 50}
+    while asked is not None:
+        page: Any = lead.call("task-list", asked)
+        found += [one["task_id"] for one in page["tasks"]]
+        asked = page.get("more")
+    assert found == ["T1", "T2", "T3", *(f"n{number}" for number in range(47))]

@@ -8,6 +8,9 @@ import pytest
 
 from jobwire.cli.main import main
 from jobwire.coordination.remote_agent import RemoteAgent
+from jobwire.coordination.tasks.new_task import NewTask
+from jobwire.coordination.tasks.tasks import Tasks
+from jobwire.registry.layout import HomeLayout
 from jobwire.testing.agent_host import AgentHost
 
 
@@ -181,3 +184,50 @@ def test_a_board_is_held_by_tickets(run: Run, tmp_path: Path) -> None:
     ]
     late = run("lead", "board", "assess", board, "--verdict", "REJECT", code=20)
     assert late["error"]["code"] == "board_phase"
+
+
+def test_a_task_is_worked_off_by_a_ticket(run: Run, host: AgentHost) -> None:
+    """List, claim, update, complete, fail, review: the lease lies beside the ticket until the end."""
+    plan = Tasks(host.store, "boss", environ={})
+    plan.add(NewTask("parse", "T1", owner="builder", review="required", reviewers=("lead",)))
+    plan.add(NewTask("measure", "T2", owner="builder"))
+    assert [one["task_id"] for one in run("builder", "tasks", "list")["tasks"]] == ["T1", "T2"]
+    first = run("builder", "tasks", "claim")
+    assert (first["task"]["task_id"], first["task"]["worker"]) == ("T1", "builder")
+    on = ("--thread", first["thread_id"])
+    assert run("builder", "inbox", "update", *on, "--summary", "half")["thread"]["status"] == "in_progress"
+    ended = run("builder", "tasks", "complete", "T1", "--summary", "it parses", "--branch", "parser")
+    assert (ended["task"]["status"], ended["task"]["branch"]) == ("in_review", "parser")
+    back = run("lead", "tasks", "review", "reject", "T1", "--reason", "no test")
+    assert (back["task"]["status"], back["task"]["reason"]) == ("ready", "no test")
+    assert run("builder", "tasks", "claim", "T2")["task"]["task_id"] == "T2"
+    failed = run("builder", "tasks", "fail", "T2", "--summary", "no clock", "--permanent")
+    assert failed["task"]["status"] == "failed"
+    assert run("builder", "tasks", "claim")["task"]["task_id"] == "T1"
+    assert run("builder", "tasks", "claim", code=10)["error"]["code"] == "no_match"
+    assert len(run("builder", "tasks", "show", "T1")["runs"]) == 2
+    for words in (("add", "--title", "x"), ("cancel", "T1"), ("retry", "T2"), ("merge", "T1"), ("graph",)):
+        assert run("builder", "tasks", *words, code=30)["error"]["code"] == "invalid_input"
+
+
+def test_a_person_reads_tasks_by_a_ticket_as_at_home(
+    run: Run, host: AgentHost, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The same table, the same page, the same sentences."""
+    assert run("lead", "tasks", "list")["tasks"] == []
+    plan = Tasks(host.store, "boss", environ={})
+    plan.add(NewTask("parse", "T1", owner="builder", text="all samples"))
+    HomeLayout(host.store.home).make_layout()
+    away = ("--ticket", str(tmp_path / "builder.ticket"))
+    home = ("--home", host.store.home)
+
+    def read(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words]) == 0
+        return capsys.readouterr().out
+
+    assert read("tasks", "list", *away) == read("tasks", "list", *home)
+    assert "task T1 is yours until" in read("tasks", "claim", *away)
+    assert read("tasks", "show", "T1", *away) == read("tasks", "show", "T1", *home)
+    ended = read("tasks", "fail", "T1", "--summary", "no disk", *away)
+    assert "task T1 is tried again after" in ended

@@ -872,13 +872,13 @@ SELECT
 FROM tasks WHERE run_id = :run_id AND number > :after ORDER BY number LIMIT :limit;
 
 -- name: listed_tasks
--- The tasks of a run by what is named, in the order of addition; NULL matches any. What may be claimed is ready.
+-- The tasks of a run by what is named, behind a number, in the order of addition; NULL matches any. What may be claimed is ready.
 SELECT
     run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
     retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
     worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
 FROM tasks
-WHERE run_id = :run_id AND (:owner IS NULL OR owner = :owner)
+WHERE run_id = :run_id AND number > :after AND (:owner IS NULL OR owner = :owner)
     AND (:stuck = 0 OR (status = 'pending' AND failed_deps > 0))
     AND (:statuses IS NULL OR instr(:statuses, ',' || CASE
         WHEN status = 'pending' AND open_deps = 0 AND not_before_ms <= :now_ms THEN 'ready' ELSE status END || ','))

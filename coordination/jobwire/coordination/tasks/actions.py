@@ -15,9 +15,8 @@ from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.states import TaskStatus
 from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.core.clock import utc_timestamp
+from jobwire.coordination.tasks.words import task_page, task_table
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.core.terminal_text import safe, table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
     from jobwire.coordination.tasks.adding import Added
     from jobwire.coordination.tasks.states import Task
-    from jobwire.coordination.tasks.stored import TaskRun, TaskView
 
 _WORDS = frozenset({READY, *map(str, TaskStatus)})
-_HEADER = ("TASK", "STATUS", "OWNER", "PRIORITY", "RUNS", "WAITS FOR", "TITLE")
 _NOBODY = "jobwire"
 MAX_PLAN = 16 * 1024 * 1024
 _FORMATS = {".md": "markdown", ".markdown": "markdown", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
@@ -100,8 +97,9 @@ def task_list(args: Namespace) -> int:
     found = Tasks(store, _NOBODY).listed(
         args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit
     )
-    body = {"tasks": [view.to_json(now_ms) for view in found], "event_id": store.latest_event()}
-    say(args, body, lambda: _table(found, now_ms))
+    told = [view.to_json(now_ms) for view in found]
+    body = {"tasks": told, "event_id": store.latest_event()}
+    say(args, body, lambda: task_table(told))
     return 0
 
 
@@ -109,14 +107,10 @@ def task_show(args: Namespace) -> int:
     """Show one task with its runs."""
     store = open_to_read(args)
     tasks = Tasks(store, _NOBODY)
-    view, runs = tasks.get(args.task, args.run_id), tasks.runs(args.task, args.run_id)
-    now_ms = _now_ms(store)
-    body = {
-        "task": view.to_json(now_ms),
-        "runs": [one.to_json() for one in runs],
-        "event_id": store.latest_event(),
-    }
-    say(args, body, lambda: _page(view, runs, now_ms))
+    told = tasks.get(args.task, args.run_id).to_json(_now_ms(store))
+    runs = [one.to_json() for one in tasks.runs(args.task, args.run_id)]
+    body = {"task": told, "runs": runs, "event_id": store.latest_event()}
+    say(args, body, lambda: task_page(told, runs))
     return 0
 
 
@@ -240,51 +234,6 @@ def _imported(args: Namespace, added: Sequence[Added], now_ms: int) -> str:
     verb = "would be added" if args.dry_run else "added"
     drawn = text_graph([one.view for one in added], now_ms)
     return f"{drawn}\n\n{fresh} tasks {verb}, {len(added) - fresh} were there"
-
-
-def _table(found: Sequence[TaskView], now_ms: int) -> str:
-    if not found:
-        return "there are no such tasks"
-    rows = [
-        (
-            view.task.task_id,
-            view.status(now_ms) + (" (stuck)" if view.task.stuck else ""),
-            view.task.owner or "anybody",
-            view.task.priority,
-            str(len(view.jobs)),
-            ", ".join(view.missing) or "-",
-            view.task.title,
-        )
-        for view in found
-    ]
-    return "\n".join(table([_HEADER, *rows], None))
-
-
-def _page(view: TaskView, runs: Sequence[TaskRun], now_ms: int) -> str:
-    task = view.task
-    waiting = task.waiting(now_ms, view.missing)
-    lines = [f"{task.task_id}  {task.title}  [{view.status(now_ms)}]"]
-    facts = {
-        "owner": task.owner or "anybody",
-        "worker": task.worker,
-        "depends on": ", ".join(view.needs),
-        "waits for": f"{waiting['on']} {waiting['ref']}".strip() if waiting else "",
-        "not before": utc_timestamp(task.not_before_ms / 1000) if task.not_before_ms > now_ms else "",
-        "review": f"{task.review} {', '.join(task.reviewers)}".strip() if task.review != "none" else "",
-        "to merge": task.branch,
-        "failed runs": f"{task.failures} of {task.max_attempts}" if task.failures else "",
-        "why": task.reason,
-        "thread": task.thread_id,
-        "version": str(task.version),
-    }
-    lines += [f"  {name}: {value}" for name, value in facts.items() if value]
-    lines += [f"  accept: {one}" for one in task.acceptance]
-    lines += [f"  {one}" for one in task.text.splitlines()]
-    lines += [
-        f"  run {count}: job {run.job_id} by {run.agent_id}, {run.outcome or 'under way'}  {run.reason}"
-        for count, run in enumerate(runs, 1)
-    ]
-    return "\n".join(safe(line) for line in lines)
 
 
 def _format_of(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from jobwire.core.errors import ConflictError, InvalidInputError, TransitionError
+from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError, TransitionError
 
 MAX_REDRIVES = 3
 # A delay is stretched by up to a fifth: a fleet that failed together does not come back together.
@@ -229,3 +229,12 @@ def check_may_review(task: Task, agent: str) -> None:
             hint=f"reviewers: {', '.join(task.reviewers) or 'anybody else'}",
             code="forbidden",
         )
+
+
+def no_task(run_id: str, agent: str) -> NoWorkError:
+    """Return the error where nothing is ready for an agent."""
+    return NoWorkError(
+        f"no task of run {run_id} is ready for {agent}",
+        hint="`jobwire tasks list` tells what each waits for",
+        code="no_match",
+    )

@@ -23,6 +23,7 @@ from jobwire.coordination.tasks.states import (
     check_may_review,
     check_version,
     moved,
+    no_task,
 )
 from jobwire.coordination.tasks.stored import (
     TaskRun,
@@ -38,7 +39,7 @@ from jobwire.coordination.tasks.stored import (
 from jobwire.coordination.thread import LEADING, ThreadStatus
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
-from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
+from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.registry.spec import check_reason
 
 if TYPE_CHECKING:
@@ -82,10 +83,13 @@ class Tasks:
         *,
         incarnation: str = "",
         environ: Mapping[str, str] | None = None,
+        keeps_leases: bool = True,
     ) -> None:
         self.store = store
         self.agent = agent
-        self._work = ThreadWork(store, agent, incarnation=incarnation, environ=environ)
+        self._work = ThreadWork(
+            store, agent, incarnation=incarnation, environ=environ, keeps_leases=keeps_leases
+        )
 
     def close(self) -> None:
         """Close this thread's connection to the store; the next call opens it again."""
@@ -140,15 +144,20 @@ class Tasks:
         statuses: Sequence[str] = (),
         owner: str | None = None,
         stuck: bool = False,
+        after: int = 0,
         limit: int = 1000,
     ) -> list[TaskView]:
-        """Return the tasks of a run that are in one of these states, `ready` among them, and an owner's."""
+        """Return the tasks of a run that are in one of these states, `ready` among them, and an owner's.
+
+        Those behind the number `after`, in the order of addition.
+        """
         values = {
             "run_id": run_id.encode(errors="replace").decode(),
             "statuses": f",{','.join(statuses)}," if statuses else None,
             "owner": None if owner is None else owner.encode(errors="replace").decode(),
             "stuck": int(stuck),
             "now_ms": self._now_ms(),
+            "after": after,
             "limit": limit,
         }
         with self.store.reading():
@@ -195,11 +204,7 @@ class Tasks:
             # Others may be quicker: then it is the next one's turn.
             found = [one for one in self.ready(run_id, limit=1 + len(passed)) if one.task_id not in passed]
             if not found:
-                raise NoWorkError(
-                    f"no task of run {run_id} is ready for {self.agent}",
-                    hint="`jobwire tasks list` tells what each waits for",
-                    code="no_match",
-                )
+                raise no_task(run_id, self.agent)
             try:
                 return self.claim(found[0].task_id, run_id, seconds=seconds)
             except ConflictError:
@@ -215,7 +220,7 @@ class Tasks:
         expect_version: int | None = None,
     ) -> TaskWorded:
         """Say that our task is done, with its result; a `branch` in its payload is what there is to merge."""
-        task = self._held(run_id, task_id, expect_version)
+        task = self._held(run_id, task_id, expect_version, new)
         worded = self._work.done(new._replace(thread_id=task.thread_id), token=token)
         return TaskWorded(task_of(self.store, run_id, task_id), worded)
 
@@ -230,7 +235,7 @@ class Tasks:
         expect_version: int | None = None,
     ) -> TaskWorded:
         """Say that our run of a task failed, and why: it is tried again, unless that mends nothing."""
-        task = self._held(run_id, task_id, expect_version)
+        task = self._held(run_id, task_id, expect_version, new)
         said = new._replace(thread_id=task.thread_id)
         worded = self._work.fail(said, token=token, permanent=permanent)
         return TaskWorded(task_of(self.store, run_id, task_id), worded)
@@ -298,7 +303,7 @@ class Tasks:
         with self.store.changing() as change:
             task = task_of(change, run_id, task_id)
             check_version(task, expect_version)
-            check_may_manage(task, self.agent, leads=self._leads(change), doing="retry")
+            check_may_manage(task, self.agent, leads=self._leads_in(change), doing="retry")
             if task.ready and task.not_before_ms:
                 return self._due(change, task)
             if task.redriven >= MAX_REDRIVES and not force:
@@ -317,7 +322,7 @@ class Tasks:
         check_reason(reason)
         for _ in range(_LOOKS):
             task = self._looked_at(run_id, task_id, expect_version)
-            check_may_manage(task, self.agent, leads=self._leads(self.store), doing="cancel")
+            check_may_manage(task, self.agent, leads=self.leads, doing="cancel")
             if task.status is TaskStatus.IN_PROGRESS or self._has_job(task):
                 self._work.cancel(task.thread_id, reason)
                 return task_of(self.store, run_id, task_id)
@@ -334,7 +339,7 @@ class Tasks:
         """Take a failed task off the dead letters; its creator or a lead may. A retry still opens it."""
         with self.store.changing() as change:
             task = task_of(change, run_id, task_id)
-            check_may_manage(task, self.agent, leads=self._leads(change), doing="drop")
+            check_may_manage(task, self.agent, leads=self._leads_in(change), doing="drop")
             if task.status is not TaskStatus.FAILED or task.dropped:
                 raise ConflictError(
                     f"task {task_id} is {'dropped' if task.dropped else task.status}, not a dead letter",
@@ -365,8 +370,13 @@ class Tasks:
         check_version(task, expect_version)
         return task
 
-    def _held(self, run_id: str, task_id: str, expect_version: int | None) -> Task:
-        """Return a task that we work on; raises ConflictError for what is not ours."""
+    def _held(self, run_id: str, task_id: str, expect_version: int | None, new: NewMessage) -> Task:
+        """Return a task that we work on; raises ConflictError for what is not ours.
+
+        What was said under its id before is said of the task as it was: `ThreadWork` tells that.
+        """
+        if new.id and self.store.rows("message", {"id": new.id}):
+            return task_of(self.store, run_id, task_id)
         task = self._looked_at(run_id, task_id, expect_version)
         if task.status is TaskStatus.IN_PROGRESS and task.worker != self.agent:
             raise ConflictError(
@@ -391,7 +401,12 @@ class Tasks:
             return False
         return thread_of(self.store, task.thread_id).job_id is not None
 
-    def _leads(self, reader: CoordinationStore | Transaction) -> bool:
+    @property
+    def leads(self) -> bool:
+        """Tell whether the agent is a lead, a director or a person."""
+        return self._leads_in(self.store)
+
+    def _leads_in(self, reader: CoordinationStore | Transaction) -> bool:
         rows = reader.rows("agent_kind", {"agent_id": self.agent})
         return bool(rows) and (rows[0][0] in LEADING or "lead" in json.loads(rows[0][1]))
 

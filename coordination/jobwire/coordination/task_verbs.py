@@ -1,0 +1,165 @@
+"""The verbs of tasks as data: owners work on them from wherever they are, and others review them.
+
+A plan is made and changed where the home is; from elsewhere an agent sees what it may work on. `claim`,
+`complete` and `fail` cross the store and a job's record: which task is claimed is named, so that a claim that
+is asked for twice is one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from jobwire.coordination.message import DEFAULT_RUN
+from jobwire.coordination.tasks.stored import READY, view_of
+from jobwire.coordination.tasks.tasks import Tasks
+from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
+from jobwire.coordination.work_verbs import WORDS, words_of
+from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
+from jobwire.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.tasks.states import Task
+
+# An answer holds as many tasks as fit into it; what follows is asked for next.
+_ANSWER_BYTES = 96 * 1024
+
+
+def _tasks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> Tasks:
+    return Tasks(store, agent, incarnation=str(args.get("incarnation", "")), environ={}, keeps_leases=False)
+
+
+def _now_ms(store: CoordinationStore) -> int:
+    return int(store.clock.now() * 1000)
+
+
+def _told(store: CoordinationStore, task: Task, **more: object) -> dict[str, object]:
+    return {**more, "task": view_of(store, task).to_json(_now_ms(store)), "thread_id": task.thread_id}
+
+
+def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """List the agent's tasks and what is anybody's, for a lead all; `more` is asked for next."""
+    tasks, limit = _tasks(store, agent, args), limit_of(args)
+    owner = args.get("owner")
+    owners = [owner] if tasks.leads else [one for one in (agent, "") if owner in {None, one}]
+    found = [
+        view
+        for one in owners
+        for view in tasks.listed(
+            args.get("run_id", DEFAULT_RUN),
+            statuses=args.get("statuses", ()),
+            owner=one,
+            stuck=args.get("stuck", False),
+            after=args.get("after", 0),
+            limit=limit,
+        )
+    ]
+    found = sorted(found, key=lambda view: view.task.number)[:limit]
+    told: list[dict[str, object]] = []
+    size = 0
+    for view in found:
+        body = view.to_json(_now_ms(store))
+        size += len(json.dumps(body))
+        if told and size > _ANSWER_BYTES:
+            more = {"after": found[len(told) - 1].task.number, "limit": limit - len(told)}
+            return {"tasks": told, "more": more}
+        told.append(body)
+    return {"tasks": told}
+
+
+def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    tasks = _tasks(store, agent, args)
+    run_id = args.get("run_id", DEFAULT_RUN)
+    view, runs = tasks.get(args["task_id"], run_id), tasks.runs(args["task_id"], run_id)
+    task = view.task
+    if not tasks.leads and agent not in {task.owner or agent, task.worker, task.created_by, *task.reviewers}:
+        raise InvalidInputError(
+            f"task {task.task_id} is {task.owner}'s", hint="ask its owner or a lead", code="forbidden"
+        )
+    return {"task": view.to_json(_now_ms(store)), "runs": [one.to_json() for one in runs]}
+
+
+def _next(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    """Look which tasks the agent may claim, the most urgent first."""
+    found = _tasks(store, agent, args).ready(args.get("run_id", DEFAULT_RUN), limit=limit_of(args))
+    return {"task_ids": [one.task_id for one in found], "status": READY}
+
+
+def _claim(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    task, claimed = _tasks(store, agent, args).claim(
+        args["task_id"],
+        args.get("run_id", DEFAULT_RUN),
+        seconds=args.get("lease_seconds", DEFAULT_LEASE_SECONDS),
+        expect_version=args.get("expect_version"),
+    )
+    return _told(
+        store,
+        task,
+        lease_token=str(claimed.token),
+        expires_at=claimed.expires_at,
+        event_id=claimed.event_id,
+    )
+
+
+def _complete(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    task, worded = _tasks(store, agent, args).complete(
+        args["task_id"],
+        words_of(agent, "result", args),
+        args.get("run_id", DEFAULT_RUN),
+        token=args.get("token"),
+        expect_version=args.get("expect_version"),
+    )
+    return {**worded.posted._asdict(), **_told(store, task)}
+
+
+def _fail(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    task, worded = _tasks(store, agent, args).fail(
+        args["task_id"],
+        words_of(agent, "result", args),
+        args.get("run_id", DEFAULT_RUN),
+        token=args.get("token"),
+        permanent=args.get("permanent", False),
+        expect_version=args.get("expect_version"),
+    )
+    return {**worded.posted._asdict(), **_told(store, task)}
+
+
+def _review(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    task = _tasks(store, agent, args).review(
+        args["task_id"],
+        args.get("run_id", DEFAULT_RUN),
+        approve=args["approve"],
+        reason=args.get("reason", ""),
+        expect_version=args.get("expect_version"),
+    )
+    return _told(store, task)
+
+
+_TASK = {"task_id": TEXT, "run_id": TEXT}
+_WORK = {**_TASK, "incarnation": TEXT, "expect_version": WHOLE}
+_ENDS = {**_WORK, **WORDS, "token": TEXT}
+_NAMED = ("task_id",)
+TASK_VERBS: Mapping[str, AgentVerb] = {
+    "task-list": AgentVerb(
+        {"run_id": TEXT, "statuses": TEXTS, "owner": TEXT, "stuck": FLAG, "limit": WHOLE, "after": WHOLE},
+        _list,
+    ),
+    "task-show": AgentVerb(_TASK, _show, _NAMED),
+    "task-next": AgentVerb({"run_id": TEXT, "limit": WHOLE}, _next),
+    # Not kept, as no claim is.
+    "task-claim": AgentVerb({**_WORK, "lease_seconds": NUMBER}, _claim, _NAMED, changes=True, crosses=True),
+    "task-complete": AgentVerb(_ENDS, _complete, _NAMED, changes=True, keeps=True, crosses=True),
+    "task-fail": AgentVerb(
+        {**_ENDS, "permanent": FLAG}, _fail, _NAMED, changes=True, keeps=True, crosses=True
+    ),
+    "task-review": AgentVerb(
+        {**_TASK, "approve": FLAG, "reason": TEXT, "expect_version": WHOLE},
+        _review,
+        ("task_id", "approve"),
+        changes=True,
+        keeps=True,
+    ),
+}
