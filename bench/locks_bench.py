@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobwire import Home
+from jobwire.coordination.locks import changes
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.store import CoordinationStore
@@ -171,19 +172,8 @@ def set_up(store: CoordinationStore, wanted: list[str], holds: dict[str, str]) -
     """Let agents w0, w1 ... wait for these paths, and agents hold those."""
     with store.changing() as change:
         for number, target in enumerate(wanted):
-            change.execute(
-                "insert_lock_wait",
-                {
-                    "wait_id": change.event("lock_wait", source=f"w{number}"),
-                    "run_id": RUN,
-                    "agent_id": f"w{number}",
-                    "incarnation": "",
-                    "mode": "exclusive",
-                    "targets": json.dumps([target]),
-                    "job_id": "",
-                    "since_ms": change.now_ms + 10**9,
-                },
-            )
+            wait = changes.begin_to_wait(change, LockRequest(f"w{number}", (target,)))
+            change.execute("see_lock_wait", {"wait_id": wait.wait_id, "now_ms": change.now_ms + 10**9})
     connection = plain(store.path)
     for number, (target, agent) in enumerate(holds.items()):
         connection.execute(LOCK, (target, agent, number + 1, 1, 4_000_000_000_000))

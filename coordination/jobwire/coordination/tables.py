@@ -3,4 +3,4 @@
 from jobwire.storage.sqlite.schema import Schema
 
 FILE = "coordination.db"
-TABLES = Schema("jobwire.coordination", "sql", application_id=0x4A57_434F, version=7)
+TABLES = Schema("jobwire.coordination", "sql", application_id=0x4A57_434F, version=8)

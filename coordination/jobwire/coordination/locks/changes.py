@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.locks.queue import ByTarget, LockMode, WantedTargets
-from jobwire.coordination.locks.stored import FileLock, LockState, LockWait, locks_near, waits_of
+from jobwire.coordination.locks.queue import LockMode, WantedTargets
+from jobwire.coordination.locks.stored import FileLock, LockWait, state_near
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
@@ -130,19 +130,18 @@ def begin_to_wait(change: Transaction, asked: LockRequest) -> LockWait:
 
 def insert_wait(change: Transaction, asked: LockRequest, number: int) -> LockWait:
     """Put a request into the queue, at the place that it had."""
-    change.execute(
-        "insert_lock_wait",
-        {
-            "wait_id": number,
-            "run_id": asked.run_id,
-            "agent_id": asked.agent_id,
-            "incarnation": asked.incarnation,
-            "mode": asked.mode.value,
-            "targets": json.dumps(asked.targets),
-            "job_id": asked.job_id,
-            "since_ms": change.now_ms,
-        },
-    )
+    wait = {
+        "wait_id": number,
+        "run_id": asked.run_id,
+        "agent_id": asked.agent_id,
+        "incarnation": asked.incarnation,
+        "mode": asked.mode.value,
+        "targets": json.dumps(asked.targets),
+        "job_id": asked.job_id,
+        "since_ms": change.now_ms,
+    }
+    change.execute("insert_lock_wait", wait)
+    change.execute("insert_lock_wait_targets", wait)
     return LockWait(
         asked.run_id, asked.wanted(number), asked.incarnation, asked.job_id, change.now_ms, change.now_ms
     )
@@ -150,16 +149,11 @@ def insert_wait(change: Transaction, asked: LockRequest, number: int) -> LockWai
 
 def wake_waiters(change: Transaction, run_id: str, targets: Iterable[str]) -> None:
     """Wake the waiters who can go on now that something about these targets changed, and nobody else."""
-    waits = waits_of(change, run_id)
-    if not waits:
+    near = state_near(change, run_id, targets).waits
+    if not near:
         return
-    changed = ByTarget(object)
-    for target in targets:
-        changed.at(target)
-    near = [wait for wait in waits if any(changed.overlapping(target) for target in wait.wanted.targets)]
     wanted = {target for wait in near for target in wait.wanted.targets}
-    locks = locks_near(change, run_id, wanted, {wait.agent_id for wait in near})
-    table = LockState(locks, waits).table
+    table = state_near(change, run_id, wanted, {wait.agent_id for wait in near}).table
     for wait in near:
         if not table.is_blocked(wait.wanted):
             change.resources.add(waiting_name(wait.wait_id))

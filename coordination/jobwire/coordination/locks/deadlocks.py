@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.changes import tell
-from jobwire.coordination.locks.queue import LockTable
-from jobwire.coordination.locks.stored import GONE_MS, holds_of, waits_of
+from jobwire.coordination.locks.stored import waiting_tables
 from jobwire.coordination.locks.wait_graph import circle_through, circles
 from jobwire.core.errors import ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
-    from jobwire.coordination.locks.queue import HeldTarget, WantedTargets
-    from jobwire.coordination.locks.stored import LockState, LockWait
+    from jobwire.coordination.locks.queue import LockTable, WantedTargets
+    from jobwire.coordination.locks.stored import LockWait
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 # Queries that give (who waits, for whom) beside the locks.
@@ -22,22 +23,20 @@ _OTHER_EDGES = ("open_questions", "awaited_tasks")
 
 
 class Deadlock(NamedTuple):
-    """Agents of whom each waits for the next one, and who of them began last to wait for a lock."""
+    """Agents of whom each waits for the next one, and who of them began last to wait for a lock, in a run."""
 
     agents: list[str]
-    youngest: LockWait | None
+    run_id: str
+    youngest: WantedTargets | None
 
 
 class WaitGraph:
     """For whom each agent waits: for one question, because what was looked at is not looked at again.
 
-    `tables` are those of the runs in which somebody waits; `waits` stand in them, oldest first.
+    `tables` are those of the runs in which somebody waits.
     """
 
-    def __init__(
-        self, tables: Collection[LockTable], waits: Sequence[LockWait], edges: Iterable[Sequence[str]]
-    ) -> None:
-        self._waits = waits
+    def __init__(self, tables: Mapping[str, LockTable], edges: Iterable[Sequence[str]]) -> None:
         self._tables = tables
         self._others: dict[str, list[str]] = {}
         for waiter, awaited in edges:
@@ -49,15 +48,34 @@ class WaitGraph:
 
     def deadlocks(self) -> list[Deadlock]:
         """Return the circles that there are."""
-        waiters = {wait.agent_id for wait in self._waits} | self._others.keys()
         return [
-            Deadlock(agents, next((wait for wait in reversed(self._waits) if wait.agent_id in agents), None))
-            for agents in circles(waiters, self._waits_for)
+            Deadlock(agents, *self._youngest(agents)) for agents in circles(self._in_some(), self._waits_for)
         ]
+
+    def _in_some(self) -> set[str]:
+        """Return agents of whom each circle has one: a queue alone has none, because it has an order.
+
+        Somewhere in a circle is an agent that others wait for whatever its place, or one with two places.
+        """
+        waits = Counter(agent for table in self._tables.values() for agent in table.waiters)
+        needed = {agent for others in self._others.values() for agent in others}.union(
+            *(table.owners for table in self._tables.values())
+        )
+        waiters = waits.keys() | self._others.keys()
+        return (needed & waiters) | {agent for agent, count in waits.items() if count > 1}
+
+    def _youngest(self, agents: Iterable[str]) -> tuple[str, WantedTargets | None]:
+        waits = [
+            (wanted.number, run_id, wanted)
+            for run_id, table in self._tables.items()
+            for agent in agents
+            for wanted in table.waits_of(agent)
+        ]
+        return max(waits)[1:] if waits else ("", None)  # the numbers differ
 
     def _waits_for(self, agent: str, gone: Container[str]) -> Iterable[str]:
         found = self._others.get(agent, [])
-        for table in self._tables:
+        for table in self._tables.values():
             found = found + table.waits_for(agent, gone)
         return found
 
@@ -71,39 +89,24 @@ def graph_of(
     reader: CoordinationStore | Transaction, now_ms: int, job_ended: Callable[[str], bool]
 ) -> WaitGraph:
     """Return who waits for whom now."""
-    waits = [wait for wait in waits_of(reader, None) if now_ms - wait.seen_ms <= GONE_MS]
-    holds = holds_of(reader, now_ms, job_ended)
-    return WaitGraph(_tables(waits, holds), waits, edges_of(reader))
+    return WaitGraph(waiting_tables(reader, now_ms, job_ended), edges_of(reader))
 
 
 def refuse_a_circle(
-    change: Transaction,
-    wait: LockWait,
-    before: Iterable[str],
-    here: LockState,
-    job_ended: Callable[[str], bool],
+    change: Transaction, wait: LockWait, before: Collection[str], job_ended: Callable[[str], bool]
 ) -> None:
-    """Raise ConflictError (deadlock) where an agent that begins to wait would wait for itself.
+    """Raise ConflictError (deadlock) where an agent that begins to wait, behind `before`, waits for itself.
 
-    `before` are those who go first, `here` is what was read of its run: all who wait, and the locks near.
     Mostly nobody waits for the agent, or those before it wait for nobody: then nothing more is looked at.
     """
     edges, agent = edges_of(change), wait.agent_id
     asked = any(awaited == agent for _, awaited in edges)
     if not asked and change.row("lock_of_agent", {"agent_id": agent}) is None:
         return
-    others = [
-        one for one in waits_of(change, None, but=wait.run_id) if change.now_ms - one.seen_ms <= GONE_MS
-    ]
-    waits = [*here.waits, *others]
-    if {one.agent_id for one in waits}.union(waiter for waiter, _ in edges).isdisjoint(before):
+    waits = change.row("lock_wait_of", {"agents": json.dumps(list(before))}) is not None
+    if not waits and {waiter for waiter, _ in edges}.isdisjoint(before):
         return
-    holds = holds_of(change, change.now_ms, job_ended)
-    # The table of this run is made already: what was not near is added.
-    table, near = here.table, {lock.hold for lock in here.locks}
-    table.hold(hold for hold in holds.pop(wait.run_id, ()) if hold not in near)
-    table.want([wait.wanted])
-    circle = WaitGraph([table, *_tables(others, holds)], [*waits, wait], edges).through(agent)
+    circle = graph_of(change, change.now_ms, job_ended).through(agent)
     if circle:
         raise ConflictError(
             f"waiting would be a deadlock: {' -> '.join([*circle, circle[0]])}",
@@ -111,13 +114,6 @@ def refuse_a_circle(
             code="deadlock",
             cycle=circle,
         )
-
-
-def _tables(waits: Iterable[LockWait], holds: Mapping[str, Sequence[HeldTarget]]) -> list[LockTable]:
-    wanted: dict[str, list[WantedTargets]] = {}
-    for wait in waits:
-        wanted.setdefault(wait.run_id, []).append(wait.wanted)
-    return [LockTable(holds.get(run_id, ()), there) for run_id, there in wanted.items()]
 
 
 def tell_youngest(change: Transaction, found: Iterable[Deadlock]) -> None:
@@ -128,6 +124,6 @@ def tell_youngest(change: Transaction, found: Iterable[Deadlock]) -> None:
             continue
         circle = " -> ".join([*deadlock.agents, deadlock.agents[0]])
         text = f"deadlock: {circle}; you began to wait last: release what you hold"
-        message_id = f"deadlock-{wait.wait_id}"
+        message_id = f"deadlock-{wait.number}"
         if change.row("message", {"id": message_id}) is None:
-            tell(change, wait.agent_id, "deadlock", text, run_id=wait.run_id, message_id=message_id)
+            tell(change, wait.owner, "deadlock", text, run_id=deadlock.run_id, message_id=message_id)

@@ -94,7 +94,7 @@ class Locks:
             if not waits:
                 raise _locked(asked, state)
             wait = changes.begin_to_wait(change, asked)
-            deadlocks.refuse_a_circle(change, wait, before, state, self._job_ended)
+            deadlocks.refuse_a_circle(change, wait, before, self._job_ended)
             return wait
 
     def renew(
@@ -210,14 +210,12 @@ class Locks:
 
     def _tell_of_deadlocks(self) -> None:
         found = [
-            one
-            for one in self._graph().deadlocks()
-            if one.youngest and one.youngest.wait_id not in self._told
+            one for one in self._graph().deadlocks() if one.youngest and one.youngest.number not in self._told
         ]
         if found:
             with self._store.changing() as change:
                 deadlocks.tell_youngest(change, found)
-            self._told.update(one.youngest.wait_id for one in found if one.youngest)
+            self._told.update(one.youngest.number for one in found if one.youngest)
 
     def _graph(self) -> WaitGraph:
         with self._store.reading():

@@ -6,10 +6,9 @@ somebody holds already he need not wait for, and who waits for him is not before
 """
 
 from bisect import bisect_left
-from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Sequence
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 
 class LockMode(Enum):
@@ -36,149 +35,177 @@ class WantedTargets(NamedTuple):
     number: int = 1 << 62
 
 
-# Its place is looked up a thousand times, and `Enum.__hash__` is slow.
+# Looked up once: a table is made of thousands of rows.
 _EXCLUSIVE = LockMode.EXCLUSIVE
-_T = TypeVar("_T")
 _NOBODY: frozenset[str] = frozenset()
+_NOTHING: dict[str, list[str]] = {}
 # What is below a folder stands, in the order of code points, between these.
 _FIRST, _BEHIND = "/", "0"
-
-
-class TargetPlace:
-    """What stands at one target: held alone and shared, wanted alone and shared, first come first."""
-
-    __slots__ = ("alone", "beside", "last", "shared")
-
-    def __init__(self) -> None:
-        self.alone: deque[HeldTarget] | None = None
-        self.shared: deque[HeldTarget] | None = None
-        self.last: deque[WantedTargets] | None = None
-        self.beside: deque[WantedTargets] | None = None
 
 
 class LockTable:
     """Who holds what and who waits for what, found by target: an answer costs what it finds.
 
-    `waits` come in the order of their numbers.
+    `waits` come in the order of their numbers. No two owners hold what conflicts.
     """
 
-    def __init__(self, holds: Iterable[HeldTarget], waits: Iterable[WantedTargets] = ()) -> None:
-        self._places = ByTarget(TargetPlace)
-        self._own_holds: dict[str, list[HeldTarget]] = defaultdict(list)
-        self._own_waits: dict[str, list[WantedTargets]] = defaultdict(list)
-        self.hold(holds)
-        self.want(waits)
-
-    def hold(self, holds: Iterable[HeldTarget]) -> None:
-        """Let these be held, too."""
-        for hold in holds:
-            place = self._places.at(hold.target)
-            if hold.mode is _EXCLUSIVE:
-                place.alone = _put(place.alone, hold)
-            else:
-                place.shared = _put(place.shared, hold)
-            self._own_holds[hold.owner].append(hold)
-
-    def want(self, waits: Iterable[WantedTargets]) -> None:
-        """Let these wait, behind all that do."""
+    def __init__(
+        self, holds: Iterable[tuple[str, str, LockMode]], waits: Iterable[WantedTargets] = ()
+    ) -> None:
+        # At each target: who holds it alone and shared, who wants it alone and shared.
+        self._alone: dict[str, list[str]] = {}
+        self._shared: dict[str, list[str]] = {}
+        self._last: dict[str, list[WantedTargets]] = {}
+        self._beside: dict[str, list[WantedTargets]] = {}
+        self._own_waits: dict[str, list[WantedTargets]] = {}
+        self._own_holds: dict[str, OwnTargets] = {}
+        self._holds = list(holds)
+        for owner, target, mode in self._holds:
+            held = self._alone if mode is _EXCLUSIVE else self._shared
+            held.setdefault(target, []).append(owner)
         for wanted in waits:
-            for target in wanted.targets:
-                place = self._places.at(target)
-                if wanted.mode is _EXCLUSIVE:
-                    place.last = _put(place.last, wanted)
-                else:
-                    place.beside = _put(place.beside, wanted)
-            self._own_waits[wanted.owner].append(wanted)
+            owner, targets, mode, _ = wanted
+            queues = self._last if mode is _EXCLUSIVE else self._beside
+            for target in targets:
+                queues.setdefault(target, []).append(wanted)
+            self._own_waits.setdefault(owner, []).append(wanted)
+        # Where more than one waits for the same.
+        self._crowded = {name for name, queue in self._last.items() if len(queue) > 1} | self._beside.keys()
+        self._names = TargetSet({**self._alone, **self._shared, **self._last, **self._beside})
+
+    @property
+    def owners(self) -> set[str]:
+        """Return who holds something."""
+        return {hold[0] for hold in self._holds}
+
+    @property
+    def waiters(self) -> list[str]:
+        """Return who waits, as often as each does."""
+        return [owner for owner, waits in self._own_waits.items() for _ in waits]
+
+    def waits_of(self, owner: str) -> Sequence[WantedTargets]:
+        """Return what somebody waits for, first come first."""
+        return self._own_waits.get(owner, ())
 
     def holders(self, wanted: WantedTargets) -> list[HeldTarget]:
         """Return the locks of others that `wanted` conflicts with."""
         found: dict[HeldTarget, None] = {}
-        for place in self._around(wanted):
-            for holds in (place.alone, place.shared) if wanted.mode is _EXCLUSIVE else (place.alone,):
-                found.update((hold, None) for hold in holds or () if hold.owner != wanted.owner)
+        for name in self._around(wanted.targets):
+            for holds, mode in ((self._alone, _EXCLUSIVE), (self._shared, LockMode.SHARED)):
+                if _EXCLUSIVE in {mode, wanted.mode}:
+                    others = [owner for owner in holds.get(name, ()) if owner != wanted.owner]
+                    found.update((HeldTarget(owner, name, mode), None) for owner in others)
         return list(found)
 
     def is_blocked(self, wanted: WantedTargets) -> bool:
         """Tell whether somebody must go first."""
-        return next(self._before(wanted, _NOBODY), None) is not None
+        names = self._around(wanted.targets)
+        return bool(self._holding(wanted, names, _NOBODY) or self._ahead(wanted, names, _NOBODY, one=True))
 
     def blockers(self, wanted: WantedTargets) -> list[str]:
-        """Return who must go first, holders before waiters; empty where it can be granted now."""
-        return list(dict.fromkeys(self._before(wanted, _NOBODY)))
+        """Return who must go first, holders before waiters; empty where it can be granted now.
+
+        What the owner holds already needs no rule: nobody else has it, and who wants it waits for him.
+        """
+        names = self._around(wanted.targets)
+        found = self._holding(wanted, names, _NOBODY) + self._ahead(wanted, names, _NOBODY)
+        return list(dict.fromkeys(found))
 
     def waits_for(self, owner: str, gone: Container[str] = _NOBODY) -> list[str]:
         """Return for whom `owner` waits; none of `gone`, whom no later answer names either."""
-        return [other for wanted in self._own_waits.get(owner, ()) for other in self._before(wanted, gone)]
-
-    def _before(self, wanted: WantedTargets, gone: Container[str]) -> Iterator[str]:
-        """Yield who goes first; what stands in front and is of `gone` is dropped for good."""
-        owner, exclusive = wanted.owner, wanted.mode is _EXCLUSIVE
-        places = self._around(wanted)
-        for place in places:
-            for holds in (place.alone, place.shared) if exclusive else (place.alone,):
-                if holds is not None:
-                    _drop(holds, gone)
-                    yield from [hold.owner for hold in holds if hold.owner != owner]
-        own = self._own_holds.get(owner)
-        for place in places:
-            for waits in (place.last, place.beside) if exclusive else (place.last,):
-                if waits is not None:
-                    _drop(waits, gone)
-                    for waiter in waits:
-                        if waiter.number >= wanted.number:
-                            break
-                        if waiter.owner != owner and not (own and _waits_for_one_of(waiter, own)):
-                            yield waiter.owner
-
-    def _around(self, wanted: WantedTargets) -> list[TargetPlace]:
-        targets = self._not_held(wanted)
-        if len(targets) == 1:
-            return self._places.overlapping(targets[0])
-        return [place for target in targets for place in self._places.overlapping(target)]
-
-    def _not_held(self, wanted: WantedTargets) -> tuple[str, ...]:
-        holds = self._own_holds.get(wanted.owner)
-        if not holds:
-            return wanted.targets
-        shared = wanted.mode is not _EXCLUSIVE
-        own = {hold.target for hold in holds if shared or hold.mode is _EXCLUSIVE}
-        if not own:
-            return wanted.targets
-        return tuple(target for target in wanted.targets if own.isdisjoint(and_above(target)))
-
-
-class ByTarget(Generic[_T]):
-    """What stands at targets, found from targets above and below it; `make` gives what is at a new one."""
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make = make
-        self._at: dict[str, _T] = {}
-        self._sorted: list[str] | None = None
-
-    def at(self, target: str) -> _T:
-        """Return what stands there."""
-        found = self._at.get(target)
-        if found is None:
-            found = self._at[target] = self._make()
-            self._sorted = None
+        found: list[str] = []
+        for wanted in self._own_waits.get(owner, ()):
+            targets = wanted[1]
+            names = self._around(targets)
+            found += self._holding(wanted, names, gone)
+            if len(names) > len(targets) or not self._crowded.isdisjoint(names):
+                found += self._ahead(wanted, names, gone)
         return found
 
-    def overlapping(self, target: str) -> list[_T]:
-        """Return what stands at the target, above it and below it."""
-        at = self._at
-        found = [at[name] for name in and_above(target) if name in at]
+    def _holding(self, wanted: WantedTargets, names: Iterable[str], gone: Container[str]) -> list[str]:
+        owner, alone = wanted[0], self._alone
+        shared = self._shared if wanted[2] is _EXCLUSIVE else _NOTHING
+        found: list[str] = []
+        for name in names:
+            if name in alone:
+                found += _but(owner, alone[name])
+            if name in shared:
+                _drop_holders(shared[name], gone)
+                found += _but(owner, shared[name])
+        return found
+
+    def _ahead(
+        self, wanted: WantedTargets, names: Iterable[str], gone: Container[str], *, one: bool = False
+    ) -> list[str]:
+        owner, _, mode, number = wanted
+        found: list[str] = []
+        for queues in (self._last, self._beside) if mode is _EXCLUSIVE else (self._last,):
+            for queue in [queues[name] for name in names if name in queues]:
+                _drop_waiters(queue, gone)
+                for waiter in queue:
+                    if waiter[3] >= number or (one and found):
+                        break
+                    if waiter[0] != owner and not self._waits_for_one_of(waiter, owner):
+                        found.append(waiter[0])
+        return found
+
+    def _around(self, targets: Sequence[str]) -> list[str]:
+        found = self._names.overlapping(targets[0])
+        for target in targets[1:]:
+            found += self._names.overlapping(target)
+        return found
+
+    def _waits_for_one_of(self, waiter: WantedTargets, owner: str) -> bool:
+        if not self._own_holds:
+            targets: dict[str, tuple[list[str], list[str]]] = {}
+            for holder, target, mode in self._holds:
+                targets.setdefault(holder, ([], []))[mode is _EXCLUSIVE].append(target)
+            self._own_holds = {holder: OwnTargets(*map(TargetSet, two)) for holder, two in targets.items()}
+        own = self._own_holds.get(owner)
+        return own is not None and any(
+            own.alone.overlapping(target) or (waiter.mode is _EXCLUSIVE and own.shared.overlapping(target))
+            for target in waiter.targets
+        )
+
+
+class TargetSet:
+    """Some targets, found from targets above and below them."""
+
+    def __init__(self, targets: Iterable[str]) -> None:
+        self._targets = set(targets)
+        self._sorted: list[str] | None = None
+        # The folders in which some of them are, at any depth; of a folder those at it and above it.
+        self._folders: set[str] = set()
+        self._above: dict[str, list[str]] = {}
+        for folder in {target.rpartition("/")[0] for target in self._targets if target[:5] != "name:"}:
+            while folder and folder not in self._folders:
+                self._folders.add(folder)
+                folder = folder.rpartition("/")[0]  # noqa: PLW2901 - one after the other
+
+    def overlapping(self, target: str) -> list[str]:
+        """Return those that are the target, above it or below it."""
+        found = [target] if target in self._targets else []
         if target[:5] == "name:":
             return found
-        names = self._sorted
-        if names is None:
-            names = self._sorted = sorted(at)
         if target == ".":
-            return found + [at[name] for name in names if name != "." and not is_name(name)]
-        first = target + _FIRST
-        low = bisect_left(names, first)
-        if low < len(names) and names[low].startswith(first):
-            found += [at[name] for name in names[low : bisect_left(names, target + _BEHIND, low)]]
+            return found + [name for name in self._targets if name != "." and not is_name(name)]
+        folder = target.rpartition("/")[0]
+        above = self._above.get(folder)
+        if above is None:
+            above = self._above[folder] = [name for name in and_above(folder or ".") if name in self._targets]
+        found += above
+        if target in self._folders:
+            names = self._sorted = self._sorted or sorted(self._targets)
+            low = bisect_left(names, target + _FIRST)
+            found += names[low : bisect_left(names, target + _BEHIND, low)]
         return found
+
+
+class OwnTargets(NamedTuple):
+    """What somebody holds shared and alone."""
+
+    shared: TargetSet
+    alone: TargetSet
 
 
 def is_name(target: str) -> bool:
@@ -203,22 +230,19 @@ def and_above(target: str) -> list[str]:
     return found
 
 
-def _put(queue: deque[_T] | None, item: _T) -> deque[_T]:
-    if queue is None:
-        return deque((item,))
-    queue.append(item)
-    return queue
+def _but(owner: str, holders: list[str]) -> list[str]:
+    return [other for other in holders if other != owner] if owner in holders else holders
 
 
-def _drop(queue: deque[HeldTarget] | deque[WantedTargets], gone: Container[str]) -> None:
-    while queue and queue[0].owner in gone:
-        queue.popleft()
+def _drop_holders(holders: list[str], gone: Container[str]) -> None:
+    count = 0
+    while count < len(holders) and holders[count] in gone:
+        count += 1
+    del holders[:count]
 
 
-def _waits_for_one_of(waiter: WantedTargets, holds: Iterable[HeldTarget]) -> bool:
-    return any(
-        (hold.mode is _EXCLUSIVE or waiter.mode is _EXCLUSIVE)
-        and (target in and_above(hold.target) or hold.target in and_above(target))
-        for hold in holds
-        for target in waiter.targets
-    )
+def _drop_waiters(queue: list[WantedTargets], gone: Container[str]) -> None:
+    count = 0
+    while count < len(queue) and queue[count][0] in gone:
+        count += 1
+    del queue[:count]
