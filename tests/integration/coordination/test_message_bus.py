@@ -20,6 +20,7 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.testing import new_home
+from jobwire.testing.clock import ManualClock
 
 Bus = Callable[..., dict[str, Any]]
 # Every type of the bus with the fields of its payload.
@@ -213,3 +214,130 @@ def test_what_is_no_bus(store: CoordinationStore, bus: Bus, tmp_path: Path) -> N
     assert bus("import", "nothing", code=40)["error"]["code"] == "not_found"
     (tmp_path / "file").touch()
     assert bus("export", "file/bus", code=30)["error"]["code"] == "invalid_input"
+
+
+FIVE = ("CA", "CPO", "CSO", "COO", "CXO")
+
+
+def board_folder(folder: Path, name: str = "board-20260101120000", **session: object) -> Path:
+    """Write a board as programs of the bus leave it: four voted for it, one against it."""
+    board = folder / "board"
+    board.mkdir(parents=True, exist_ok=True)
+    (folder / "queue.jsonl").touch()
+    about = {
+        "session_id": name,
+        "checkpoint": "PRE_LAUNCH",
+        "status": "VOTING",
+        "proposal": {"proposal": "launch it", "context": ""},
+        "directors": list(FIVE),
+        "started_at": "2026-01-01T12:00:00Z",
+    }
+    (board / f"session-{name}.json").write_text(json.dumps({**about, **session}))
+    assessed = {"verdict": "CONCERNS", "score": 7, "concerns": ["no rollback"], "recommendations": []}
+    (board / "assessments.json").write_text(json.dumps(dict.fromkeys(FIVE, assessed)))
+    talk = {"from": "CSO", "to": "ALL", "type": "CHALLENGE", "message": "who restores it?"}
+    lines = [
+        json.dumps({**talk, "timestamp": "2026-01-01T12:10:00Z"}),
+        json.dumps({**talk, "from": "X"}),
+        '{"to',
+    ]
+    (board / "discussion.jsonl").write_text("\n".join(lines))
+    votes = {
+        member: {
+            "final_verdict": "REJECT" if member == "CSO" else "APPROVE",
+            "confidence": 0.9,
+            "conditions": ["a rollback"] if member == "CA" else [],
+            "timestamp": "2026-01-01T12:20:00Z",
+        }
+        for member in FIVE
+    }
+    (board / "votes.json").write_text(json.dumps(votes))
+    return board
+
+
+def test_a_board_is_taken_in_once_all_have_voted(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """Its words keep their times, our tally seals what follows, nobody is asked, and again adds nothing."""
+    board_folder(tmp_path / "bus")
+    found = bus("import", "bus")
+    assert (found["boards"], found["left_out"]) == (1, 2)
+    assert [line.partition(": ")[0] for line in found["problems"]] == [
+        "board/discussion.jsonl:3",
+        "board/discussion.jsonl:2",
+    ]
+    boards = Boards(store, key=home_key(store.home))
+    view = boards.view("board-20260101120000")
+    assert view.resolution is not None
+    assert (view.phase.value, view.resolution["verdict"]) == ("COMPLETE", "APPROVED")
+    assert view.resolution["conditions"] == ["a rollback (CA)"]
+    assert view.resolution["dissent"] == ["REJECT: no rollback (CSO)"]
+    assert [one.turn for one in view.said] == [BoardTurn.ASSESS] * 5 + [BoardTurn.DISCUSS] + [
+        BoardTurn.VOTE
+    ] * 5
+    assert boards.verify(str(view.board.resolution).encode()) == []
+    assert (bus("import", "bus")["boards"], len(boards.views())) == (0, 1)
+
+
+def test_our_own_board_comes_back(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """What one home exports another takes in with the same verdict: who was silent is absent there, too."""
+    clock = ManualClock()
+    boards = Boards(CoordinationStore(store.home, clock=clock), key=home_key(store.home))
+    opened = boards.open(NewBoard("lead", "PRE_LAUNCH", "launch it", FIVE, deadline_seconds=60))
+    name = opened.board.board_id
+    for turn, content in (
+        (BoardTurn.ASSESS, {"verdict": "APPROVE"}),
+        (BoardTurn.PASS, {}),
+        (BoardTurn.VOTE, {"final_verdict": "APPROVE"}),
+    ):
+        for member in FIVE[:4]:
+            boards.say(name, member, turn, content)
+        clock.advance(61)
+    decided = boards.view(name).resolution
+    bus("export", "bus")
+    new_home(tmp_path / "other/.hermes")
+    other = CoordinationStore(str(tmp_path / "other/.hermes"))
+    assert bus("import", "--home", other.home, "bus")["boards"] == 1
+    taken = Boards(other, key=home_key(other.home)).view(name).resolution
+    assert decided is not None
+    assert taken is not None
+    for key in ("verdict", "vote_summary", "abstentions", "members"):
+        assert taken[key] == decided[key]
+    assert taken["absent"] == {"ASSESSING": ["CXO"], "VOTING": ["CXO"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"session": {"directors": [*FIVE, "CFO"]}}, "goes on there"),
+        ({"session": {"directors": []}}, "0 members"),
+        ({"session": {"directors": [f"m{n}" for n in range(1000)]}}, "1000 members"),
+        ({"session": {"proposal": "launch it"}}, "a proposal and directors"),
+        ({"session": {"started_at": "soon"}}, "is no time"),
+        ({"session": {"session_id": "another"}}, "another one"),
+        ({"votes.json": {"CA": {"final_verdict": "APPROVE", "confidence": 7}}}, "confidence is 7"),
+        ({"votes.json": {"stranger": {"final_verdict": "APPROVE"}}}, "'stranger' is not on the board"),
+        ({"votes.json": {"CA": "APPROVE"}}, "no object"),
+        ({"assessments.json": {"CA": {"verdict": "MAYBE"}}}, "verdict is 'MAYBE'"),
+    ],
+)
+def test_a_board_that_is_not_taken_in(
+    store: CoordinationStore, bus: Bus, tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    """One that goes on there, or holds what no member may say, is left out with its cause."""
+    board = board_folder(tmp_path / "bus", **change.get("session", {}))
+    for name in change.keys() - {"session"}:
+        (board / name).write_text(json.dumps(change[name]))
+    found = bus("import", "bus")
+    assert found["boards"] == 0
+    assert any(told in line for line in found["problems"]), found["problems"]
+    assert Boards(store, key=home_key(store.home)).views() == []
+
+
+def test_of_older_boards_only_the_session_is_left(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """A bus keeps the newest board's words: they are not taken for those of another one."""
+    board_folder(tmp_path / "bus", "board-20250101120000", started_at="2025-01-01T12:00:00Z")
+    board_folder(tmp_path / "bus")
+    found = bus("import", "bus")
+    assert found["boards"] == 1
+    assert any("board-20250101120000" in line and "gone" in line for line in found["problems"])
+    (view,) = Boards(store, key=home_key(store.home)).views()
+    assert view.board.board_id == "board-20260101120000"

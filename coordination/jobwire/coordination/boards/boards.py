@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, is_over, phase_of
 from jobwire.coordination.boards.resolution import resolve
-from jobwire.coordination.boards.statements import EVERYBODY_ON_IT, NewBoard, check_board, checked, words
-from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look, look_at
+from jobwire.coordination.boards.statements import (
+    EVERYBODY_ON_IT,
+    NewBoard,
+    PastBoard,
+    Saying,
+    check_board,
+    checked,
+    words,
+)
+from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look, look_at, silent
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
@@ -61,14 +69,7 @@ class Boards:
         opening = _message(new.opened_by, new.members, "BOARD_OPEN", summary, {"board_id": board_id})
         with self._store.changing() as change:
             thread_id = self._write(change, opening._replace(body=new.proposal, run_id=new.run_id))
-            values = new._asdict() | {
-                "board_id": board_id,
-                "thread_id": thread_id,
-                "members": json.dumps(new.members),
-                "quick": int(new.quick),
-                "opened_ms": change.now_ms,
-            }
-            change.execute("insert_board", values)
+            _insert(change, board_id, new, change.now_ms, thread_id)
             return self._brought_forward(change, board_id)
 
     def say(self, board_id: str, member: str, turn: BoardTurn, content: Mapping[str, object]) -> BoardView:
@@ -88,19 +89,33 @@ class Boards:
                 {"board_id": board_id, "from": member, **content},
             )
             self._tell(change, view.board, said._replace(body=str(content.get("message", ""))))
-            change.execute(
-                "insert_statement",
-                {
-                    # The event of the message.
-                    "number": change.latest_event(),
-                    "board_id": board_id,
-                    "member": member,
-                    "turn": turn.value,
-                    "at_ms": change.now_ms,
-                    "content": json.dumps(content, ensure_ascii=False),
-                },
-            )
+            # Its number is the event of the message.
+            _keep(change, change.latest_event(), board_id, Saying(member, turn, change.now_ms, content))
             return self._brought_forward(change, board_id)
+
+    def take_in(self, past: PastBoard) -> bool:
+        """Keep a board that was held elsewhere, as history, and seal what follows from what was said.
+
+        Nobody is asked. Tell whether it is new here. `past` is checked.
+        """
+        new, board_id = past.new, past.board_id
+        with self._store.changing() as change:
+            if change.row("board", {"board_id": board_id}) is not None:
+                return False
+            opening = _message(new.opened_by, (), "BOARD_OPEN", f"board {board_id}: {new.checkpoint}", {})
+            thread_id = self._write(change, opening._replace(body=new.proposal, run_id=new.run_id))
+            _insert(change, board_id, new, past.opened_ms, thread_id)
+            for one in past.said:
+                number = change.event(
+                    f"BOARD_{one.turn.name}",
+                    source=one.member,
+                    run_id=new.run_id,
+                    summary=f"{one.member}: {words(one.turn, one.content)}"[:MAX_SUMMARY],
+                )
+                _keep(change, number, board_id, one)
+            board, said, state = look(change, board_id, change.now)
+            self._resolve(change, board, said, state._replace(absent=silent(board, said)))
+            return True
 
     def view(self, board_id: str) -> BoardView:
         """Return a board as it is now, resolved where its time is over. Raises NotFoundError."""
@@ -162,9 +177,7 @@ class Boards:
         """Return the board as it is in this transaction, its new phase's members asked, or resolved."""
         board, said, state = look(change, board_id, change.now)
         if board.resolution is None and is_over(state):
-            resolution = resolve(board.subject, board.terms, said, state, change.at)
-            board = board._replace(resolution=seal(resolution, self._key).decode())
-            change.execute("set_resolution", {"board_id": board_id, "resolution": board.resolution})
+            resolution, board = self._resolve(change, board, said, state)
             summary = f"board {board_id} decided: {resolution['verdict']}"
             everybody = tuple(dict.fromkeys([board.opened_by, *board.names]))
             self._tell(change, board, _message(STORE_AGENT, everybody, "BOARD_RESOLVE", summary, resolution))
@@ -176,6 +189,14 @@ class Boards:
             self._tell(change, board, _message(STORE_AGENT, missing, message_type, summary, about))
             change.execute("set_asked", {"board_id": board_id, "asked": _mark(state)})
         return BoardView(board, state, said, self._opened(board))
+
+    def _resolve(
+        self, change: Transaction, board: Board, said: list[Statement], state: Progress
+    ) -> tuple[Mapping[str, object], Board]:
+        resolution = resolve(board.subject, board.terms, said, state, change.at)
+        sealed = seal(resolution, self._key).decode()
+        change.execute("set_resolution", {"board_id": board.board_id, "resolution": sealed})
+        return resolution, board._replace(resolution=sealed)
 
     def _opened(self, board: Board) -> Mapping[str, object] | None:
         if board.resolution is None:
@@ -195,6 +216,27 @@ class Boards:
     def _write(self, change: Transaction, said: NewMessage) -> str:
         message = check_message(said)
         return write(change, message, Bulk.of(message, BlobFolder(self._store.home))).thread_id
+
+
+def _insert(change: Transaction, board_id: str, new: NewBoard, opened_ms: int, thread_id: str) -> None:
+    values = new._asdict() | {
+        "board_id": board_id,
+        "thread_id": thread_id,
+        "members": json.dumps(new.members),
+        "quick": int(new.quick),
+        "opened_ms": opened_ms,
+    }
+    change.execute("insert_board", values)
+
+
+def _keep(change: Transaction, number: int, board_id: str, said: Saying) -> None:
+    values = said._asdict() | {
+        "number": number,
+        "board_id": board_id,
+        "turn": said.turn.value,
+        "content": json.dumps(said.content, ensure_ascii=False),
+    }
+    change.execute("insert_statement", values)
 
 
 def _listeners(

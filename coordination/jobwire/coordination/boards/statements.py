@@ -38,6 +38,24 @@ class NewBoard(NamedTuple):
     run_id: str = "default"
 
 
+class Saying(NamedTuple):
+    """What a member said at its turn, and when."""
+
+    member: str
+    turn: BoardTurn
+    at_ms: int
+    content: Mapping[str, object]
+
+
+class PastBoard(NamedTuple):
+    """A board that was held elsewhere, with all that was said, in its order."""
+
+    board_id: str
+    opened_ms: int
+    new: NewBoard
+    said: tuple[Saying, ...]
+
+
 def words(turn: BoardTurn, content: Mapping[str, object]) -> str:
     """Return a turn in a few words."""
     if turn is BoardTurn.PASS:
@@ -61,6 +79,16 @@ def check_board(new: NewBoard) -> None:
         check_agent(name)
     if not 0 <= new.quorum <= len(new.members):
         raise InvalidInputError(f"a quorum of {new.quorum}", hint="at most the number of members")
+
+
+def checked_saying(new: NewBoard, said: Saying) -> Saying:
+    """Return what a member said elsewhere with its defaults; raises InvalidInputError."""
+    if said.member not in new.members:
+        raise InvalidInputError(f"{said.member!r:.80} is not on the board")
+    try:
+        return said._replace(content=checked(said.turn, said.content))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{said.member!r:.80}: {error.message}", hint=error.hint) from error
 
 
 def checked(turn: BoardTurn, content: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, Spoken, Terms, progress
+from jobwire.coordination.boards.phases import (
+    BoardPhase,
+    BoardTurn,
+    Progress,
+    Spoken,
+    Terms,
+    phase_of,
+    progress,
+)
 from jobwire.coordination.boards.resolution import Statement, Subject
 from jobwire.core.errors import NotFoundError
 
@@ -79,7 +87,9 @@ class BoardView(NamedTuple):
             "round": state.round,
             "until_ms": state.until_ms,
             "missing": sorted(state.missing),
-            "absent": {phase.value: sorted(names) for phase, names in state.absent.items()},
+            "absent": self.resolution["absent"]
+            if self.resolution is not None
+            else {phase.value: sorted(names) for phase, names in state.absent.items()},
             "verdict": self.resolution["verdict"] if self.resolution is not None else None,
         }
 
@@ -117,6 +127,13 @@ def at_the_end(board: Board, said: list[Statement]) -> Progress:
     """Return where the board was when nothing could be said any more."""
     last_ms = int(board.opened_ms + 4 * board.deadline_seconds * 1000)
     return progress(board.terms, _spoken(said), last_ms)
+
+
+def silent(board: Board, said: list[Statement]) -> dict[BoardPhase, frozenset[str]]:
+    """Return who neither assessed nor voted where each of them could: elsewhere there are no deadlines."""
+    turns = (BoardTurn.ASSESS,) if board.quick else (BoardTurn.ASSESS, BoardTurn.VOTE)
+    found = {turn: board.terms.members - {one.member for one in said if one.turn is turn} for turn in turns}
+    return {phase_of(turn): names for turn, names in found.items() if names}
 
 
 def _spoken(said: Iterable[Statement]) -> list[Spoken]:

@@ -1,4 +1,4 @@
-"""A message bus taken in: messages, agents and locks that stand there, all in one transaction.
+"""A message bus taken in: messages, agents, locks and the board that stand there, all in one transaction.
 
 Nobody is asked to act on what others wrote long ago: messages without recipients are history. What cannot be
 read, a torn last line first of all, is told with its place and its cause, and the rest is taken. Again is no
@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.blobs import BlobFolder
+from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.bus import message_bus
+from jobwire.coordination.bus.board_folder import read_board
+from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks import changes
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.locks.stored import state_near
 from jobwire.coordination.message import MAX_ID, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, begin_thread, write
+from jobwire.coordination.store import JoinedStore
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.canonical import JsonShapeError
 from jobwire.core.clock import utc_timestamp
@@ -45,7 +49,7 @@ class BusTakenIn:
     """What was taken in, and what was not."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(("messages", "known", "workers", "locks", "left_out"), 0)
+        self.counts = dict.fromkeys(("messages", "known", "workers", "locks", "boards", "left_out"), 0)
         self.problems: list[str] = []
 
     @contextlib.contextmanager
@@ -82,6 +86,7 @@ def read_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, ob
     locks = _table(folder, message_bus.LOCKS, found)
     messages = list(_messages(queue, run_id, found))
     targets = list(_targets(store, locks, run_id, found))
+    board = read_board(folder, run_id, found.leave_out)
     blobs = BlobFolder(store.home)
     ready = [(place, at_ms, new, Bulk.of(new, blobs)) for place, at_ms, new in messages]
     with store.changing() as change:
@@ -104,6 +109,9 @@ def read_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, ob
             else:
                 changes.grant(change, asked, state.locks)
                 found.counts["locks"] += 1
+        if board is not None:
+            taken = Boards(JoinedStore(store, change), key=home_key(store.home)).take_in(board)
+            found.counts["boards" if taken else "known"] += 1
     return found.to_json()
 
 
