@@ -1,10 +1,9 @@
-"""The choices behind the metrics pipeline, each beside what was not chosen (docs/adr/0401, 0404 and 0405).
+"""The choices behind the metrics pipeline, each beside what was not chosen (docs/adr/0401 and 0405).
 
     python bench/metrics_choices_bench.py [--events 200000] [--small 60]
 
 State: where counts are kept. The product folds compact rows in the driver, into tables that hold the
-journal's offset; the others keep state in Spark and write its absolute values. History: Delta against
-plain Parquet files named by their offsets, for appends of a minute and of a catch-up.
+journal's offset; the others keep state in Spark and write its absolute values.
 """
 
 import argparse
@@ -19,14 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.override import override
 from jobwire.journal import JournalReader, JournalWriter
 from jobwire.metrics.folding import COUNTS, FoldTask
-from jobwire.metrics.history import History
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
@@ -202,64 +197,6 @@ def _batches(
     return [(r["numInputRows"], r["durationMs"]["triggerExecution"]) for r in reports if r["numInputRows"]]
 
 
-def measure_history(folder: Path) -> Rows:
-    """Return what appends cost and what is left on the disk, for Delta and for plain Parquet."""
-    table = _history_table(100_000)
-    rows: Rows = {}
-    for name, append in (("Delta", _append_delta), ("Parquet", _append_parquet)):
-        directory = folder / name
-        minutes = []
-        for number in range(30):
-            begin = time.perf_counter()
-            append(directory, table.slice(number * 3000, 3000), (number + 1) * 3000)
-            minutes.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-        append(directory, table, 200_000)
-        large = time.perf_counter() - begin
-        files = [path for path in directory.rglob("*") if path.is_file()]
-        rows[name] = {
-            "append of 3,000 rows, median ms": statistics.median(minutes) * 1000,
-            "append of 100,000 rows, rows/s": round(100_000 / large),
-            "files after 31 appends": len(files),
-            "MB after 31 appends": sum(path.stat().st_size for path in files) / 1e6,
-        }
-        if name == "Delta":
-            begin = time.perf_counter()
-            History(directory).compact()
-            rows[name]["joining the small files, s"] = time.perf_counter() - begin
-            rows[name]["files a reader opens then"] = len(History(directory).files())
-        print(name, rows[name], flush=True)
-    return rows
-
-
-def _append_delta(directory: Path, table: Any, next_offset: int) -> None:
-    History(directory).append("journal", table, next_offset)
-
-
-def _append_parquet(directory: Path, table: Any, next_offset: int) -> None:
-    """Write a file named by its offset, durably, in one day's folder."""
-    day = directory / "date=2026-01-01"
-    day.mkdir(parents=True, exist_ok=True)
-    target = day / f"{next_offset:020d}.parquet"
-    with target.with_suffix(".tmp").open("wb") as file:
-        pq.write_table(table.drop_columns(["date"]), file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
-    target.with_suffix(".tmp").rename(target)
-
-
-def _history_table(rows: int) -> Any:
-    script = Rehearsal(seed=7, jobs=rows // 10, active=200, mix=CLEAN)
-    entries = [entry for entry, _ in zip(script, range(rows), strict=False)]
-    events = [json.loads(entry.payload) for entry in entries]
-    received = pa.array([entry.received_at_us for entry in entries], pa.timestamp("us", tz="UTC"))
-    table = pa.table({"offset": range(len(entries)), "received_at": received})
-    for name in ("job_id", "seq", "event", "timestamp", "detail"):
-        table = table.append_column(name, pa.array([event[name] for event in events]))
-    table = table.append_column("data", pa.array([json.dumps(event["data"]) for event in events]))
-    return table.append_column("date", received.cast(pa.timestamp("us")).cast(pa.date32()))
-
-
 def main() -> int:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(
@@ -269,7 +206,7 @@ def main() -> int:
     parser.add_argument("--small", type=int, default=60, help="batches of five rows (60)")
     args = parser.parse_args()
     result: dict[str, Any] = {
-        "what": "State in the tables against state in Spark, and Delta against Parquet",
+        "what": "State in the tables against state in Spark",
         "taken_at": utc_timestamp(time.time()),
         "machine": f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}",
         "load_average_before": os.getloadavg()[0],
@@ -277,7 +214,6 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory(prefix="jobwire-choices-") as folder:
         store(Path(folder) / "journal", args.events)
-        result["history"] = measure_history(Path(folder))
         result["state"] = measure_state(Path(folder), args.small)
     result["load_average_after"] = os.getloadavg()[0]
     RESULTS.parent.mkdir(exist_ok=True)

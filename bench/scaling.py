@@ -67,7 +67,7 @@ def lines(found: Measured) -> Iterator[str]:
     keyed = f"{found.recorder_keyed:,.0f}"
     yield f"| recorder with keys: admission, journal, fold of the record | {keyed} | {durability} |"
     yield f"| Spark on two cores, journal to tables | {found.spark:,.0f} | {metrics} |"
-    yield f"| the same with the Delta history | {found.spark_with_history:,.0f} | {metrics} |"
+    yield f"| the same with the history (then a Delta table) | {found.spark_with_history:,.0f} | {metrics} |"
     yield f"| one plain Python loop, the same tables | {found.plain:,.0f} | {metrics} |"
     yield ""
     yield (

@@ -38,7 +38,7 @@ ONLY_IN = {
     "textual": {"dashboard"},
 }
 # What takes longer to start or to load than a hundred rules take to check.
-NOT_IN_UNIT = {"subprocess", "multiprocessing", "pyspark", "pyarrow", "numpy", "pandas", "deltalake", "amqtt"}
+NOT_IN_UNIT = {"subprocess", "multiprocessing", "pyspark", "pyarrow", "numpy", "pandas", "amqtt"}
 _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import ([\w, ]*)|import ([\w., ]+))", re.MULTILINE)
 
 

@@ -183,7 +183,11 @@ _METRICS = (
         secret=True,
     ),
     Setting(
-        "history", _TEXT, "(HOME/metrics/history)", 'Delta table of accepted events; "" for none', file=True
+        "history",
+        _TEXT,
+        "(HOME/metrics/history)",
+        'the sealed journal as Parquet files: a folder or a URI such as s3://bucket/folder; "" for none',
+        file=True,
     ),
     Setting("topic_root", _TEXT, "([broker] topic_root)", "what the topics in the journal begin with"),
     Setting(
@@ -195,7 +199,9 @@ _METRICS = (
     ),
     Setting("memory", Values('a size like "512m" or "2g"', _matches(_HEAP)), "1g", "heap of Spark's driver"),
     Setting("trigger_seconds", _SECONDS, 0.5, "shortest time between two batches"),
-    Setting("history_seconds", _SECONDS, 60.0, "time between two writes to the Delta table"),
+    Setting(
+        "history_seconds", _SECONDS, 3600.0, "time until the journal's growing segment is sealed as well"
+    ),
     Setting("shards", _SHARDS, 1, "tasks that fold the jobs, each its own, into tables of its own"),
     Setting("max_rows", _ROWS, 100_000, "rows that a batch reads at most"),
     Setting("max_mib", _MIB, 64, "about how much of a journal a batch reads at most"),

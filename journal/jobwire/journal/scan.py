@@ -11,7 +11,7 @@ from uuid import UUID
 
 from jobwire.journal.block import BlockHeader, check_body, parse_header
 from jobwire.journal.errors import BadBlockError, corrupt, truncated
-from jobwire.journal.segment import SegmentReader, list_segments
+from jobwire.journal.segment import SUFFIX, SegmentReader, list_segments
 
 
 class Span(NamedTuple):
@@ -36,6 +36,11 @@ class CheckedBlock(NamedTuple):
     start: int
     first_row: int
     end_row: int
+
+
+def is_sealed(span: Span) -> bool:
+    """Tell whether the span is of a sealed file, whose place is then its `segment` (history.py)."""
+    return not span.segment.endswith(SUFFIX)
 
 
 def load_span(directory: Path, span: Span) -> bytes:

@@ -17,7 +17,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a journal; once for each shard (default: HOME/journal)",
     )
-    parser.add_argument("--history", metavar="DIR", help="Delta table of accepted events; '' for none")
+    parser.add_argument(
+        "--history", metavar="PLACE", help="folder or URI of the sealed journal, as Parquet; '' for none"
+    )
     parser.add_argument(
         "--shards",
         metavar="N",

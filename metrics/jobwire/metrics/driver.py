@@ -6,14 +6,12 @@ reports what happens as small dicts: {"kind": "ready" | "batch" | "note" | "done
 
 import contextlib
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import JobwireError
-from jobwire.journal.consumers import Consumers
 from jobwire.journal.errors import truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import open_database
@@ -21,15 +19,14 @@ from jobwire.metrics.errors import FolderError, QueryError
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
 from jobwire.metrics.health_listener import HealthListener
-from jobwire.metrics.history import History, pieces
-from jobwire.metrics.pipeline import Journal, Pipeline, open_journals
+from jobwire.metrics.pipeline import Journal, Pipeline, oldest, open_journals
+from jobwire.metrics.sealer import Sealer
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import AppliedRange
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions
-from jobwire.storage.file_lock import AlreadyRunningError
 
 Report = Callable[[dict[str, object]], None]
 # Queries in a row that fail before a batch is through: then the JVM may be sick, and a fresh one is due.
@@ -53,8 +50,7 @@ class Driver:
         self._report = report
         self._stop = stop
         self._clock = clock if clock is not None else SystemClock()
-        self._history = History(settings.history) if settings.history is not None else None
-        self._history_at = self._clock.monotonic()
+        self._sealer = Sealer(settings, note=self._note, stop=stop, clock=self._clock)
         self._batches = 0
         self._ingests: list[Ingest] = []
         self._health: HealthTable | None = None
@@ -94,7 +90,8 @@ class Driver:
             for journal in journals:
                 place = before.get(journal.identity)
                 end = place.next_offset if place else journal.start
-                for first, last in pieces(journal.start, end, self._settings.max_rows):
+                for first in range(journal.start, end, self._settings.max_rows):
+                    last = min(end, first + self._settings.max_rows)
                     if self._stop.is_set():
                         self._note("stopped in the middle: the next run goes on with the rest of the journal")
                         return
@@ -102,9 +99,7 @@ class Driver:
                     self._report({"kind": "batch", "batch": -1, "rows": last - first, "backlog": end - last})
             tables.drop_kept_sessions()
             again = tables.digests()
-            if self._history is not None:
-                shutil.rmtree(self._history.directory, ignore_errors=True)
-                self._write_history(pipeline, tables, journals, now=True)
+            self._sealer.seal(journals, now=True)
             self._report(
                 {
                     "kind": "rebuilt",
@@ -117,7 +112,7 @@ class Driver:
 
     def _whole(self, journal: Journal, before: dict[str, AppliedRange]) -> Journal:
         with JournalReader(journal.directory) as reader:
-            first, end = reader.first_offset, reader.durable_offset
+            first, end = oldest(self._settings, reader), reader.durable_offset
         place = before.get(journal.identity)
         if place is not None and place.first_offset < first and not self._settings.allow_data_loss:
             raise truncated(place.first_offset, first, end)
@@ -197,7 +192,7 @@ class Driver:
         try:
             query = pipeline.start(available_now=available_now)
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
-                self._write_history(pipeline, tables, journals)
+                self._sealer.seal(journals)
                 for ingest in self._ingests:
                     ingest.keep_alive()
             failure = None if query.isActive else query.exception()
@@ -206,7 +201,7 @@ class Driver:
                 if (last := query.lastProgress) is not None:
                     self._on_health(read_progress(json.loads(last.json)))
                 pipeline.stop(query)
-                self._write_history(pipeline, tables, journals, now=True)
+                self._sealer.seal(journals, now=available_now)
         except JobwireError:
             raise
         except Exception as error:  # py4j's own errors: the JVM is gone
@@ -219,38 +214,6 @@ class Driver:
         rows = sum(count.rows + count.repeated for count in counts)
         with self._health_lock:
             self._rows = {batch_id: rows} | dict(list(self._rows.items())[:_REMEMBERED])
-
-    def _write_history(
-        self, pipeline: Pipeline, tables: AllShards, journals: list[Journal], *, now: bool = False
-    ) -> None:
-        """Bring the history up to the tables, when it is time."""
-        due = self._history_at + self._settings.history_seconds
-        if self._history is None or not (now or self._clock.monotonic() >= due):
-            return
-        progress = tables.progress()
-        for journal in journals:
-            place = progress.get(journal.identity)
-            if place is not None:
-                self._extend_history(self._history, pipeline, journal, place)
-        self._history_at = self._clock.monotonic()
-
-    def _extend_history(
-        self, history: History, pipeline: Pipeline, journal: Journal, place: AppliedRange
-    ) -> None:
-        history.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        start = history.next_offset(journal.identity)
-        if start is None:
-            start = place.first_offset
-        ranges = list(pieces(start, place.next_offset, self._settings.max_rows))
-        for first, last in ranges:
-            pipeline.extend_history(history.directory, journal, first, last)
-        history.compact_when_due(len(ranges))
-        if ranges and self._settings.consumer:
-            consumers = Consumers(journal.directory)
-            name = f"{self._settings.consumer}-history"
-            with contextlib.suppress(AlreadyRunningError):  # a permission to prune: later is safe
-                consumers.register(name, place.next_offset)
-                consumers.commit(name, place.next_offset)
 
     def _on_health(self, health: BatchHealth) -> None:
         with self._health_lock:

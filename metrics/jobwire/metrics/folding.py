@@ -13,7 +13,6 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.metrics.database import exists, public_url, shard_place
 from jobwire.metrics.errors import SinkError
-from jobwire.metrics.history import History
 from jobwire.metrics.retention import Keep
 from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
@@ -113,26 +112,3 @@ def _open(task: FoldTask, shard: int) -> MetricsSink:
         fail_on_data_loss=not task.allow_data_loss,
         keep=task.keep,
     )
-
-
-class HistoryTask(NamedTuple):
-    """The function of `mapInArrow` that appends a range's accepted events to the history, in one commit."""
-
-    directory: Path
-    journal: str
-    end: int
-
-    def append(self, events: Iterator[Any]) -> Iterator[Any]:
-        """Append all of them; raises StorageError."""
-        import pyarrow as pa  # noqa: PLC0415 - in a worker only
-
-        if not self.directory.is_dir():
-            raise ConfigError(
-                f"the executor on {socket.gethostname()} does not see the history in {self.directory}",
-                hint="mount it there under the same name, or go without: --history ''",
-            )
-        kinds = [("offset", "int64"), ("received_at", pa.timestamp("us", tz="UTC")), ("job_id", "string")]
-        kinds += [("seq", "int64"), *((name, "string") for name in ("event", "timestamp", "detail", "data"))]
-        table = pa.Table.from_batches(events, pa.schema([*kinds, ("date", pa.date32())]))
-        History(self.directory).append(self.journal, table, self.end)
-        yield pa.RecordBatch.from_pylist([{"rows": table.num_rows}])

@@ -14,16 +14,11 @@ from typing import Any, NamedTuple
 
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.folding import COUNTS, FoldTask, HistoryTask
+from jobwire.metrics.folding import COUNTS, FoldTask
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import AppliedRange
-from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES
-
-# In the order of the history's own columns.
-_HISTORY_COLUMNS = (
-    *("offset", "received_at", "job_id", "seq", "event", "timestamp", "detail", "data"),
-    "verdict",
-)
+from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
+from jobwire.metrics.source.planning import oldest_offset
 
 
 class Journal(NamedTuple):
@@ -48,7 +43,7 @@ def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) 
     journals = []
     for directory in settings.journals:
         with JournalReader(directory) as reader:
-            first, end, identity = reader.first_offset, reader.durable_offset, reader.identity
+            identity, first, end = reader.identity, oldest(settings, reader), reader.durable_offset
         known = progress.get(identity)
         start = known.next_offset if known else first
         if not first <= start <= end:
@@ -58,6 +53,11 @@ def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) 
         journals.append(Journal(directory, identity, start))
     _check_not_recreated(settings, journals, set(progress))
     return journals
+
+
+def oldest(settings: MetricsSettings, reader: JournalReader) -> int:
+    """Return the first offset that can be read, of the journal or of its sealed files."""
+    return oldest_offset(reader, SourceOptions(reader.directory, history=settings.history or ""))
 
 
 def _check_not_recreated(settings: MetricsSettings, journals: Sequence[Journal], known: set[str]) -> None:
@@ -137,6 +137,7 @@ class Pipeline:
             .option("topicRoot", self._settings.topic_root)
             .option("shards", self._settings.shards)
             .option("inline", self._settings.inline)
+            .option("history", self._settings.history or "")
         )
 
     def _run(self, counts: Any, batch_id: int) -> None:
@@ -148,27 +149,9 @@ class Pipeline:
 
     def replay(self, journal: Journal, start: int, end: int) -> int:
         """Fold [start, end) of one journal in by a batch read, and return the rows counted."""
-        ranges = self._part(journal, start, end).option("parse", PARSE_RANGES).load()
+        reader = self._reader(self._session.read, journal).option("parse", PARSE_RANGES)
+        ranges = reader.option("startingOffset", start).option("endingOffset", end).load()
         return sum(row.rows for row in ranges.mapInArrow(self._task.fold, COUNTS).collect())
-
-    def extend_history(self, directory: Path, journal: Journal, start: int, end: int) -> None:
-        """Append the accepted events in [start, end) to the history, `date` (UTC) last."""
-        events = (
-            self._part(journal, start, end)
-            .option("parse", PARSE_EVENT)
-            .option("columns", ",".join(_HISTORY_COLUMNS))
-            .option("verify", self._settings.verify)
-            # One task: one commit holds the rows and the offset after them.
-            .option("shards", 1)
-            .load()
-        )
-        accepted = events.where("verdict = 'accepted'").drop("verdict")
-        dated = accepted.selectExpr("*", "to_date(received_at) AS date")
-        dated.mapInArrow(HistoryTask(directory, journal.identity, end).append, "rows bigint").collect()
-
-    def _part(self, journal: Journal, start: int, end: int) -> Any:
-        reader = self._reader(self._session.read, journal)
-        return reader.option("startingOffset", start).option("endingOffset", end)
 
     def stop(self, query: Any, *, deadline_seconds: float = 60.0) -> None:
         """Let the present batch finish, then end the query."""

@@ -31,7 +31,7 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
         )
     _check_writable(settings.folder, "what a run leaves behind")
     if settings.history is not None:
-        _check_writable(settings.history.parent, "the history")
+        _check_history(settings.history)
     if settings.ingest and not settings.verify:
         raise ConfigError(
             "--ingest records without keys, so nothing would count as accepted",
@@ -47,10 +47,22 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
             JournalReader(directory).close()
 
 
+def _check_history(place: str) -> None:
+    if "://" not in place:
+        if (Path(place) / "_delta_log").exists():
+            raise ConfigError(
+                f"{place} holds a Delta table of an earlier jobwire",
+                hint="move the folder away: whatever reads Delta still reads it; the journal is sealed anew",
+            )
+        _check_writable(Path(place).parent, "the history")
+        return
+    from jobwire.journal.history import History  # noqa: PLC0415 - the packages were looked for just now
+
+    History(place).check()
+
+
 def _check_packages(settings: MetricsSettings) -> None:
     needed = list(_NEEDED)
-    if settings.history is not None:
-        needed.append("deltalake")
     if settings.sink.split("://", maxsplit=1)[0] in POSTGRES_SCHEMES:
         needed.append("psycopg")
     for name in needed:

@@ -22,7 +22,7 @@ SINK_VARIABLE = "JOBWIRE_METRICS_SINK"
 LOCK_NAME = "driver.lock"
 # Half a second of rest a batch costs little freshness and leaves the cores to others.
 TRIGGER_SECONDS = 0.5
-HISTORY_SECONDS = 60.0
+HISTORY_SECONDS = 3600.0
 # SQLite attaches ten.
 MAX_FILES = 8
 _SAME = (
@@ -43,12 +43,12 @@ _SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
 
 
 class MetricsSettings(NamedTuple):
-    """One run. Paths are absolute; `sink` is a file or a postgresql:// URL; history "" is none."""
+    """One run. Paths are absolute; `sink` is a file or a postgresql:// URL, `history` a folder or a URI."""
 
     home: Path
     journals: tuple[Path, ...]
     sink: str
-    history: Path | None
+    history: str | None
     topic_root: str = DEFAULT_ROOT
     master: str = "local[2]"
     memory: str = "1g"
@@ -118,7 +118,6 @@ class MetricsSettings(NamedTuple):
         values: dict[str, Any] = json.loads(text)
         values["journals"] = tuple(Path(item) for item in values["journals"])
         values["home"] = Path(values["home"])
-        values["history"] = Path(values["history"]) if values["history"] else None
         values["sink"] = environ[SINK_VARIABLE]
         return cls(**values)
 
@@ -153,12 +152,12 @@ def load_metrics_settings(
             hint="put the tables into PostgreSQL: --sink postgresql://...",
         )
     journals = values.pop("journals", None) or [paths.journal]
-    history = values.pop("history", folder / "history")
+    history = str(values.pop("history", folder / "history"))
     return MetricsSettings(
         home=home,
         journals=tuple(Path(str(item)).absolute() for item in journals),
         sink=_absolute(place),
-        history=Path(str(history)).absolute() if history else None,
+        history=_history_place(history) if history else None,
         **values,
     )
 
@@ -176,13 +175,22 @@ def split_url(url: str) -> SplitResult:
         parts.port  # noqa: B018 - read for its check
     except ValueError as error:
         raise ConfigError(
-            f"the place of the tables is not a URL: {error}", hint="give a file path or a postgresql:// URL"
+            f"not a URL: {error}", hint="give a file path, or a URL such as postgresql://HOST/NAME"
         ) from error
     return parts
 
 
 def _has_password(url: str) -> bool:
     return "://" in url and split_url(url).password is not None
+
+
+def _history_place(place: str) -> str:
+    if _has_password(place) or "secret_key=" in place:
+        raise ConfigError(
+            "a secret in the history's URI can be read by every user of this host",
+            hint="put it where the store's own tools look: AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials",
+        )
+    return _absolute(place)
 
 
 def _absolute(sink: str) -> str:

@@ -16,11 +16,11 @@ from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT
 from jobwire.journal.entry import Stored
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+from jobwire.journal.parsing import microsecond_of
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.rows import SCHEMA, UNREADABLE, rows_of
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.source.fold_form import fact_of, usage_text
-from jobwire.metrics.source.parsing import microsecond_of
 
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 << 20

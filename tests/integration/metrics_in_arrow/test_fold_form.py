@@ -10,10 +10,10 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+from jobwire.journal.parsing import microsecond_of, microseconds
 from jobwire.metrics.rows import rows_of
 from jobwire.metrics.source.fold_form import rows_in
 from jobwire.metrics.source.options import SourceOptions
-from jobwire.metrics.source.parsing import microsecond_of, microseconds
 from jobwire.metrics.source.planning import plan
 from jobwire.testing.plain_consumer import table_of
 from jobwire.testing.rehearsal import Rehearsal

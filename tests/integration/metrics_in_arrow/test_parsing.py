@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobwire.core.canonical import canonical_json
 from jobwire.jobs.event import EVENT_TYPES, Event, compose, encode_signed
-from jobwire.metrics.source.parsing import parse_accepted
+from jobwire.journal.parsing import parse_accepted
 
 TOKEN = "t" * 43
 AT_THE_END = ("seq", "event", "timestamp")

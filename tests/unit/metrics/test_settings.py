@@ -19,7 +19,7 @@ def test_defaults_live_below_the_home(tmp_path: Path) -> None:
     settings = load_metrics_settings(tmp_path, {}, {})
     assert settings.journals == (tmp_path / "journal",)
     assert settings.sink == str(tmp_path / "metrics" / "metrics.db")
-    assert settings.history == tmp_path / "metrics" / "history"
+    assert settings.history == str(tmp_path / "metrics" / "history")
 
 
 def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:

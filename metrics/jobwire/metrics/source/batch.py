@@ -11,7 +11,7 @@ from jobwire.core.override import override
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import read_partition
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
-from jobwire.metrics.source.planning import plan
+from jobwire.metrics.source.planning import oldest_offset, plan
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -40,15 +40,20 @@ class JournalTable(DataSourceReader):
 
     def _range(self, reader: JournalReader) -> tuple[int, int]:
         options = self._options
-        start = _bound(reader, options.starting_offset, options.starting_time)
-        return start, _bound(reader, options.ending_offset, options.ending_time)
+        start = _bound(reader, options, options.starting_offset, options.starting_time)
+        return start, _bound(reader, options, options.ending_offset, options.ending_time)
 
 
-def _bound(reader: JournalReader, word: str, time: str) -> int:
+def _bound(reader: JournalReader, options: SourceOptions, word: str, time: str) -> int:
+    if time and options.history:
+        raise ConfigError(
+            "the source mqtt finds times in the journal only, not in option history",
+            hint="leave the times out and filter by received_at",
+        )
     if time:
         return reader.offset_at(microseconds(time))
     if word == EARLIEST:
-        return reader.first_offset
+        return oldest_offset(reader, options)
     return reader.durable_offset if word == LATEST else int(word)
 
 

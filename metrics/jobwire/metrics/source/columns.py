@@ -6,9 +6,9 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jobwire.core.topics import Topics
+from jobwire.core.topics import Topics, filter_matches
 from jobwire.journal.errors import JournalNotFound, JournalTruncated
-from jobwire.journal.scan import Span, load_span
+from jobwire.journal.scan import Span, is_sealed, load_span
 from jobwire.journal.segment import list_segments
 from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES, RANGE_COLUMNS, SourceOptions
 from jobwire.metrics.source.planning import Piece, SpanPartition
@@ -65,7 +65,7 @@ def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
     for piece in partition.pieces:
         for _, arrays in stored_columns(options, piece, needed, partition.shard):
             if parsed:
-                from jobwire.metrics.source.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
+                from jobwire.journal.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
 
                 arrays.update(parse_accepted(arrays["verdict"], arrays["payload"], parsed))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
@@ -82,19 +82,11 @@ def stored_columns(
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
-    from jobwire.journal.arrow import record_batches  # noqa: PLC0415 - as above
-
     judge = _judge(options)
     divided = shard is not None and options.shards > 1
     wanted = {*needed, *(_JUDGED if judge is not None else ()), *(("job_id",) if divided else ())}
     names = [name for name in STORED_COLUMNS if name in wanted]
-    for stored in record_batches(
-        piece.data if piece.data is not None else _load(options, piece.span),
-        piece.span,
-        topics=Topics(options.topic_root),
-        topic_filters=options.topics,
-        columns=names,
-    ):
+    for stored in _batches(options, piece, names):
         newest = pc.max(stored.column("received_at")).value or 0 if "received_at" in names else 0
         rows = stored
         if divided:
@@ -103,6 +95,33 @@ def stored_columns(
         if judge is not None:
             arrays["verdict"] = judge.verdicts(rows)
         yield newest, arrays
+
+
+def _batches(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
+    if not is_sealed(piece.span):
+        from jobwire.journal.arrow import record_batches  # noqa: PLC0415 - as above
+
+        data = piece.data if piece.data is not None else _load(options, piece.span)
+        topics = Topics(options.topic_root)
+        yield from record_batches(
+            data, piece.span, topics=topics, topic_filters=options.topics, columns=names
+        )
+        return
+    from jobwire.journal.history import load_sealed, sealed_batches  # noqa: PLC0415 - as above
+
+    content = piece.data if piece.data is not None else load_sealed(piece.span)
+    for batch in sealed_batches(content, piece.span, [*names, *({"topic"} - set(names))]):
+        yield (batch.filter(_matching(batch, options.topics)) if options.topics else batch).select(names)
+
+
+def _matching(batch: Any, filters: Iterable[str]) -> Any:
+    """Return which rows have a topic that matches a filter."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    topics = batch.column("topic")
+    found = [name for name in topics.unique().to_pylist() if any(filter_matches(f, name) for f in filters)]
+    return pc.is_in(topics, pa.array(found, pa.string()))
 
 
 def _of_shard(job_ids: Any, shard: int | None, shards: int) -> Any:

@@ -14,10 +14,10 @@ from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT, decode_fact
 from jobwire.jobs.usage import KEYS, usage_of
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
+from jobwire.journal.parsing import microsecond_of, microseconds, parse_accepted
 from jobwire.metrics.rows import SCHEMA, UNREADABLE, Rows, rows_of
 from jobwire.metrics.source.columns import stored_columns
 from jobwire.metrics.source.options import SourceOptions
-from jobwire.metrics.source.parsing import microsecond_of, microseconds, parse_accepted
 from jobwire.metrics.source.planning import Piece
 
 NO_FACT = (None, None, None)

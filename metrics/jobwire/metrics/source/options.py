@@ -53,6 +53,7 @@ class SourceOptions(NamedTuple):
     max_bytes: int = MAX_BYTES
     partition_bytes: int = PARTITION_BYTES
     shards: int = 0
+    history: str = ""
     broker: tuple[tuple[str, str], ...] = ()
     share_group: str = ""
     starting_offset: str = EARLIEST
@@ -172,6 +173,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "maxBytesPerBatch": ("max_bytes", _positive),
     "partitionBytes": ("partition_bytes", _positive),
     "shards": ("shards", _positive),
+    "history": ("history", str),
     "startingOffset": ("starting_offset", _offset),
     "endingOffset": ("ending_offset", _offset),
     "startingTime": ("starting_time", str),

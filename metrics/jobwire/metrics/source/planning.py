@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from jobwire.core.override import override
 from jobwire.journal.index import INDEX_STRIDE_BYTES
 from jobwire.journal.reader import JournalReader
-from jobwire.journal.scan import Span, load_span
+from jobwire.journal.scan import Span, is_sealed, load_span
 from jobwire.metrics.source.options import SourceOptions
 
 _EVERYTHING = 1 << 62
@@ -43,9 +43,9 @@ def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) ->
     """
 
     def piece(span: Span) -> Piece:
-        return Piece(span, load_span(options.journal, span) if options.inline else None)
+        return Piece(span, load(options, span) if options.inline else None)
 
-    spans = _joined(reader.scan(start, end, max_bytes=_EVERYTHING))
+    spans = _joined(_scan(reader, options, start, end, _EVERYTHING))
     if options.shards:
         pieces = [piece(span) for span in spans]
         for shard in range(options.shards):
@@ -55,8 +55,40 @@ def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) ->
     tasks = max(1, -(-total // options.partition_bytes))
     # A span ends at the first indexed place after its size: without the margin a crumb would be left.
     size = -(-total // tasks) + INDEX_STRIDE_BYTES
-    for span in reader.scan(start, end, max_bytes=size):
+    for span in _scan(reader, options, start, end, size):
         yield SpanPartition([piece(span)])
+
+
+def oldest_offset(reader: JournalReader, options: SourceOptions) -> int:
+    """Return the first offset that can be read: of the journal, or of the sealed files that lead up to it."""
+    if not options.history:
+        return reader.first_offset
+    from jobwire.journal.history import History  # noqa: PLC0415 - needs Arrow
+
+    return History(options.history).reaching(reader.identity, reader.first_offset)
+
+
+def load(options: SourceOptions, span: Span) -> bytes:
+    """Return the bytes of a span, of a segment or a sealed file. Raises the errors of jobwire.journal."""
+    if not is_sealed(span):
+        return load_span(options.journal, span)
+    from jobwire.journal.history import load_sealed  # noqa: PLC0415 - needs Arrow
+
+    return load_sealed(span)
+
+
+def _scan(
+    reader: JournalReader, options: SourceOptions, start: int, end: int, max_bytes: int
+) -> Iterator[Span]:
+    """Yield spans that hold [start, end): what the journal no longer has is in the history."""
+    first = min(end, reader.first_offset)
+    if options.history and start < first:
+        from jobwire.journal.history import History  # noqa: PLC0415 - needs Arrow
+
+        yield from History(options.history).scan(reader.identity, start, first)
+        start = first
+    if start < end:
+        yield from reader.scan(start, end, max_bytes=max_bytes)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:

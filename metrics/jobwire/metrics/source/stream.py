@@ -27,7 +27,7 @@ from jobwire.metrics.source.columns import read_partition
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.journal_offset import JournalOffset, read_place
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
-from jobwire.metrics.source.planning import plan
+from jobwire.metrics.source.planning import oldest_offset, plan
 from jobwire.storage.file_lock import AlreadyRunningError
 
 # A watermark for retention, which works in segments of minutes: no need to pay an fsync a batch.
@@ -65,7 +65,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         word = self._options.starting_offset
         if word == LATEST:
             return self._place(reader.durable_offset).to_json()
-        start = reader.first_offset if word == EARLIEST else int(word)
+        start = oldest_offset(reader, self._options) if word == EARLIEST else int(word)
         return self._place(start).to_json()
 
     @override
@@ -87,6 +87,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limited(self, start: int, limit: ReadLimit) -> int:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
         rows = min(rows, self._options.max_rows)
+        first = self._open().first_offset
+        if start < first:  # in sealed files, whose bytes say little
+            return min(first, start + rows)
         return self._open().limit(start, max_rows=rows, max_bytes=self._options.max_bytes)
 
     @override
@@ -188,7 +191,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start.identity != reader.identity:
             self._data_loss(_recreated(start.identity, reader.identity))
             return self._place(first)
-        if start.offset < first:
+        if start.offset < first and start.offset < (first := oldest_offset(reader, self._options)):
             self._data_loss(truncated(start.offset, first, reader.durable_offset))
             return self._place(first)
         if start.offset > reader.durable_offset:

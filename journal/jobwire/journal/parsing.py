@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from jobwire.jobs.admission import ACCEPTED
-from jobwire.metrics.source.canonical import ends_of
+from jobwire.journal.canonical_columns import ends_of
 
 _FLAT = pa.schema(
     [
