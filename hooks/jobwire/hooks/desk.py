@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import is_job_id
@@ -24,6 +24,19 @@ ENV_AGENT, ENV_SESSION = "JOBWIRE_AGENT", "JOBWIRE_SESSION"
 # Of one launch: the process ends with its turn, and gives the verdict; permissions wait for a person although
 # nobody can answer at the pane meanwhile.
 ENV_ENDS, ENV_HOLD = "JOBWIRE_AGENT_ENDS", "JOBWIRE_APPROVE_REMOTELY"
+
+
+class Place(NamedTuple):
+    """Where an agent with a name is told of messages, in a job or between two."""
+
+    home: str
+    agent: str
+    folder: str
+
+    @property
+    def mark(self) -> str:
+        """Return the file that says who waits behind the agent's last turn."""
+        return os.path.join(self.folder, "idle")  # noqa: PTH118 - start-up
 
 
 class Desk:
@@ -55,10 +68,7 @@ class Desk:
         session = self.environ.get(ENV_SESSION)
         if self.begins_the_job or not session:
             return self.voice.folder
-        from jobwire.coordination.sessions.names import folder_name  # noqa: PLC0415 - of a session only
-        from jobwire.storage.home_paths import HomePaths  # noqa: PLC0415 - as above
-
-        return HomePaths(self.home).session_path(folder_name(session))
+        return _session_folder(self.home, session)
 
     @property
     def begins_the_job(self) -> bool:
@@ -79,7 +89,29 @@ class Desk:
 
     def has_store(self) -> bool:
         """Tell whether there is anything of other agents here."""
-        return os.path.exists(os.path.join(self.home, "coordination.db"))  # noqa: PTH110,PTH118 - start-up
+        return has_store(self.home)
+
+
+def has_store(home: str) -> bool:
+    """Tell whether there is anything of agents in a home."""
+    return os.path.exists(os.path.join(home, "coordination.db"))  # noqa: PTH110,PTH118 - start-up
+
+
+def place_of(environ: Mapping[str, str], *, home: str | None = None) -> Place | None:
+    """Return where the agent that this runs in is told of messages; None where it has no name."""
+    agent, job_id, session = (environ.get(name, "") for name in (ENV_AGENT, ENV_JOB, ENV_SESSION))
+    if not agent or not (is_job_id(job_id) or session):
+        return None
+    place = find_home(home, environ)
+    folder = f"{place}/logs/{job_id}" if is_job_id(job_id) else _session_folder(place, session)
+    return Place(place, agent, folder)
+
+
+def _session_folder(home: str, session: str) -> str:
+    from jobwire.coordination.sessions.names import folder_name  # noqa: PLC0415 - of a session only
+    from jobwire.storage.home_paths import HomePaths  # noqa: PLC0415 - as above
+
+    return HomePaths(home).session_path(folder_name(session))
 
 
 def open_desk(

@@ -6,6 +6,8 @@ it went on with it. Until then the delivery stays leased, and comes back when th
 
 from __future__ import annotations
 
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from jobwire.coordination import delivery
@@ -18,19 +20,26 @@ from jobwire.core.terminal_text import disarmed
 from jobwire.hooks.signs import Sign
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobwire.coordination.store import Transaction
     from jobwire.coordination.stored import InboxMessage
-    from jobwire.hooks.desk import Desk
     from jobwire.hooks.signs import Said
 
 # A model may think for long before the next tool.
 LEASE_SECONDS = 3600.0
-MAX_MESSAGES = 8
+# How an agent is told: by a hook that it runs anyway, or by one that waited behind its turn and wakes it.
+HOOK, WOKEN = "hook", "wake"
+_WAYS = (HOOK, WOKEN)
+# With all that is said of each, a waking text stays below what agents take of a hook.
+MAX_MESSAGES, MAX_WOKEN = 8, 3
+# Before a message there may be work that waits to be claimed.
+_LOOKED_AT = 64
 MAX_BODY = 2000
 # In mid-turn only what may interrupt.
 _INTERRUPT = frozenset({"interrupt"})
 _ALL = frozenset({"interrupt", "turn"})
-_CLASSES = {
+CLASSES = {
     Sign.TOOL_AFTER: _INTERRUPT,
     Sign.BEGUN: _ALL,
     Sign.PROMPTED: _ALL,
@@ -38,30 +47,62 @@ _CLASSES = {
 }
 
 
-def messages_for(desk: Desk, said: Said) -> str:
-    """Return what the agent is told now, "" for nothing; what its hooks told it before is done."""
-    store = CoordinationStore(desk.home)
-    holder = f"hook:{said.conversation}"[:100]
-    values = {"agent_id": desk.agent, "now_ms": int(store.clock.now() * 1000), "limit": MAX_MESSAGES}
-    try:
-        if not (store.rows("next_deliveries", values) or store.rows("held_deliveries", _held(desk, holder))):
+def messages_for(home: str, agent: str, said: Said) -> str:
+    """Return what the agent is told now, "" for nothing; what it was told before is done."""
+    with closing(CoordinationStore(home)) as store:
+        given = [way for way in _WAYS if store.rows("held_deliveries", _held(agent, _holder(way, said)))]
+        if not given and not _is_waiting(store, agent, said):
             return ""
         with store.changing() as change:
-            _confirm(change, desk.agent, holder, said.event)
-            handed = _hand(change, desk.agent, holder, said)
-        blobs = BlobFolder(desk.home)
-        return "\n\n".join(_text(one, blobs, desk.agent) for one in handed)
-    finally:
-        store.close()
+            for way in given:
+                _confirm(change, agent, way, said)
+            handed = _hand(change, agent, HOOK, said, MAX_MESSAGES)
+        return _told(handed, home, agent)
 
 
-def _held(desk: Desk, holder: str) -> dict[str, object]:
-    return {"agent_id": desk.agent, "incarnation": holder}
+def waking_messages(home: str, agent: str, said: Said) -> str:
+    """Return what an agent is woken with, "" for nothing: what it was told before may not have arrived."""
+    with closing(CoordinationStore(home)) as store:
+        if not _is_waiting(store, agent, said):
+            return ""
+        with store.changing() as change:
+            handed = _hand(change, agent, WOKEN, said, MAX_WOKEN)
+        return _told(handed, home, agent)
 
 
-def _confirm(change: Transaction, agent: str, holder: str, event: str) -> None:
+def _waiting(
+    reader: CoordinationStore | Transaction, agent: str, now_ms: int, said: Said
+) -> Iterator[tuple[InboxDelivery, InboxMessage]]:
+    """Give what the agent may be told now."""
+    for row in reader.rows("next_deliveries", {"agent_id": agent, "now_ms": now_ms, "limit": _LOOKED_AT}):
+        found = InboxDelivery(*row)
+        message = message_of(reader, found.seq)
+        late = found.expires_at_ms is not None and found.expires_at_ms <= now_ms
+        # Work is claimed by whoever takes it, and not said in the middle of other work.
+        if not late and message.kind != "task" and message.message_class in CLASSES[said.sign]:
+            yield found, message
+
+
+def _is_waiting(store: CoordinationStore, agent: str, said: Said) -> bool:
+    return any(_waiting(store, agent, int(store.clock.now() * 1000), said))
+
+
+def _told(handed: list[InboxMessage], home: str, agent: str) -> str:
+    blobs = BlobFolder(home)
+    return "\n\n".join(_text(one, blobs, agent) for one in handed)
+
+
+def _holder(way: str, said: Said) -> str:
+    return f"{way}:{said.conversation}"[:100]
+
+
+def _held(agent: str, holder: str) -> dict[str, object]:
+    return {"agent_id": agent, "incarnation": holder}
+
+
+def _confirm(change: Transaction, agent: str, way: str, now: Said) -> None:
     """Settle what the agent was told before: it went on after that."""
-    for row in change.rows("held_deliveries", {"agent_id": agent, "incarnation": holder}):
+    for row in change.rows("held_deliveries", _held(agent, _holder(way, now))):
         held = InboxDelivery(*row)
         put(change, delivery.settled(held, change.now_ms))
         said = message_of(change, held.seq)
@@ -71,32 +112,25 @@ def _confirm(change: Transaction, agent: str, holder: str, event: str) -> None:
             thread_id=said.thread_id,
             run_id=said.run_id,
             message_id=said.id,
-            payload={"state": "done", "way": "hook", "confirmed_by": event},
+            payload={"state": "done", "way": way, "confirmed_by": now.event},
         )
         change.agents.add(said.from_agent)
         advance(change, agent)
 
 
-def _hand(change: Transaction, agent: str, holder: str, said: Said) -> list[InboxMessage]:
+def _hand(change: Transaction, agent: str, way: str, said: Said, most: int) -> list[InboxMessage]:
     """Lease what the agent may be told now, and return it."""
-    values = {"agent_id": agent, "now_ms": change.now_ms, "limit": MAX_MESSAGES}
     handed: list[InboxMessage] = []
-    for row in change.rows("next_deliveries", values):
-        found = InboxDelivery(*row)
-        message = message_of(change, found.seq)
-        late = found.expires_at_ms is not None and found.expires_at_ms <= change.now_ms
-        # Work is claimed by whoever takes it, and not said in the middle of other work.
-        if late or message.kind == "task" or message.message_class not in _CLASSES[said.sign]:
-            continue
+    for found, message in list(islice(_waiting(change, agent, change.now_ms, said), most)):
         token = change.event(
             "taken",
             source=agent,
             thread_id=message.thread_id,
             message_id=message.id,
-            payload={"way": "hook", "hook": said.event},
+            payload={"way": way, "hook": said.event},
         )
         leased = delivery.taken(
-            found, incarnation=holder, token=token, seconds=LEASE_SECONDS, now_ms=change.now_ms
+            found, incarnation=_holder(way, said), token=token, seconds=LEASE_SECONDS, now_ms=change.now_ms
         )
         put(change, leased)
         handed.append(message)

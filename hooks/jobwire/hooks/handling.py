@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobwire.hooks.desk import has_store
 from jobwire.hooks.signs import IDLE, NOTHING, Answered, Said, Sign, last_line, line_of, shown
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import is_open
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from jobwire.hooks.policy import Ruled
     from jobwire.jobs.record import JobRecord
 
+# With which an agent is told what others say (`handing.CLASSES`).
+_TOLD = frozenset({Sign.BEGUN, Sign.PROMPTED, Sign.TOOL_AFTER, Sign.TURN_END})
 # What an agent does is said at most so often: a tool a second would be an event a second.
 QUIET_SECONDS = 3.0
 # As `hooks.policy` has them, which most signs need not.
@@ -28,7 +31,7 @@ def handle(desk: Desk, said: Said) -> Answered:
     """
     record = desk.voice.record()
     if record.terminal:
-        return NOTHING
+        return between_jobs(desk.home, desk.agent, said)
     if said.within and said.sign not in {Sign.PERMISSION, Sign.TOOL_BEFORE, Sign.TOOL_AFTER}:
         return NOTHING
     return _HANDLERS[said.sign](desk, said, record)
@@ -223,7 +226,19 @@ def _with_messages(desk: Desk, said: Said, answered: Answered) -> Answered:
     from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
 
     note_guard(desk.home, desk.agent, desk.voice.job_id)
-    text = messages_for(desk, said)
+    return _telling(messages_for(desk.home, desk.agent, said), said, answered)
+
+
+def between_jobs(home: str, agent: str, said: Said) -> Answered:
+    """Return what other agents have to say to one that has no job now."""
+    if said.within or said.sign not in _TOLD or not agent or not has_store(home):
+        return NOTHING
+    from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
+
+    return _telling(messages_for(home, agent, said), said, NOTHING)
+
+
+def _telling(text: str, said: Said, answered: Answered) -> Answered:
     if not text:
         return answered
     if said.sign is Sign.TURN_END:

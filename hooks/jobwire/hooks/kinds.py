@@ -28,7 +28,7 @@ class HookKind(NamedTuple):
 
 # Name -> whether its permission hook may wait (docs/agent-programs.md says why).
 NAMES = {"claude": True, "codex": False, "opencode": True}
-_WOKEN = frozenset({"claude"})
+_WOKEN = frozenset({"claude", "opencode"})
 
 
 def kind_of(name: str) -> HookKind:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import IO
 
+    from jobwire.hooks.desk import Desk, Place
+    from jobwire.hooks.signs import Answered, Said
+
 WAKE = "--wake"
 # An agent that waits for nobody is woken by this exit code, and told what stands on stderr.
 WAKES = 2
@@ -65,25 +68,24 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
     said = kind.read(body)
     if said is None:
         return 0
-    from jobwire.hooks.desk import open_desk
+    from jobwire.hooks.desk import open_desk, place_of
 
     if said.sign == "begun" and environ.get("JOBWIRE_SESSION") and not said.within:
         from jobwire.hooks.session import note_conversation
 
         note_conversation(environ, said, home=home)
     desk = open_desk(kind, environ, home=home)
-    if desk is None:
-        return 0
+    place = place_of(environ, home=home)
     if wakes:
-        from jobwire.hooks.waking import wait_behind
-
-        told = wait_behind(desk, said)
+        told = _wait_behind(desk, place, said)
         if told:
             print(told, file=sys.stderr)  # noqa: T201 - what a command does
         return WAKES if told else 0
-    from jobwire.hooks.handling import handle
+    if place is not None and said.sign == "prompted" and not said.within:
+        from jobwire.hooks.idle import end_waiting
 
-    answered = handle(desk, said)
+        end_waiting(place)
+    answered = _handled(desk, place, said)
     answer = kind.write(said, answered) if answered else None
     if answer is not None:
         import json
@@ -91,6 +93,25 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
         sys.stdout.write(json.dumps(answer))
         sys.stdout.flush()
     return 0
+
+
+def _handled(desk: Desk | None, place: Place | None, said: Said) -> Answered | None:
+    from jobwire.hooks.handling import between_jobs, handle
+
+    if desk is not None:
+        return handle(desk, said)
+    return between_jobs(place.home, place.agent, said) if place is not None else None
+
+
+def _wait_behind(desk: Desk | None, place: Place | None, said: Said) -> str:
+    from jobwire.core.clock import SystemClock
+    from jobwire.hooks.idle import is_idle, wait_for_messages
+    from jobwire.hooks.waking import wait_behind
+
+    told = wait_behind(desk, said) if desk is not None else ""
+    if told or place is None or not is_idle(desk, said):
+        return told
+    return wait_for_messages(place, said, SystemClock())
 
 
 def _leave(code: int) -> None:

@@ -8,20 +8,24 @@ const wanted = new Set([
 ])
 const limit = 1 << 20
 
-function hand(body) {
+function run(more, body, stdio, part, done) {
   return new Promise((resolve) => {
-    if (words.length === 0) return resolve({})
-    const child = spawn(words[0], words.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+    if (words.length === 0) return resolve(done("", 0))
+    const child = spawn(words[0], [...words.slice(1), ...more], { stdio })
     let said = ""
-    child.on("error", () => resolve({}))
+    child.on("error", () => resolve(done("", 0)))
     child.stdin.on("error", () => {})
-    child.stdout.on("data", (part) => { if (said.length < limit) said += part })
-    child.on("close", () => {
-      try { resolve(JSON.parse(said || "{}")) } catch { resolve({}) }
-    })
+    child[part].on("data", (some) => { if (said.length < limit) said += some })
+    child.on("close", (code) => resolve(done(said, code)))
     child.stdin.end(JSON.stringify(body))
   })
 }
+
+const hand = (body) => run([], body, ["pipe", "pipe", "ignore"], "stdout", (said) => {
+  try { return JSON.parse(said || "{}") } catch { return {} }
+})
+// Waits behind a turn: the exit code 2 says that there is something to go on with.
+const behind = (body) => run(["--wake"], body, ["pipe", "ignore", "pipe"], "stderr", (said, code) => code === 2 ? said : "")
 
 export const Jobwire = async ({ client, directory }) => {
   const asked = new Set()
@@ -54,6 +58,9 @@ export const Jobwire = async ({ client, directory }) => {
     if (answer.prompt) {
       asked.add(sessionID)
       await say(sessionID, answer.prompt)
+    } else if (idle) {
+      const woken = await behind(body)
+      if (woken) await say(sessionID, woken)
     }
   }
 

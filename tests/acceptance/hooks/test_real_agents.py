@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.reading import message_of
+from jobwire.coordination.reading import message_of, ways_in
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.testing.agent_programs import (
@@ -143,3 +143,32 @@ def test_claude_goes_on_after_errors_of_its_models_service(at_work: Delegated) -
         asked = [one for one in newest_record(at_work.home).requests if one.kind == "error"]
         assert [one.text[-8:] for one in asked] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
         assert model.said("go on with the work")
+
+
+@pytest.mark.parametrize("agent", ["claude", "opencode"])
+def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> None:
+    """Its job is done and nobody types: the message reaches its model, and its next hook confirms it."""
+    program = require_agent(agent)
+    store = CoordinationStore(str(at_work.home))
+    with ScriptedModel(Says("I did it."), Says("completed: it is done"), Says("I will.")) as model:
+        if agent == "claude":
+            environ, prompt = claude_environment(at_work.user, at_work.work, model.url), (PROMPT,)
+        else:
+            environ, prompt = opencode_environment(at_work.user, model.url), ("--prompt", PROMPT)
+        at_work.start(agent, program, environ, prompt=prompt)
+        assert at_work.ends() == ("completed", "it is done")
+        job_id = newest_record(at_work.home).job_id
+        wait_for(
+            (at_work.home / "logs" / job_id / "idle").exists, what="who waits", deadline_seconds=DEADLINE
+        )
+        sent = send(store, NewMessage("lead", ("builder",), summary="mind the gap")).message_id
+        thread_id = message_of(store, sent).thread_id
+        wait_for(
+            lambda: (
+                ways_in(store, thread_id)[sent][0]["state"] == "done" if model.said("mind the gap") else False
+            ),
+            what="the message done",
+            deadline_seconds=DEADLINE,
+        )
+        assert ways_in(store, thread_id)[sent][0]["way"] == "wake"
+    store.close()
