@@ -1,4 +1,4 @@
-"""`jobwire doctor --agents`: which agents are here, and whether their hooks would reach us."""
+"""`jobwire doctor --agents`: which agents are here, and whether their hooks reach us."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from jobwire.hooks.injection import hook_words
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.known import KNOWN
 from jobwire.hooks.own_policy import own_policy
+from jobwire.hooks.trial import try_out
 
 if TYPE_CHECKING:
     import argparse
@@ -35,13 +36,16 @@ class AgentFinding(NamedTuple):
 
 def agents(args: argparse.Namespace) -> int:
     """Say what was found; OK unless something is wrong."""
-    found = list(examine(os.environ))
+    found = []
+    for one in examine(os.environ):
+        found.append(one)
+        if not args.json:
+            # As they come: an agent takes some seconds to start.
+            sys.stdout.write(f"{one.level:<8} {one.subject}: {safe(one.message)}\n")
+            sys.stdout.flush()
     wrong = any(one.level == "wrong" for one in found)
     if args.json:
         sys.stdout.write(json.dumps({"ok": not wrong, "reports": [one._asdict() for one in found]}) + "\n")
-    else:
-        for one in found:
-            sys.stdout.write(f"{one.level:<8} {one.subject}: {safe(one.message)}\n")
     return int(ExitCode.INVALID if wrong else ExitCode.OK)
 
 
@@ -77,8 +81,12 @@ def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
         return AgentFinding(
             "wrong", name, f"{said}; disableAllHooks in your settings.json switches hooks off"
         )
+    tried = try_out(name, path, environ)
+    if not tried.sound:
+        return AgentFinding("wrong", name, f"{said}; {tried.words}")
     seen = KNOWN[name].seen
-    return AgentFinding("ok" if seen in said else "note", name, f"{said}; its hooks were seen with {seen}")
+    known = "" if seen in said else f"; written for {seen}"
+    return AgentFinding("note" if known else "ok", name, f"{said}; {tried.words}{known}")
 
 
 def _switched_off(environ: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ from jobwire.testing.run_command import newest_record
 from jobwire.testing.waiting import wait_for
 
 # Each starts a program of 240 MB.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -152,10 +152,10 @@ def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> 
     store = CoordinationStore(str(at_work.home))
     with ScriptedModel(Says("I did it."), Says("completed: it is done"), Says("I will.")) as model:
         if agent == "claude":
-            environ, prompt = claude_environment(at_work.user, at_work.work, model.url), (PROMPT,)
+            at_work.start(agent, program, claude_environment(at_work.user, at_work.work, model.url))
         else:
-            environ, prompt = opencode_environment(at_work.user, model.url), ("--prompt", PROMPT)
-        at_work.start(agent, program, environ, prompt=prompt)
+            environ = opencode_environment(at_work.user, model.url)
+            at_work.start(agent, program, environ, prompt=("--prompt", PROMPT))
         assert at_work.ends() == ("completed", "it is done")
         job_id = newest_record(at_work.home).job_id
         wait_for(
@@ -163,12 +163,10 @@ def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> 
         )
         sent = send(store, NewMessage("lead", ("builder",), summary="mind the gap")).message_id
         thread_id = message_of(store, sent).thread_id
-        wait_for(
-            lambda: (
-                ways_in(store, thread_id)[sent][0]["state"] == "done" if model.said("mind the gap") else False
-            ),
-            what="the message done",
-            deadline_seconds=DEADLINE,
-        )
-        assert ways_in(store, thread_id)[sent][0]["way"] == "wake"
+
+        def ways() -> list[tuple[object, object]]:
+            return [(one["way"], one["state"]) for one in ways_in(store, thread_id).get(sent, [])]
+
+        wait_for(lambda: ways() == [("wake", "done")], what="the message done", deadline_seconds=DEADLINE)
+        wait_for(lambda: model.said("mind the gap"), what="its model told", deadline_seconds=DEADLINE)
     store.close()
