@@ -205,7 +205,7 @@ def _words(rows: Iterable[tuple[int, str, str, str]]) -> list[dict[str, object]]
 
 
 def ways_in(store: CoordinationStore, thread_id: str) -> dict[str, list[dict[str, object]]]:
-    """Return by message which way it went to whom, and how far, where somebody told: `hook`, `paste`."""
+    """Return by message which way (`hook`, `wake`, `paste`) it went to whom, and how far, where told."""
     found: dict[str, dict[str, dict[str, object]]] = {}
     for message_id, agent, event_type, text in store.rows("ways_in", {"thread_id": thread_id}):
         payload = json.loads(text)

@@ -26,7 +26,7 @@ ENV_AGENT, ENV_SESSION = "JOBWIRE_AGENT", "JOBWIRE_SESSION"
 ENV_ENDS, ENV_HOLD = "JOBWIRE_AGENT_ENDS", "JOBWIRE_APPROVE_REMOTELY"
 
 
-class Place(NamedTuple):
+class AgentPlace(NamedTuple):
     """Where an agent with a name is told of messages, in a job or between two."""
 
     home: str
@@ -97,14 +97,14 @@ def has_store(home: str) -> bool:
     return os.path.exists(os.path.join(home, "coordination.db"))  # noqa: PTH110,PTH118 - start-up
 
 
-def place_of(environ: Mapping[str, str], *, home: str | None = None) -> Place | None:
+def place_of(environ: Mapping[str, str], *, home: str | None = None) -> AgentPlace | None:
     """Return where the agent that this runs in is told of messages; None where it has no name."""
     agent, job_id, session = (environ.get(name, "") for name in (ENV_AGENT, ENV_JOB, ENV_SESSION))
     if not agent or not (is_job_id(job_id) or session):
         return None
     place = find_home(home, environ)
     folder = f"{place}/logs/{job_id}" if is_job_id(job_id) else _session_folder(place, session)
-    return Place(place, agent, folder)
+    return AgentPlace(place, agent, folder)
 
 
 def _session_folder(home: str, session: str) -> str:

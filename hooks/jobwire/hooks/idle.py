@@ -20,7 +20,7 @@ from jobwire.storage.wake import wait_until
 
 if TYPE_CHECKING:
     from jobwire.core.clock import Clock
-    from jobwire.hooks.desk import Desk, Place
+    from jobwire.hooks.desk import AgentPlace, Desk
 
 # Below the time that the launch gives our hooks, as `asking.WAIT_SECONDS`.
 WAIT_SECONDS = 86_000.0
@@ -36,7 +36,7 @@ def is_idle(desk: Desk | None, said: Said) -> bool:
     return not desk.ends_with_its_turn and judge_end(said, desk.policy).ending is not AfterTurn.ASKED
 
 
-def wait_for_messages(place: Place, said: Said, clock: Clock) -> str:
+def wait_for_messages(place: AgentPlace, said: Said, clock: Clock) -> str:
     """Wait for a message, and return it; "" once the agent is at work again, or gone."""
     own = f"{os.getpid()} {clock.now()}".encode()
     replace_atomically([(place.mark, own)], files=SystemFiles())
@@ -53,7 +53,7 @@ def wait_for_messages(place: Place, said: Said, clock: Clock) -> str:
     return wait_until(look, home=place.home, names=names, seconds=WAIT_SECONDS, clock=clock) or ""
 
 
-def end_waiting(place: Place) -> None:
+def end_waiting(place: AgentPlace) -> None:
     """Let nobody wait behind the agent's last turn any more: it is at work."""
     with suppress(OSError):
         os.unlink(place.mark)  # noqa: PTH108 - start-up

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import IO
 
-    from jobwire.hooks.desk import Desk, Place
+    from jobwire.hooks.desk import AgentPlace, Desk
     from jobwire.hooks.signs import Answered, Said
 
 WAKE = "--wake"
@@ -95,7 +95,7 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
     return 0
 
 
-def _handled(desk: Desk | None, place: Place | None, said: Said) -> Answered | None:
+def _handled(desk: Desk | None, place: AgentPlace | None, said: Said) -> Answered | None:
     from jobwire.hooks.handling import between_jobs, handle
 
     if desk is not None:
@@ -103,7 +103,7 @@ def _handled(desk: Desk | None, place: Place | None, said: Said) -> Answered | N
     return between_jobs(place.home, place.agent, said) if place is not None else None
 
 
-def _wait_behind(desk: Desk | None, place: Place | None, said: Said) -> str:
+def _wait_behind(desk: Desk | None, place: AgentPlace | None, said: Said) -> str:
     from jobwire.core.clock import SystemClock
     from jobwire.hooks.idle import is_idle, wait_for_messages
     from jobwire.hooks.waking import wait_behind
