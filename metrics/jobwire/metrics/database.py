@@ -73,20 +73,13 @@ class Database(ABC):
         with self._errors():
             self._connection.cursor().executemany(self._translated(statement), values)
 
-    def add(self, table: str, rows: Iterable[Row], conflict: str) -> list[Row]:
-        """Insert whole rows, in the order of the table's columns; `conflict` ends the statement.
-
-        Return what it returns, in any order.
-        """
-        with self._errors():
-            self._stage(table, rows)
-            statement = f"INSERT INTO {table} SELECT * FROM staged_{table} WHERE true {conflict}"  # noqa: S608 - names of ours
-            found = self._connection.execute(statement)
-            return found.fetchall() if "RETURNING" in conflict else []
-
     @abstractmethod
-    def _stage(self, table: str, rows: Iterable[Row]) -> None:
-        """Put the rows, and nothing else, into the temporary table `staged_<table>`."""
+    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
+        """Insert whole rows, in the order of the table's columns; `conflict` ends the statement."""
+
+    def change(self, table: str, rows: Iterable[Row], statement: str, conflict: str) -> None:  # noqa: ARG002 - SQLite's
+        """Change rows that are there, given whole: by the statement, or as `add` does, what is quicker."""
+        self.add(table, rows, conflict)
 
     def close(self) -> None:
         """Close the connection; idempotent."""
@@ -195,24 +188,15 @@ class SqliteDatabase(Database):
                 raise
 
     @override
-    def add(self, table: str, rows: Iterable[Row], conflict: str) -> list[Row]:
-        """Insert whole rows: one by one is the quickest where nothing comes back."""
-        if "RETURNING" in conflict:
-            return super().add(table, rows, conflict)
-        with self._errors():
-            values = ", ".join("?" * self._width(table))
-            statement = f"INSERT INTO {table} VALUES ({values}) {conflict}"  # noqa: S608 - names of ours
-            self._connection.executemany(statement, rows)
-        return []
+    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
+        """Insert whole rows, one by one."""
+        values = ", ".join("?" * len(self.rows(f"PRAGMA table_info({table})")))
+        self.execute_many(f"INSERT INTO {table} VALUES ({values}) {conflict}", rows)  # noqa: S608 - names of ours
 
     @override
-    def _stage(self, table: str, rows: Iterable[Row]) -> None:
-        self._connection.execute(
-            f"CREATE TEMP TABLE IF NOT EXISTS staged_{table} AS SELECT * FROM {table} LIMIT 0"  # noqa: S608 - names of ours
-        )
-        self._connection.execute(f"DELETE FROM staged_{table}")  # noqa: S608 - as above
-        values = ", ".join("?" * self._width(table))
-        self._connection.executemany(f"INSERT INTO staged_{table} VALUES ({values})", rows)  # noqa: S608 - as above
+    def change(self, table: str, rows: Iterable[Row], statement: str, conflict: str) -> None:  # noqa: ARG002 - one by one
+        """Run the statement: it leaves columns, and with them indexes, alone."""
+        self.execute_many(statement, rows)
 
     def _join_shards(self) -> None:
         """Attach the other shards' files, and put views over all of them before the tables of this one."""
@@ -240,9 +224,6 @@ class SqliteDatabase(Database):
             self._connection.create_function(
                 "shard_of", 1, lambda job_id: int(job_id, 16) % shards, deterministic=True
             )
-
-    def _width(self, table: str) -> int:
-        return len(self._connection.execute(f"PRAGMA table_info({table})").fetchall())
 
     @override
     def tables(self) -> set[str]:
@@ -318,12 +299,16 @@ class PostgresDatabase(Database):
             yield
 
     @override
-    def _stage(self, table: str, rows: Iterable[Row]) -> None:
-        self._connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS staged_{table} (LIKE {table})")
-        self._connection.execute(f"TRUNCATE staged_{table}")
-        with self._connection.cursor().copy(f"COPY staged_{table} FROM STDIN") as copy:
-            for row in rows:
-                copy.write_row(row)
+    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
+        """Insert whole rows in one statement, out of a table of this connection's own."""
+        with self._errors():
+            self._connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS staged_{table} (LIKE {table})")
+            self._connection.execute(f"TRUNCATE staged_{table}")
+            with self._connection.cursor().copy(f"COPY staged_{table} FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            statement = f"INSERT INTO {table} SELECT * FROM staged_{table} WHERE true {conflict}"  # noqa: S608 - names of ours
+            self._connection.execute(statement)
 
     @override
     def scan(self, statement: str) -> Iterator[Row]:

@@ -122,8 +122,11 @@ def segments_of(rows: Rows) -> Segments:
     )
 
 
-def job_columns(rows: Rows, found: Segments, session: str | None) -> list[Sequence[Any]]:
-    """Return the segments as columns of the table `job_totals`, in its order: each as a job of its own."""
+def job_columns(rows: Rows, found: Segments) -> list[Sequence[Any]]:
+    """Return the segments as columns of the table `job_totals`, in its order: each as a job of its own.
+
+    Without the session, which rows do not tell.
+    """
     first, last = found.order[found.begin], found.order[found.end - 1]
     ended = found.terminal >= 0
     outcome = np.where(ended, rows.label[found.terminal], len(rows.labels))
@@ -140,7 +143,7 @@ def job_columns(rows: Rows, found: Segments, session: str | None) -> list[Sequen
     count = len(found.job)
     return [
         texts(found.job, rows.jobs),
-        [session] * count,
+        [""] * count,
         found.started_us.tolist(),
         where_ended(rows.received_us),
         where_ended(rows.seq),

@@ -175,3 +175,29 @@ def row_of(totals: JobTotals) -> tuple[Any, ...]:
         last.last_us,
         json.dumps(earlier, separators=(",", ":")) if earlier else None,
     )
+
+
+# Places in such a row.
+SESSION_NAME, FINISHED_US = 1, 3
+
+
+def continued(row: Sequence[Any], more: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the row of a job after a segment, given as a row too; None where it is not the next one.
+
+    What `JobTotals.add` computes, for the common case that needs no list of runs.
+    """
+    job_id, session, begun_us, _, ended_seq, _, events, attempts, waited_us = row[:9]
+    first_seq, first_us, last_seq, last_event, last_us, earlier = row[9:]
+    if more[9] != last_seq + 1 or ended_seq is not None:
+        return None
+    started_us, finished_us, terminal_seq, outcome, more_events, more_attempts, more_waited_us = more[2:9]
+    if attempts and not more_attempts:
+        started_us = begun_us
+    elif attempts or not more_attempts:
+        started_us = min(started_us, begun_us)
+    if last_event == WAITING:
+        waited_us += max(0, more[10] - last_us)
+    return (
+        *(job_id, session, started_us, finished_us, terminal_seq, outcome, events + more_events),
+        *(attempts + more_attempts, waited_us + more_waited_us, first_seq, first_us, *more[11:14], earlier),
+    )

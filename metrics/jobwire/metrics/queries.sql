@@ -51,32 +51,12 @@ DO UPDATE SET events = rejection_counts.events + excluded.events
 ON CONFLICT (width_seconds, measure, dimension, window_start, value, outcome, bucket, shard)
 DO UPDATE SET events = histograms.events + excluded.events
 
--- A segment of a job that is new, or open and at the place where the segment begins; others do not come
--- back. A session is NULL until it was asked for.
--- name: continue_jobs
-ON CONFLICT (job_id) DO UPDATE SET
-    started_us = CASE
-        WHEN excluded.attempts > 0 AND job_totals.attempts = 0 THEN excluded.started_us
-        WHEN excluded.attempts > 0 OR job_totals.attempts = 0
-        THEN CASE
-            WHEN excluded.started_us < job_totals.started_us THEN excluded.started_us
-            ELSE job_totals.started_us
-        END
-        ELSE job_totals.started_us
-    END,
-    finished_us = excluded.finished_us, terminal_seq = excluded.terminal_seq, outcome = excluded.outcome,
-    events = job_totals.events + excluded.events, attempts = job_totals.attempts + excluded.attempts,
-    waiting_us = job_totals.waiting_us + excluded.waiting_us + CASE
-        WHEN job_totals.last_event = 'permission_required' AND excluded.first_us > job_totals.last_event_us
-        THEN excluded.first_us - job_totals.last_event_us
-        ELSE 0
-    END,
-    last_seq = excluded.last_seq, last_event = excluded.last_event, last_event_us = excluded.last_event_us
-WHERE job_totals.last_seq + 1 = excluded.first_seq AND job_totals.terminal_seq IS NULL
-RETURNING job_id, session, started_us, waiting_us
-
--- name: put_sessions
-UPDATE job_totals SET session = ? WHERE job_id = ?
+-- Given whole rows of jobs that are there and have not ended (SQLite).
+-- name: go_on
+UPDATE job_totals SET
+    started_us = ?3, events = ?7, attempts = ?8, waiting_us = ?9, last_seq = ?12, last_event = ?13,
+    last_event_us = ?14, runs = ?15
+WHERE job_id = ?1
 
 -- The list of ids is filled in by the caller.
 -- name: job_totals_of

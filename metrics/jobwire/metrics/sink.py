@@ -7,9 +7,9 @@ offset, and insists that they begin exactly there.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from jobwire.metrics.fold import (
     watermark_us,
     window_counts,
 )
-from jobwire.metrics.job_totals import JobTotals, row_of, totals_of
+from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobTotals, continued, row_of, totals_of
 from jobwire.metrics.migration import FORM, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import Flags, Ints, Rows
@@ -188,8 +188,9 @@ class MetricsSink:
 
     def _write(self, rows: Rows) -> None:
         fresh = rows.accepted.copy()
-        jobs = _Jobs(rows)
         found = segments_of(rows)
+        jobs = _Jobs(rows, self._known(rows, found))
+        jobs.asked = self._sessions_of(jobs.names(found.job) - jobs.known.keys())
         missed = self._continue(jobs, found)
         if missed.any():
             self._add_exactly(jobs, found.of(missed), fresh)
@@ -211,77 +212,73 @@ class MetricsSink:
         added = [(*key, self._shard, *sums) for key, sums in sorted(used.items())]
         self._database.add("usage_counts", added, self._sql["add_usage_counts"])
 
+    def _known(self, rows: Rows, found: Segments) -> dict[str, Row]:
+        """Return the rows of those jobs that have one, by job."""
+        known: dict[str, Row] = {}
+        for ids in chunks([rows.jobs[code] for code in np.unique(found.job).tolist()]):
+            statement = self._sql["job_totals_of"].replace("...", ", ".join("?" * len(ids)))
+            known.update((row[0], row) for row in self._database.rows(statement, ids))
+        return known
+
     def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
         """Store the segments that continue what is known of their job; return which ones do not."""
         missed = ~found.alone
         alone = found.of(~missed)
-        if not len(alone.job):
-            return missed
-        columns = job_columns(jobs.rows, alone, None if self._session_of else "")
-        stored = self._database.add("job_totals", zip(*columns, strict=True), self._sql["continue_jobs"])
-        if new := [job_id for job_id, session, *_ in stored if session is None]:
-            jobs.asked |= self._sessions_of(new)
-            self._database.execute_many(
-                self._sql["put_sessions"], [(jobs.session_of(job_id), job_id) for job_id in new]
-            )
-        took = np.zeros(len(jobs.rows.jobs), np.bool_)
-        if stored:
-            took[jobs.took(stored, alone)] = True
-        missed[~missed] = ~took[alone.job]
+        places = np.flatnonzero(~missed).tolist()
+        put: list[Row] = []
+        going_on: list[Row] = []
+        segments = zip(*job_columns(jobs.rows, alone), strict=True)
+        for place, code, segment in zip(places, alone.job.tolist(), segments, strict=True):
+            before = jobs.known.get(segment[0])
+            if before is None:
+                after: Row | None = (segment[0], jobs.session_of(segment[0]), *segment[2:])
+            else:
+                after = continued(before, segment)
+            if after is None:
+                missed[place] = True
+                continue
+            # The end of a job is in an index; that it goes on changes its row only.
+            (put if before is None or after[FINISHED_US] is not None else going_on).append(after)
+            jobs.is_now(code, after)
+        self._database.add("job_totals", put, self._sql["put_job_totals"])
+        self._database.change("job_totals", going_on, self._sql["go_on"], self._sql["put_job_totals"])
         return missed
 
     def _add_exactly(self, jobs: "_Jobs", found: Segments, fresh: Flags) -> None:
         """Add segments to jobs with gaps, repeated events or an end, each looked at by itself."""
         codes, first = np.unique(found.job, return_index=True)
-        names = [jobs.rows.jobs[code] for code in codes.tolist()]
-        known: dict[str, JobTotals] = {}
-        for ids in chunks(names):
-            statement = self._sql["job_totals_of"].replace("...", ", ".join("?" * len(ids)))
-            known |= {row[0]: totals_of(row) for row in self._database.rows(statement, ids)}
-        jobs.asked |= self._sessions_of(name for name in names if name not in known)
         changed = []
         ends = np.append(first[1:], len(found.job))
-        for code, name, begin, end in zip(codes.tolist(), names, first.tolist(), ends.tolist(), strict=True):
-            totals = known.get(name) or JobTotals(name, jobs.session_of(name))
-            jobs.take_back(totals)
+        for code, begin, end in zip(codes.tolist(), first.tolist(), ends.tolist(), strict=True):
+            name = jobs.rows.jobs[code]
+            known = jobs.known.get(name)
+            totals = totals_of(known) if known else JobTotals(name, jobs.session_of(name))
+            jobs.take_back(known)
             add_segments(jobs.rows, found.of(slice(begin, end)), totals, fresh)
-            jobs.ends_with(code, totals)
             changed.append(row_of(totals))
+            jobs.is_now(code, changed[-1])
         self._database.add("job_totals", changed, self._sql["put_job_totals"])
 
 
 class _Jobs:
-    """What the windows of one batch need to know of its jobs: sessions, and who ended."""
+    """What a batch needs to know of its jobs: their rows before it, their sessions, and who ended."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, known: dict[str, Row]) -> None:
         self.rows = rows
+        self.known = known
+        self.asked: dict[str, str] = {}
         self.session = np.zeros(len(rows.jobs), np.int64)
         self.sessions = [""]
         self.ended = Ended([], [], [], [], [], [], [])
         self._place = {"": 0}
-        self.asked: dict[str, str] = {}
+
+    def names(self, codes: Ints) -> set[str]:
+        """Return the ids of the jobs with these numbers."""
+        return {self.rows.jobs[code] for code in codes.tolist()}
 
     def session_of(self, job_id: str) -> str:
         """Return the session of a job that is new."""
         return self.asked.get(job_id, "")
-
-    def took(self, stored: Sequence[Row], alone: Segments) -> Ints:
-        """Note what came back of `alone`: (job, session, start, waited) each; return the jobs' codes."""
-        code_of = {self.rows.jobs[code]: code for code in alone.job.tolist()}
-        names, sessions, started, waited = zip(*stored, strict=True)
-        codes = np.array([code_of[name] for name in names], np.int64)
-        if any(sessions) or self.asked:
-            for code, name, session in zip(codes.tolist(), names, sessions, strict=True):
-                self.session[code] = self._number(self.session_of(name) if session is None else session)
-        # The segments are in the order of the jobs' codes, which are unique here.
-        terminal = alone.terminal[np.searchsorted(alone.job, codes)]
-        for place in np.flatnonzero(terminal >= 0).tolist():
-            end = int(terminal[place])
-            outcome = self.rows.labels[self.rows.label[end]]
-            session = self.sessions[self.session[codes[place]]]
-            times = int(self.rows.received_us[end]), started[place], waited[place]
-            self._end(*times, outcome, session, 1, names[place])
-        return codes
 
     def histograms(self, fresh: Flags) -> Iterator[Row]:
         """Yield what the batch adds to `histograms`."""
@@ -290,25 +287,23 @@ class _Jobs:
         if any(self.ended.session):
             yield from end_counts(self.ended, SESSION, self.ended.session)
 
-    def take_back(self, totals: JobTotals) -> None:
-        """Take the end of a job back, if it has one, before its totals change."""
-        self._end_of(totals, -1)
+    def take_back(self, row: Row | None) -> None:
+        """Take the end of a job back, if it has one, before its row changes."""
+        if row is not None:
+            self._end_of(row, -1)
 
-    def ends_with(self, code: int, totals: JobTotals) -> None:
-        """Note the totals as they are now."""
-        self.session[code] = self._number(totals.session)
-        self._end_of(totals, 1)
+    def is_now(self, code: int, row: Row) -> None:
+        """Note the row of a job as it is after the batch."""
+        if row[SESSION_NAME]:
+            self.session[code] = self._number(row[SESSION_NAME])
+        self._end_of(row, 1)
 
-    def _end_of(self, totals: JobTotals, weight: int) -> None:
-        if totals.finished_us is not None:
-            self._end(
-                *(totals.finished_us, totals.started_us, totals.waiting_us, totals.outcome, totals.session),
-                *(weight, totals.job_id),
-            )
-
-    def _end(self, *values: Any) -> None:
-        for column, value in zip(self.ended, values, strict=True):
-            column.append(value)  # type: ignore[attr-defined]  # lists, made above
+    def _end_of(self, row: Row, weight: int) -> None:
+        job_id, session, started_us, finished_us, _, outcome, _, _, waiting_us, *_ = row
+        if finished_us is not None:
+            values = (finished_us, started_us, waiting_us, outcome, session, weight, job_id)
+            for column, value in zip(self.ended, values, strict=True):
+                column.append(value)  # type: ignore[attr-defined]  # lists, made above
 
     def _number(self, session: str) -> int:
         number = self._place.setdefault(session, len(self.sessions))
