@@ -33,6 +33,10 @@ OLDEST = (3, 37, 0)
 _LOG_BYTES = 16 * 1024 * 1024
 _FILES = ("", "-wal", "-shm")
 _OTHERS = 0o077
+# Five looks of SQLite's own, after 1, 3, 8, 18 and 33 ms.
+_TURN_MS = 33
+# Of an extended result code, the part that says what kind it is.
+_PRIMARY_CODE = 0xFF
 _AGAIN_SECONDS = 0.01
 # Connections of the process that forked us: closing one would do its work a second time.
 _inherited: list[sqlite3.Connection] = []
@@ -122,7 +126,7 @@ class SqliteFile:
 
         All of it is done, or on any exception nothing. Does not nest.
         """
-        with self._transaction("BEGIN IMMEDIATE"):
+        with self._transaction("BEGIN IMMEDIATE", waits=True):
             yield
 
     @contextlib.contextmanager
@@ -186,19 +190,41 @@ class SqliteFile:
         connection.execute("PRAGMA foreign_keys = ON")
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str, *, waits: bool = False) -> Iterator[None]:
         connection = self._live()
         if connection.in_transaction:
             raise RuntimeError("transactions do not nest")
         try:
             with self._errors("change"):
-                connection.execute(begin)
+                if waits:
+                    self._begin_in_turn(connection, begin)
+                else:
+                    connection.execute(begin)
             yield
             with self._errors("change"):
                 self._live().execute("COMMIT")
         except BaseException:
             self._roll_back(connection)
             raise
+
+    def _begin_in_turn(self, connection: sqlite3.Connection, begin: str) -> None:
+        """Begin once nobody else writes, within the deadline.
+
+        SQLite looks less and less often, at last each 100 ms (sqliteDefaultBusyCallback in its main.c): of
+        many that write without a pause, one would miss each gap for seconds. Here its steps begin anew.
+        """
+        give_up = time.monotonic() + self._deadline_seconds
+        connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, self._deadline_ms)}")
+        try:
+            while (busy := _busy(connection, begin)) is not None:
+                if time.monotonic() >= give_up:
+                    raise busy
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {self._deadline_ms}")
+
+    @property
+    def _deadline_ms(self) -> int:
+        return int(self._deadline_seconds * 1000)
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         if self._pid != os.getpid():
@@ -245,6 +271,17 @@ class SqliteFile:
         if getattr(error, "sqlite_errorcode", None) is None:
             raise error
         raise sqlite_failure(action, self.path, error, deadline_seconds=self._deadline_seconds) from error
+
+
+def _busy(connection: sqlite3.Connection, begin: str) -> sqlite3.OperationalError | None:
+    """Begin; return the error where somebody else has what that needs."""
+    try:
+        connection.execute(begin)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+            raise
+        return error
+    return None
 
 
 def check_library(version: tuple[int, ...]) -> None:
