@@ -15,7 +15,8 @@ from jobwire.coordination.replying import Replied, say_in_thread
 from jobwire.coordination.sending import Bulk, already, new_id
 from jobwire.coordination.stored import InboxMessage
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
-from jobwire.jobs.requests import Answer, Request, RequestKind, find, open_requests
+from jobwire.jobs.request_form import RequestKind
+from jobwire.jobs.requests import Answer, Request, find, open_requests
 from jobwire.registry.requests import answer_locked
 from jobwire.registry.store import RecordStore
 

@@ -156,11 +156,6 @@ def dropped(held: InboxDelivery) -> InboxDelivery:
     return held._replace(state=DeliveryState.DROPPED)
 
 
-def lapsed(held: InboxDelivery, now_ms: int) -> bool:
-    """Tell whether its lease ran out."""
-    return held.state == DeliveryState.LEASED and (held.lease_until_ms or 0) <= now_ms
-
-
 def check_holder(held: InboxDelivery, token: int | None) -> None:
     """Refuse whoever does not hold the lease (20 lease_lost); without a token the name is enough."""
     if held.state != DeliveryState.LEASED or token not in {None, held.lease_token}:

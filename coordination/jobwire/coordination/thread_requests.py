@@ -16,7 +16,7 @@ from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_agent
-from jobwire.jobs.requests import REQUEST, RESOLVED, RequestKind, request_body
+from jobwire.jobs.request_form import REQUEST, RESOLVED, RequestKind, request_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

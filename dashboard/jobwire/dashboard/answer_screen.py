@@ -14,7 +14,8 @@ from textual.widgets.option_list import Option
 from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
 from jobwire.core.terminal_text import safe
-from jobwire.jobs.requests import MAX_ANSWER, Answer, Request, RequestKind, RequestState, find
+from jobwire.jobs.request_form import MAX_ANSWER, RequestKind
+from jobwire.jobs.requests import Answer, Request, RequestState, find
 from jobwire.registry.present import age
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.requests import answerer, check_may_answer, give_answer

@@ -19,7 +19,8 @@ from jobwire.hooks.retrying import UNKNOWN, failure_of, next_retry
 from jobwire.hooks.signs import NOTHING, Answered, line_of, shown
 from jobwire.hooks.turn_end import HOW_TO_END
 from jobwire.hooks.voice import ours
-from jobwire.jobs.requests import RequestKind, choice_in
+from jobwire.jobs.request_form import RequestKind
+from jobwire.jobs.requests import choice_in
 from jobwire.publisher.asking import NOBODY, new_request_id
 from jobwire.publisher.publisher import Publisher
 from jobwire.storage.signals import delivered
@@ -169,7 +170,7 @@ def _ask(
 
 def _fitting(choices: Sequence[str]) -> tuple[str, ...]:
     from jobwire.core.terminal_text import disarmed  # noqa: PLC0415 - of questions only
-    from jobwire.jobs.requests import MAX_CHOICE, MAX_CHOICES  # noqa: PLC0415 - as above
+    from jobwire.jobs.request_form import MAX_CHOICE, MAX_CHOICES  # noqa: PLC0415 - as above
 
     plain = (" ".join(disarmed(one).split())[:MAX_CHOICE] for one in choices)
     return tuple(dict.fromkeys(one for one in plain if one))[:MAX_CHOICES]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import epoch
 from jobwire.hooks.signs import last_line
-from jobwire.jobs.requests import RequestKind
+from jobwire.jobs.request_form import RequestKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

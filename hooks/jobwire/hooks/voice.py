@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL
-from jobwire.jobs.requests import RESOLVED, RequestKind
+from jobwire.jobs.request_form import RESOLVED, RequestKind
 from jobwire.publisher.build import open_event_log, open_handover
 from jobwire.publisher.cleaning import clean
 from jobwire.registry.event_log import HomeEventLog

@@ -8,7 +8,8 @@ from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import InvalidInputError
 from jobwire.jobs.event import MAX_PAYLOAD
 from jobwire.jobs.record import JobRecord
-from jobwire.jobs.requests import MAX_ANSWER, MAX_REQUESTS, Answer, check_request_id, unapplied
+from jobwire.jobs.request_form import MAX_ANSWER, MAX_REQUESTS, check_request_id
+from jobwire.jobs.requests import Answer, unapplied
 
 ANSWERS_VERSION = 1
 _KIND = "answers"

@@ -33,7 +33,8 @@ from jobwire.core.override import override
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.labels import LABELS
 from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
-from jobwire.jobs.requests import MAX_REQUESTS, Request, Requests
+from jobwire.jobs.request_form import MAX_REQUESTS
+from jobwire.jobs.requests import Request, Requests
 
 RECORD_VERSION = 1
 MIN_TOKEN = 32

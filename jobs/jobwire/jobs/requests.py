@@ -9,43 +9,32 @@ Several may be open at once; each is closed by its own resolution only. A `permi
 request is one that nobody can answer from here: the job's next event closes it.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
-from jobwire.core.bounds import MAX_NAME, MAX_SECONDS, check_line, check_text, seconds_fit
+from jobwire.core.bounds import MAX_NAME, check_line, check_text
 from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.fields import FLAG, STAMP, count, one_of, optional, pattern, text, texts
-from jobwire.core.terminal_text import disarmed, head_and_tail
-from jobwire.core.topics import is_job_id
-from jobwire.jobs.event import MAX_PAYLOAD, Event
+from jobwire.jobs.event import Event
+from jobwire.jobs.request_form import (
+    ID_PATTERN,
+    MAX_ANSWER,
+    MAX_PREVIEW,
+    MAX_REQUESTS,
+    MAX_TEXT,
+    REQUEST,
+    REQUEST_ID,
+    UNNAMED,
+    RequestKind,
+    misfit_of,
+    presentable,
+    resolved_ids,
+)
 
-# Reserved in an event's data; ill-formed they are data like any other.
-REQUEST, RESOLVED = "request", "resolved"
-MAX_REQUESTS = 256
 # Settled ones that a record keeps, so that whoever asks again gets the same answer: the latest.
 KEPT_SETTLED = 32
-MAX_TEXT = 1024
-MAX_PREVIEW = 2048
-MAX_CHOICES = 16
-MAX_CHOICE = 128
-MAX_ANSWER = 4096
-ID_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
-_ID = re.compile(ID_PATTERN[1:-1])
-# Of a request that came without an id.
-_UNNAMED = "event-"
-
-
-class RequestKind(StrEnum):
-    """Why a person is asked."""
-
-    PERMISSION = "permission"
-    QUESTION = "question"
-    TURN_END = "turn_end"
-    IDLE = "idle"
-    ERROR = "error"
 
 
 class RequestState(StrEnum):
@@ -69,7 +58,7 @@ class Request(NamedTuple):
     what an answer for always stands for.
     """
 
-    id: Annotated[str, pattern(_ID.fullmatch, ID_PATTERN, "a request's id")]
+    id: Annotated[str, pattern(REQUEST_ID.fullmatch, ID_PATTERN, "a request's id")]
     kind: Annotated[RequestKind, one_of(RequestKind, RequestKind)]
     text: Annotated[str, text(MAX_TEXT)]
     seq: Annotated[int, count(1)]
@@ -93,7 +82,7 @@ class Request(NamedTuple):
     @property
     def named(self) -> bool:
         """Tell whether an answer reaches whoever asked; else only the job's next event closes it."""
-        return not self.id.startswith(_UNNAMED)
+        return not self.id.startswith(UNNAMED)
 
     @property
     def settled(self) -> bool:
@@ -111,16 +100,6 @@ class Answer(NamedTuple):
 
 
 Requests = tuple[Request, ...]
-
-
-def check_request_id(request_id: str) -> str:
-    """Return the id of a request that one may make; raises InvalidInputError."""
-    if _ID.fullmatch(request_id) is None or request_id.startswith(_UNNAMED) or is_job_id(request_id):
-        raise InvalidInputError(
-            f"not a request's id: {request_id[:80]!r}",
-            hint=f"1 to 64 of A-Z a-z 0-9 _ . : -, not {_UNNAMED}… and not the form of a job's id",
-        )
-    return request_id
 
 
 def is_open(requests: Iterable[Request]) -> bool:
@@ -149,7 +128,7 @@ def after_event(requests: Requests, event: Event, *, attempt: int, now: float) -
     if not requests and not asks:
         return requests
     stamp = utc_timestamp(now)
-    done = _resolved(event.data)
+    done = resolved_ids(event.data)
     kept = tuple(_closed(one, stamp) if one.id in done else one for one in requests if one.named)
     asked = _asked(event, attempt, now) if asks else None
     if asked is not None:
@@ -226,61 +205,6 @@ def seconds_to_answer(request: Request) -> float | None:
     return max(0.0, _epoch(request.answered_at) - _epoch(request.asked_at))
 
 
-def request_body(
-    request_id: str,
-    text_: str,
-    *,
-    kind: str = RequestKind.QUESTION,
-    choices: Sequence[str] = (),
-    default: str | None = None,
-    scope: str | None = None,
-    tool: str | None = None,
-    digest: str | None = None,
-    preview: str | None = None,
-    timeout_seconds: float | None = None,
-) -> dict[str, object]:
-    """Return `data.request` of the event that asks; raises InvalidInputError for what no reader takes."""
-    check_request_id(request_id)
-    check_text("request", text_, MAX_PAYLOAD)
-    check_text("preview", preview or "", MAX_PAYLOAD)
-    if not text_.strip():
-        raise InvalidInputError("the request is empty", hint="say what is asked")
-    body: dict[str, object] = {
-        "id": request_id,
-        "kind": str(kind),
-        "text": presentable(text_, MAX_TEXT),
-        "choices": list(choices),
-    }
-    beside = {"default": default, "scope": scope, "tool": tool, "digest": digest}
-    body |= {name: value for name, value in beside.items() if value is not None}
-    if preview is not None:
-        body["preview"] = presentable(preview, MAX_PREVIEW)
-    if timeout_seconds is not None:
-        body["timeout_seconds"] = timeout_seconds
-    wrong = _misfit(body)
-    if wrong:
-        raise InvalidInputError(f"the request's {wrong}", hint="`jobwire ask --help` says what it takes")
-    return body
-
-
-def presentable(text_: str, limit: int) -> str:
-    """Return a stranger's text as people may be shown it: masked, disarmed, cut with head and tail."""
-    from jobwire.core.redaction import Redactor  # noqa: PLC0415 - only where somebody asks
-
-    # Masked before it is cut: half a secret would not be known as one.
-    return head_and_tail(disarmed(Redactor({}).mask_secrets(text_)), limit)
-
-
-def _resolved(data: Mapping[str, object]) -> frozenset[str]:
-    """Return the ids in `data.resolved`, if it is a list of ids."""
-    named = data.get(RESOLVED)
-    if not isinstance(named, list) or len(named) > MAX_REQUESTS:
-        return frozenset()
-    if not all(isinstance(one, str) and _ID.fullmatch(one) for one in named):
-        return frozenset()
-    return frozenset(named)
-
-
 def _closed(one: Request, stamp: str) -> Request:
     if one.state is RequestState.OPEN:
         late = one.expires_at is not None and one.expires_at <= stamp
@@ -295,9 +219,9 @@ def _closed(one: Request, stamp: str) -> Request:
 def _asked(event: Event, attempt: int, now: float) -> Request:
     body = event.data.get(REQUEST)
     common: dict[str, Any] = {"seq": event.seq, "attempt": attempt, "asked_at": utc_timestamp(now)}
-    if not isinstance(body, dict) or _misfit(body):
+    if not isinstance(body, dict) or misfit_of(body):
         shown = presentable(event.detail, MAX_TEXT)
-        return Request(f"{_UNNAMED}{event.seq}", RequestKind.PERMISSION, shown, **common)
+        return Request(f"{UNNAMED}{event.seq}", RequestKind.PERMISSION, shown, **common)
     seconds = body.get("timeout_seconds")
     return Request(
         body["id"],
@@ -317,38 +241,6 @@ def _asked(event: Event, attempt: int, now: float) -> Request:
 def _shown(body: Mapping[str, Any], name: str, limit: int) -> str | None:
     value = body.get(name)
     return None if value is None else presentable(value, limit)
-
-
-def _misfit(body: Mapping[str, Any]) -> str:
-    """Say what makes this no request; "" for one."""
-    try:
-        check_request_id(body.get("id", ""))
-    except (InvalidInputError, TypeError):
-        return "id is not one"
-    if not isinstance(body.get("kind"), str) or body["kind"] not in frozenset(RequestKind):
-        return f"kind is not one of {', '.join(RequestKind)}"
-    if not isinstance(body.get("text"), str):
-        return "text is missing"
-    for name in ("default", "scope", "tool", "digest", "preview"):
-        if not isinstance(body.get(name, ""), str):
-            return f"{name} is not a text"
-    if len(body.get("default", "")) > MAX_ANSWER:
-        return f"default has more than {MAX_ANSWER} characters"
-    if body.get("timeout_seconds") is not None and not seconds_fit(body["timeout_seconds"]):
-        return f"timeout is not a positive number of seconds up to {MAX_SECONDS:.0f}"
-    return _misfit_choices(body.get("choices", []))
-
-
-def _misfit_choices(choices: object) -> str:
-    if not isinstance(choices, list) or len(choices) > MAX_CHOICES:
-        return f"choices are not a list of at most {MAX_CHOICES}"
-    if not all(isinstance(one, str) and 0 < len(one) <= MAX_CHOICE for one in choices) or any(
-        disarmed(one) != one for one in choices
-    ):
-        return f"choices are not printable texts of at most {MAX_CHOICE} characters"
-    if any("\n" in one for one in choices) or len(set(choices)) < len(choices):
-        return "choices are not different, each on one line"
-    return ""
 
 
 def _check_open(asked: Request, now: float) -> None:

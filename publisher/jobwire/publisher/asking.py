@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from jobwire.core.clock import epoch
 from jobwire.core.errors import ConflictError, NoWorkError, StoppedError, UnreachableError
 from jobwire.delivery.signing import STOP_HINT, check_open
-from jobwire.jobs.requests import MAX_REQUESTS, Answer, Request, RequestState, find
+from jobwire.jobs.request_form import MAX_REQUESTS
+from jobwire.jobs.requests import Answer, Request, RequestState, find
 from jobwire.storage.wake import wait_until
 
 if TYPE_CHECKING:

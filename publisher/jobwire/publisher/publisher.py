@@ -23,7 +23,8 @@ from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.delivery.publishing import Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL, TERMINAL_EVENTS, EventType
-from jobwire.jobs.requests import REQUEST, RESOLVED, Answer, RequestKind, request_body
+from jobwire.jobs.request_form import REQUEST, RESOLVED, RequestKind, request_body
+from jobwire.jobs.requests import Answer
 from jobwire.publisher.asking import (
     DEFAULT,
     NOBODY,

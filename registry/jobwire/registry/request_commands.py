@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
 from jobwire.core.told import told
-from jobwire.jobs.requests import MAX_ANSWER, Answer
+from jobwire.jobs.request_form import MAX_ANSWER
+from jobwire.jobs.requests import Answer
 from jobwire.registry.actions import build
 from jobwire.registry.present import age
 from jobwire.registry.requests import (

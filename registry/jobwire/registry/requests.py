@@ -20,14 +20,8 @@ from jobwire.core.topics import is_job_id
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import WAITING_COST, JobRecord
-from jobwire.jobs.requests import (
-    Answer,
-    Request,
-    RequestKind,
-    find,
-    open_requests,
-    seconds_to_answer,
-)
+from jobwire.jobs.request_form import RequestKind
+from jobwire.jobs.requests import Answer, Request, find, open_requests, seconds_to_answer
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import LockedRecord, RecordStore
 from jobwire.storage.job_ancestry import enclosing_job

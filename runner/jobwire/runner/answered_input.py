@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.redaction import Redactor
-from jobwire.jobs.requests import REQUEST, RESOLVED, RequestKind, request_body
+from jobwire.jobs.request_form import REQUEST, RESOLVED, RequestKind, request_body
 from jobwire.publisher.asking import HomeAnswers, new_request_id
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore

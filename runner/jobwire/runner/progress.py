@@ -4,7 +4,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from jobwire.jobs.requests import MAX_REQUESTS
+from jobwire.jobs.request_form import MAX_REQUESTS
 
 # A line that speaks to us on purpose; the same idea as workflow commands of CI systems.
 _SPOKEN = re.compile(r"\s*+::(progress|permission|question)\s++(\S.*)")

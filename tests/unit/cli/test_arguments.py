@@ -10,7 +10,7 @@ from jobwire.cli.schema import json_schema
 from jobwire.cli.unit import SERVICES as UNITS
 from jobwire.core.commands import body_of
 from jobwire.jobs.record import Priority
-from jobwire.jobs.requests import RequestKind
+from jobwire.jobs.request_form import RequestKind
 from jobwire.publisher.ask_options import KINDS
 from jobwire.registry.arguments import PRIORITIES
 from jobwire.subscriber.notifications import UNTIL

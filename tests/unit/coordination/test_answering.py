@@ -10,7 +10,8 @@ from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError
 from jobwire.delivery.signing import Draft, sign_next
-from jobwire.jobs.requests import Request, RequestState, find, request_body
+from jobwire.jobs.request_form import request_body
+from jobwire.jobs.requests import Request, RequestState, find
 from jobwire.registry.store import RecordStore
 from jobwire.testing.broken_disks import Crash
 

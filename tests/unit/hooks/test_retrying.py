@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from jobwire.core.clock import utc_timestamp
 from jobwire.hooks.policy import Policy
 from jobwire.hooks.retrying import MAX_SECONDS, WINDOW_SECONDS, Retry, next_retry
-from jobwire.jobs.requests import Request, RequestKind
+from jobwire.jobs.request_form import RequestKind
+from jobwire.jobs.requests import Request
 
 NOW = 1_800_000_000.0
 

@@ -10,7 +10,8 @@ from jobwire.jobs import fold
 from jobwire.jobs.answers import decode_answers, encode_answers
 from jobwire.jobs.event import MAX_PAYLOAD, Event
 from jobwire.jobs.record import JobRecord
-from jobwire.jobs.requests import MAX_ANSWER, Answer
+from jobwire.jobs.request_form import MAX_ANSWER
+from jobwire.jobs.requests import Answer
 
 NOW = 1_767_323_045.0
 JOB, TOKEN = "0000abcd", "t" * 43

@@ -15,19 +15,8 @@ from jobwire.core.signature import new_token
 from jobwire.jobs import fold
 from jobwire.jobs.event import Event
 from jobwire.jobs.record import JobRecord, decode_record, encode_record
-from jobwire.jobs.requests import (
-    KEPT_SETTLED,
-    MAX_ANSWER,
-    MAX_REQUESTS,
-    MAX_TEXT,
-    Answer,
-    RequestState,
-    find,
-    open_requests,
-    presentable,
-    request_body,
-    seconds_to_answer,
-)
+from jobwire.jobs.request_form import MAX_ANSWER, MAX_REQUESTS, MAX_TEXT, presentable, request_body
+from jobwire.jobs.requests import KEPT_SETTLED, Answer, RequestState, find, open_requests, seconds_to_answer
 
 NOW = 1_767_323_045.0
 JOB = "0000abcd"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.locks.file_locks import revoke
 from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, check_step
-from jobwire.coordination.sessions.stored import HANDED, NOT_HANDED, OPENING, SessionRow
+from jobwire.coordination.sessions.stored import NOT_HANDED, OPENING, SessionRow
 from jobwire.coordination.stored import InboxMessage
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 
@@ -159,11 +159,6 @@ class Inventory:
 def freed(row: SessionRow) -> SessionRow:
     """Return the session without its job."""
     return row._replace(job_id="", handing=NOT_HANDED, opener="")
-
-
-def is_handed(row: SessionRow) -> bool:
-    """Tell whether its job's instructions are in the pane."""
-    return row.handing == HANDED
 
 
 def _put(change: Transaction, row: SessionRow, said: str, *, source: str = "jobwire") -> SessionRow:
