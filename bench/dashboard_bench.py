@@ -36,7 +36,8 @@ from jobwire.jobs.fold import apply_event
 from jobwire.jobs.record import JobRecord
 from jobwire.journal.entry import Entry
 from jobwire.registry.audit import event_line
-from jobwire.registry.store import Revision, payload_digest
+from jobwire.registry.revision import Revision
+from jobwire.registry.store import payload_digest
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.memory import memory_directory

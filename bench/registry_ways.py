@@ -13,7 +13,8 @@ from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.record import JobRecord, decode_record, encode_record
 from jobwire.registry.audit import event_line
-from jobwire.registry.store import RecordStore, Revision, payload_digest
+from jobwire.registry.revision import Revision
+from jobwire.registry.store import RecordStore, payload_digest
 from jobwire.storage import file_lock
 
 JOBS = 64

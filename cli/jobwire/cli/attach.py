@@ -17,9 +17,9 @@ from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 from jobwire.runner.tmux import Pane, Tmux
 from jobwire.storage.signals import stop_event
+from jobwire.subscriber.outcome import outcome_of
 from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import watch_jobs
-from jobwire.subscriber.watch import outcome_of
 from jobwire.transport import load_settings
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ makes room for who has something to say.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import secrets
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from jobwire.coordination.agent_ticket import AgentTicket, read_agent_ticket
 from jobwire.coordination.agent_verbs import following, verb_named
@@ -30,6 +29,7 @@ from jobwire.coordination.remote_form import (
     seal_presence,
     seal_request,
 )
+from jobwire.coordination.remote_outbox import KeptRequest, RemoteOutbox
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import InvalidInputError, TransportError, UnreachableError
 from jobwire.core.exit_codes import ExitCode
@@ -37,7 +37,6 @@ from jobwire.core.ports import LastWill, Message
 from jobwire.core.topics import Topics, agent_identity
 from jobwire.delivery.ticket_files import broker_layer
 from jobwire.storage import file_lock
-from jobwire.storage.durable import append_durably, replace_durably
 from jobwire.storage.files import SystemFiles
 
 if TYPE_CHECKING:
@@ -56,19 +55,9 @@ _LOOK_SECONDS = 2.0
 _LONGEST_LOOK_SECONDS = 30.0
 _GROWTH = 1.5
 _MANY = 100
-_MOST_KEPT = 10_000
 # Answers that no repetition changes: the request is dealt with.
 _FINAL = frozenset({ExitCode.NO_WORK, ExitCode.CONFLICT, ExitCode.INVALID, ExitCode.NOT_FOUND})
 _log = logging.getLogger("jobwire.agent")
-
-
-class _Kept(NamedTuple):
-    """A request in the outbox."""
-
-    id: str
-    verb: str
-    args: dict[str, object]
-    at: float
 
 
 class RemoteAgent:
@@ -90,6 +79,7 @@ class RemoteAgent:
         self.agent = self._ticket.agent
         self._topics = Topics(self._ticket.topic_root)
         self._clock = clock or SystemClock()
+        self._outbox = RemoteOutbox(self.path, self._clock)
         self._connect = connect or self._by_paho
         self._present = present
         self._incarnation = os.environ.get("JOBWIRE_INCARNATION", "") or secrets.token_hex(8)
@@ -112,12 +102,12 @@ class RemoteAgent:
         kept, and sent before the next request.
         """
         keeps = verb_named(verb).keeps
-        request = _Kept(secrets.token_hex(12), verb, dict(check_args(args)), self._clock.now())
+        request = KeptRequest(secrets.token_hex(12), verb, dict(check_args(args)), self._clock.now())
         # Refused here, where it can be mended: too large, or not JSON.
         self._sealed(request)
         with self._guard:
             if keeps:
-                self._keep(request)
+                self._outbox.keep(request)
             try:
                 with self._our_turn():
                     self._send_kept(before=request.id, seconds=seconds)
@@ -126,7 +116,7 @@ class RemoteAgent:
                 self._disconnect()
                 if keeps:
                     raise UnreachableError(
-                        f"{error.message}; it is kept in {self._outbox}",
+                        f"{error.message}; it is kept in {self._outbox.path}",
                         hint="the next command of this ticket sends it",
                         kept=True,
                     ) from error
@@ -184,7 +174,7 @@ class RemoteAgent:
         """Send what is kept; return how many requests are left. Raises TransportError."""
         with self._guard, self._our_turn():
             self._send_kept(before="", seconds=_ANSWER_SECONDS)
-            return len(self._kept())
+            return len(self._outbox.requests())
 
     def close(self) -> None:
         """Disconnect; what is kept stays."""
@@ -212,48 +202,9 @@ class RemoteAgent:
             self._interval,
         )
 
-    # The outbox: one request a line.
-
-    @property
-    def _outbox(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.outbox")
-
-    def _kept(self) -> list[_Kept]:
-        try:
-            # What follows the last line break is torn, and was never promised.
-            lines = self._outbox.read_bytes().split(b"\n")[:-1]
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            try:
-                found.append(_Kept(**json.loads(line)))
-            except (ValueError, TypeError):
-                _log.warning("a line of %s cannot be read and is left out", self._outbox)
-        return found
-
-    def _keep(self, request: _Kept) -> None:
-        with self._outbox_lock():
-            if len(self._kept()) >= _MOST_KEPT:
-                raise UnreachableError(
-                    f"{_MOST_KEPT} requests wait in {self._outbox} already", hint="is the broker reachable?"
-                )
-            line = json.dumps(request._asdict(), ensure_ascii=False).encode() + b"\n"
-            append_durably(self._outbox, line, files=SystemFiles())
-
-    def _forget(self, request_id: str) -> None:
-        with self._outbox_lock():
-            left = [one for one in self._kept() if one.id != request_id]
-            content = b"".join(json.dumps(one._asdict(), ensure_ascii=False).encode() + b"\n" for one in left)
-            replace_durably(self._outbox, content, files=SystemFiles())
-
-    def _outbox_lock(self) -> contextlib.AbstractContextManager[None]:
-        path = self.path.with_name(f"{self.path.name}.outbox.lock")
-        return file_lock.held(path, clock=self._clock, deadline_seconds=_TURN_SECONDS, what="the outbox")
-
     def _send_kept(self, *, before: str, seconds: float) -> None:
         """Send what was kept before the request `before`, in order; an answer settles each."""
-        for request in self._kept():
+        for request in self._outbox.requests():
             if request.id == before:
                 return
             answer = self._ask(request, seconds)
@@ -261,14 +212,14 @@ class RemoteAgent:
             if answer.error is not None:
                 _log.warning("%s, which was kept, was refused: %s", request.verb, answer.error.get("error"))
 
-    def _settle(self, request: _Kept, answer: RemoteAnswer) -> None:
+    def _settle(self, request: KeptRequest, answer: RemoteAnswer) -> None:
         error = answer.error
         if error is None or error.get("exit_code") in _FINAL:
-            self._forget(request.id)
+            self._outbox.forget(request.id)
 
     # The connection.
 
-    def _ask(self, request: _Kept, seconds: float) -> RemoteAnswer:
+    def _ask(self, request: KeptRequest, seconds: float) -> RemoteAnswer:
         transport = self._transport
         if transport is None:
             raise UnreachableError("the connection is down")
@@ -287,7 +238,7 @@ class RemoteAgent:
             f"no answer within {seconds:g} s", hint="is `jobwire serve` running where the store is?"
         )
 
-    def _sealed(self, request: _Kept) -> bytes:
+    def _sealed(self, request: KeptRequest) -> bytes:
         return seal_request(RemoteRequest(self.agent, *request), self._ticket.key)
 
     def _receive(self, transport: Transport, seconds: float) -> None:

@@ -7,34 +7,32 @@ folded is set aside (`aside`); nobody waits for it.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.topics import Topics
-from jobwire.jobs.admission import ACCEPTED, Parsed, Reason, parse
+from jobwire.jobs.admission import ACCEPTED, Parsed, parse
 from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.jobs.fact import FACT
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
 from jobwire.journal.consumers import Consumers
-from jobwire.registry.audit import AuditLog, Line, identity_of
-from jobwire.registry.backlog import Backlog, Share, Turn
-from jobwire.registry.journaled import Journaled, fold_journaled
+from jobwire.registry.backlog import Backlog, Turn
+from jobwire.registry.chunk_fold import CHUNK, EVENTS, Chunk, ChunkFold, FoldResult
+from jobwire.registry.journaled import Journaled
+from jobwire.registry.revision import Revision
 from jobwire.registry.set_aside import SetAsideJob, SetAsideJobs
-from jobwire.registry.store import RecordStore, Revision
+from jobwire.registry.store import RecordStore
 from jobwire.registry.telling import Teller
-from jobwire.registry.views import Views, admission_fields, load
-from jobwire.registry.wire import decide
+from jobwire.registry.views import Views
 from jobwire.storage import file_lock
 
 CONSUMER = "registry"
-# Rows read at once; jobs whose locks are held and whose records are flushed together.
+# Rows read at once.
 _ROWS = 4000
-_CHUNK = 64
 _RETRY_SECONDS = 0.1
 _ROOM_SECONDS = 1.0
 # A lock that is held for longer is held by somebody who is stuck.
@@ -44,23 +42,11 @@ _WORKERS = 3
 _CATCH_UP_ROWS = 20_000
 _CATCH_UP_BYTES = 8 << 20
 _MICROSECONDS = 1_000_000
-_EVENTS = frozenset({ACCEPTED, str(Reason.LATE)})
 _LOCKED = "somebody keeps its lock"
-_FOLDED = _EVENTS | {UNDECIDED}
+_FOLDED = EVENTS | {UNDECIDED}
 _log = logging.getLogger("jobwire.registry")
 
 OnFolded = Callable[[str, JobRecord | None, bool], None]
-_Chunk = Sequence[Share]
-
-
-class _FoldResult(NamedTuple):
-    """Jobs that are folded, those whose lock is taken, those that failed and why, and what was written."""
-
-    done: list[str]
-    busy: list[str]
-    failed: dict[str, str]
-    revisions: list[Revision]
-    disk_full: bool = False
 
 
 class Folder:
@@ -94,7 +80,6 @@ class Folder:
         self._reader = reader
         self._durable_offset = durable_offset
         self._consumers = consumers
-        self._journal = journal
         self._clock = clock
         self._on_folded = on_folded
         self._is_awaited = is_awaited
@@ -109,8 +94,16 @@ class Folder:
         # seconds); but for the jobs set aside.
         self.offset = self._next
         self._complete_until = float("-inf")
-        # Up to here a line may be in the history and its record not: the process died in between.
-        self._begun_at = self._careful_below = durable_offset()
+        self._begun_at = durable_offset()
+        self._fold = ChunkFold(
+            store=store,
+            views=views,
+            topics=topics,
+            journal=journal,
+            clock=clock,
+            read_until=lambda: self._next,
+            begun_at=self._begun_at,
+        )
         # Since when (monotonic seconds) somebody has had these jobs' locks.
         self._busy: dict[str, float] = {}
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fold")
@@ -145,7 +138,7 @@ class Folder:
         now = self._clock.monotonic()
         rows = self._read(now)
         due = self._backlog.take(now, everything=hurry)
-        chunks = [due[first : first + _CHUNK] for first in range(0, len(due), _CHUNK)]
+        chunks = [due[first : first + CHUNK] for first in range(0, len(due), CHUNK)]
         # The disk works for several chunks at once; most of the time is spent waiting for it.
         fold_all = self._workers.map if len(chunks) > 1 else map
         for chunk, outcome in zip(chunks, fold_all(self._fold, chunks), strict=True):
@@ -234,92 +227,7 @@ class Folder:
             return Turn.CONFIRMATION
         return Turn.PROGRESS if event.event == "progress" else Turn.NOW
 
-    def _fold(self, chunk: _Chunk) -> _FoldResult:
-        """Fold these jobs' entries under their locks; in any thread, each job in one."""
-        try:
-            return self._fold_together(chunk)
-        except StorageError as error:
-            jobs = [job_id for job_id, _ in chunk]
-            # Lines may have been written already, and records: then folding again will change nothing.
-            self._careful_below = max(self._careful_below, self._next)
-            if error.facts.get("disk_full"):
-                _log.error("%s; the journal keeps the events until there is room", error.message)
-                return _FoldResult([], jobs, {}, [], disk_full=True)
-            if len(jobs) == 1:
-                return _FoldResult([], [], {jobs[0]: str(error)}, [])
-        # One of them cannot be written: which one shows when each is alone.
-        alone = [self._fold([share]) for share in chunk]
-        return _FoldResult(
-            [job_id for one in alone for job_id in one.done],
-            [job_id for one in alone for job_id in one.busy],
-            {job_id: why for one in alone for job_id, why in one.failed.items()},
-            [revision for one in alone for revision in one.revisions],
-            any(one.disk_full for one in alone),
-        )
-
-    def _fold_together(self, chunk: _Chunk) -> _FoldResult:
-        outcome = _FoldResult([], [], {}, [])
-        found: list[Entry] = []
-        with contextlib.ExitStack() as held:
-            for job_id, entries in chunk:
-                try:
-                    self._store.require(job_id)
-                    descriptor = file_lock.try_acquire(self._store.lock_path(job_id))
-                    if descriptor is None:
-                        # The others need not wait for whoever holds it.
-                        outcome.busy.append(job_id)
-                        continue
-                    held.callback(file_lock.release, descriptor)
-                    self._revise(job_id, entries, outcome.revisions, found)
-                    outcome.done.append(job_id)
-                except NotFoundError:
-                    # Purged, or a stranger's message for a job that never was.
-                    outcome.done.append(job_id)
-                except StorageError as error:
-                    if error.facts.get("disk_full"):
-                        raise
-                    outcome.failed[job_id] = str(error)
-            self._store.write(outcome.revisions, announce=False)
-            for one in outcome.revisions:
-                self._views.folded(one.after)
-        if found:
-            self._journal_found(found)
-        return outcome
-
-    def _revise(
-        self, job_id: str, entries: Sequence[Journaled], revisions: list[Revision], found: list[Entry]
-    ) -> None:
-        """Add what becomes of the record, and the entries whose verdict was found. Raises StorageError."""
-        record = self._store.read_locked(job_id)
-        log = self._store.audit(job_id)
-        if any(entry.verdict == UNDECIDED for entry in entries):
-            decided = decide(entries, load(log, admission_fields(record), local=set()))
-            found += self._found(job_id, entries, decided)
-            entries = decided
-        folded = fold_journaled(record, entries, held=lambda: _held(log))
-        lines = folded.lines
-        if lines and entries[0].offset < self._careful_below:
-            lines = _without_known(lines, log)
-        if folded.record != record or lines:
-            revisions.append(Revision(record, folded.record, [line for line, _ in lines]))
-
-    def _found(
-        self, job_id: str, entries: Sequence[Journaled], decided: Sequence[Journaled]
-    ) -> Iterator[Entry]:
-        """Yield the events among what was undecided as they go into the journal, for its other readers."""
-        now_us = int(self._clock.now() * _MICROSECONDS)
-        for before, after in zip(entries, decided, strict=True):
-            if before.verdict == UNDECIDED and after.verdict in _EVENTS:
-                yield Entry(now_us, self._topics.events(job_id), after.payload, after.retained, after.verdict)
-
-    def _journal_found(self, entries: Sequence[Entry]) -> None:
-        try:
-            self._journal(entries)
-        except StorageError as error:
-            # The records have them, and the journal as undecided; figures made from it lack them.
-            _log.error("%d late verdicts are not journaled: %s", len(entries), error)
-
-    def _settle(self, chunk: _Chunk, outcome: _FoldResult) -> None:
+    def _settle(self, chunk: Chunk, outcome: FoldResult) -> None:
         """Take note of what a chunk's folding did."""
         if outcome.disk_full or outcome.revisions:
             self._full = outcome.disk_full
@@ -422,14 +330,3 @@ class Folder:
 
 def _state(record: JobRecord) -> tuple[object, ...]:
     return record.status, record.attempt, record.attention
-
-
-def _held(log: AuditLog) -> frozenset[int]:
-    """Return the seqs of the accepted events in the history."""
-    return frozenset(line["seq"] for line in log.lines() if line.get("verdict") == ACCEPTED)
-
-
-def _without_known(lines: Sequence[tuple[bytes, Line]], log: AuditLog) -> list[tuple[bytes, Line]]:
-    """Empty the lines that an interrupted batch has written already: nothing is added, and flushed."""
-    known = [identity_of(line) for line in log.tail(2 * len(lines) + _CHUNK)]
-    return [(b"", identity) if identity in known else (line, identity) for line, identity in lines]

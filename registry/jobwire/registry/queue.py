@@ -5,32 +5,26 @@ that order). Nothing here needs a running process.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core import lease
-from jobwire.core.bounds import MAX_NAME, check_line
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import (
-    ConflictError,
-    JobwireError,
-    NotFoundError,
-    NoWorkError,
-    StoppedError,
-    StorageError,
-)
+from jobwire.core.errors import ConflictError, NotFoundError
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.signature import new_token
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import DISMISSED, JobRecord, dismissed_at
 from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
+from jobwire.registry.claiming import Unclaimed, check_names, check_pending, held_grant, no_work
 from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running
 from jobwire.registry.layout import TOUCHED
-from jobwire.registry.pending import POSITION, PendingIndex, Warn, position_of
+from jobwire.registry.listing import Listing
+from jobwire.registry.pending import POSITION, PendingIndex, Warn
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError
 from jobwire.registry.reaper import Reaped, reap_due
 from jobwire.registry.spec import JobSpec, check_reason, check_spec, new_record
@@ -72,8 +66,9 @@ class JobQueue:
         self.store = store
         self._warn = warn
         self._new_token = token_source
-        self.unread: set[str] = set()
         self._index = PendingIndex(store, warn=warn)
+        self._listing = Listing(store, warn=warn, index=self.index)
+        self.unread = self._listing.unread
 
     def register(self, spec: JobSpec, claimed: LeaseGrant | None = None) -> Registered:
         """Create a job, or return the one that its key or its session already has.
@@ -82,7 +77,7 @@ class JobQueue:
         InvalidInputError naming the field of `spec` that is not acceptable.
         """
         check_spec(spec)
-        with self._queue() as index:
+        with self.index() as index:
             existing = self._existing(spec, index)
             if existing is not None:
                 self.store.flush_names()
@@ -110,21 +105,21 @@ class JobQueue:
         """
         clock = self.store.clock
         lease.grant(grant, clock.now())  # before anything is looked at: whether it can be granted at all
-        _check_names(agent_session=agent_session)
+        check_names(agent_session=agent_session)
         give_up = clock.monotonic() + wait_seconds
         self.store.make_layout()
         while True:
             seen = self._changes()
-            with self._queue() as index:
+            with self.index() as index:
                 # A registry process knows of events that are not in the records yet: it reaps itself.
                 limit = 0 if is_running(self.store) else _REAPED_BY_PICK
                 reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=limit)
                 record, busy = self._claim_next(grant, agent_session, index, any_session=any_session)
-                rest = _Rest(index.waiting_elsewhere(), index.resting(), busy, len(index.unreadable()))
+                rest = Unclaimed(index.waiting_elsewhere(), index.resting(), busy, len(index.unreadable()))
             if record is not None:
                 return record
             if not self._wait_for_change(seen, give_up):
-                raise _no_work(agent_session, rest)
+                raise no_work(agent_session, rest)
 
     def claim(self, job_id: str, grant: LeaseGrant, *, cause: str = "") -> JobRecord:
         """Claim this very job, whatever else is pending, for exactly one caller.
@@ -133,7 +128,7 @@ class JobQueue:
         """
         with self.store.locked(job_id) as locked:
             now = self.store.clock.now()
-            _check_pending(locked.record, now)
+            check_pending(locked.record, now)
             return locked.replace(
                 fold.claim(locked.record, grant, now), cause=cause or f"claimed by {grant.owner}"
             )
@@ -150,9 +145,9 @@ class JobQueue:
 
         By the seconds granted before, or by `seconds`, which are then the new grant.
         """
-        _check_names(owner=owner)
+        check_names(owner=owner)
         with self.store.locked(job_id) as locked:
-            grant = _held_grant(locked.record, owner, attempt)
+            grant = held_grant(locked.record, owner, attempt)
             if seconds is not None:
                 grant = grant._replace(seconds=seconds)
             renewed = fold.renew(locked.record, grant, self.store.clock.now())
@@ -165,10 +160,10 @@ class JobQueue:
 
         Raises StoppedError for anybody but the lease's holder, InvalidInputError for the reason.
         """
-        _check_names(owner=owner)
+        check_names(owner=owner)
         check_reason(reason)
         with self.store.locked(job_id) as locked:
-            grant = _held_grant(locked.record, owner, attempt)
+            grant = held_grant(locked.record, owner, attempt)
             now = self.store.clock.now()
             fold.renew(locked.record, grant, now)
             cause = f"released by {grant.owner}" + (f": {reason}" if reason else "")
@@ -183,7 +178,7 @@ class JobQueue:
         Raises ConflictError where the job ended otherwise, InvalidInputError for the reason.
         """
         check_reason(reason)
-        _check_names(author=by or None)
+        check_names(author=by or None)
         cause = reason or "cancelled"
         with self.store.locked(job_id) as locked:
             before = locked.record
@@ -254,7 +249,7 @@ class JobQueue:
 
         Leaves out those in `skip`.
         """
-        with self._queue() as index:
+        with self.index() as index:
             return reap_due(
                 self.store, index, new_token=self._new_token, warn=self._warn, until=until, skip=skip
             )
@@ -266,25 +261,14 @@ class JobQueue:
 
         `unread` then names those that the operating system kept from us.
         """
-        self.unread.clear()
-        _check_names(agent_session=agent_session)
-        wanted = frozenset(statuses)
-        found: list[JobRecord] = []
-        if limit <= 0 or not self.store.has_jobs():
-            return found
-        self._look_at_unreadable()
-        for record in self._scan(wanted, agent_session):
-            if (not wanted or record.status in wanted) and agent_session in {None, record.agent_session}:
-                found.append(record)
-                if len(found) == limit:
-                    break
-        return found
+        check_names(agent_session=agent_session)
+        return self._listing.records(frozenset(statuses), agent_session, limit)
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs by status."""
         if not self.store.has_jobs():
             return {}
-        with self._queue() as index:
+        with self.index() as index:
             return index.counts()
 
     def reindex(self) -> int:
@@ -292,18 +276,13 @@ class JobQueue:
         with self._lock():
             return self._index.rebuild(repair=True)
 
-    @contextmanager
-    def index(self) -> Iterator[PendingIndex]:
-        """Hold the queue's lock for the block and yield the refreshed index."""
-        with self._queue() as index:
-            yield index
-
     def close(self) -> None:
         """Close the index; the next operation opens it again."""
         self._index.close()
 
     @contextmanager
-    def _queue(self) -> Iterator[PendingIndex]:
+    def index(self) -> Iterator[PendingIndex]:
+        """Hold the queue's lock for the block and yield the refreshed index."""
         with self._lock():
             self._index.refresh()
             yield self._index
@@ -340,7 +319,7 @@ class JobQueue:
     def _failures(self, after: str) -> Sequence[str]:
         if not self.store.has_jobs():
             return []
-        with self._queue() as index:
+        with self.index() as index:
             return index.failures(after=after, limit=_DISMISS_PAGE)
 
     def _existing(self, spec: JobSpec, index: PendingIndex) -> JobRecord | None:
@@ -417,126 +396,3 @@ class JobQueue:
         if status is Status.ERROR:
             return fold.fail(record, now, cause)
         return fold.retry(record, self._new_token(), now, cause)
-
-    def _look_at_unreadable(self) -> None:
-        """Report the jobs whose records cannot be read, or have the index take up those that can again."""
-        try:
-            with self._queue() as index:
-                unreadable = index.unreadable()
-            for job_id in unreadable:
-                for _ in self._read([job_id]):
-                    self.store.touch(job_id)
-        except StorageError as error:
-            # Where the index cannot be used every record is read, and reported.
-            if "errno" not in error.facts:
-                raise
-
-    def _scan(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
-        try:
-            yield from self._scan_index(statuses, session)
-        except StorageError as error:
-            # Reading needs no index, and a disk that is full or read-only can still be read.
-            if "errno" not in error.facts:
-                raise
-            self._warn(f"{error.message}; reading all records instead")
-            yield from sorted(self._read(self.store.job_ids()), key=position_of, reverse=True)
-
-    def _scan_index(self, statuses: frozenset[Status], session: str | None) -> Iterator[JobRecord]:
-        below: int | None = None
-        while True:
-            with self._queue() as index:
-                page = index.listing(statuses=sorted(statuses), session=session, below=below)
-            if not page:
-                return
-            below = page[-1][1]
-            yield from self._read(job_id for job_id, _ in page)
-
-    def _read(self, job_ids: Iterable[str]) -> Iterator[JobRecord]:
-        for job_id in job_ids:
-            try:
-                yield self.store.get(job_id)
-            except NotFoundError:
-                continue  # purged since
-            except JobwireError as error:
-                self._warn(str(error))
-                if "errno" in error.facts:
-                    self.unread.add(job_id)
-
-
-def _check_names(
-    *, owner: str | None = None, agent_session: str | None = None, author: str | None = None
-) -> None:
-    """Refuse what no record can hold: it would match nothing, and UTF-8 may not carry it."""
-    for field, name in (("owner", owner), ("session", agent_session), ("author", author)):
-        if name is not None:
-            check_line(field, name, MAX_NAME)
-
-
-def _check_pending(record: JobRecord, now: float) -> None:
-    """Refuse to claim what pick would not: a job that runs, is finished, or rests after a lost lease."""
-    if record.terminal:
-        raise ConflictError(
-            f"job {record.job_id} is already {record.status}",
-            hint="register a new job for further work",
-            status=str(record.status),
-        )
-    if record.status is Status.RUNNING:
-        owner, until = record.lease[:2] if record.lease else ("nobody", "now")
-        raise ConflictError(
-            f"job {record.job_id} is running, held by {owner} until {until}",
-            hint="a lease that ran out is moved on by the registry process, or by `jobwire registry reap`",
-            status=str(record.status),
-            owner=owner,
-        )
-    if (ready_at(record) or now) > now:
-        raise ConflictError(
-            f"job {record.job_id} rests until {record.not_before} after a lost lease",
-            hint=f"wait for it, or end the rest: jobwire registry update {record.job_id} --status pending",
-            status=str(record.status),
-        )
-
-
-def _held_grant(record: JobRecord, owner: str | None, attempt: int | None) -> LeaseGrant:
-    """Return what the owner that is named, or whoever holds the attempt that is named, was granted."""
-    if attempt is not None and attempt != record.attempt:
-        raise StoppedError(
-            f"job {record.job_id} is in attempt {record.attempt}, not {attempt}", hint="stop working on it"
-        )
-    if record.lease is None:
-        return LeaseGrant(owner or "nobody")
-    return LeaseGrant(record.lease.owner if owner is None else owner, record.lease.seconds)
-
-
-class _Rest(NamedTuple):
-    """Why there is nothing to pick: how many jobs are for others, rest, are locked, or cannot be read."""
-
-    elsewhere: int
-    resting: int
-    busy: Collection[str]
-    unreadable: int
-
-
-def _no_work(session: str | None, rest: _Rest) -> NoWorkError:
-    where = f" for session {session}" if session is not None else ""
-    hint = "wait for one with --wait SECONDS"
-    if rest.busy:
-        names = ", ".join(sorted(rest.busy)[:3])
-        hint = f"{len(rest.busy)} pending job(s) are locked by other processes ({names}); {hint}"
-    elif rest.elsewhere:
-        hint = (
-            f"{rest.elsewhere} pending job(s) are for named sessions: --agent-session NAME or --any-session"
-        )
-    elif rest.resting:
-        hint = (
-            f"{rest.resting} pending job(s) rest after a lost lease, `jobwire registry list` says how long; "
-            f"{hint}"
-        )
-    elif rest.unreadable:
-        hint = f"{rest.unreadable} job(s) cannot be read, `jobwire registry list` says why; {hint}"
-    return NoWorkError(
-        f"no pending job{where}",
-        hint=hint,
-        addressed_elsewhere=rest.elsewhere,
-        resting=rest.resting,
-        locked=len(rest.busy),
-    )

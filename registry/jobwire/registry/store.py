@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os.path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import (
@@ -28,11 +28,10 @@ from jobwire.jobs.record import (
     RecordFormatError,
     RecordVersionError,
     decode_record,
-    dismissed_at,
     encode_record,
     thread_of,
 )
-from jobwire.jobs.requests import Answer, RequestState, find, next_expiry, open_requests
+from jobwire.jobs.requests import Answer, RequestState, find
 from jobwire.registry import quarantine
 from jobwire.registry.audit import (
     PUBLISHER,
@@ -44,6 +43,7 @@ from jobwire.registry.audit import (
     status_line,
 )
 from jobwire.registry.layout import TOUCHED, HomeLayout
+from jobwire.registry.revision import Revision, index_differs, moved_requests, state_of, thread_differs
 from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, remove_durably, replace_atomically
 from jobwire.storage.failures import storage_failure
@@ -55,23 +55,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from jobwire.jobs.event import Event
-    from jobwire.jobs.requests import Request
 
-__all__ = ["TOUCHED", "LockedRecord", "RecordStore", "Revision", "payload_digest"]
+__all__ = ["TOUCHED", "LockedRecord", "RecordStore", "payload_digest"]
 
 # Who writes the history when a limit is reached.
 REAPER = "reaper"
 # Jobs that one error names.
 _NAMED = 5
 _log = LateLog("jobwire.registry")
-
-
-class Revision(NamedTuple):
-    """One record's change: what the disk holds, what it shall hold, and the history's lines for it."""
-
-    before: JobRecord
-    after: JobRecord
-    lines: Sequence[bytes] = ()
 
 
 class RecordStore(HomeLayout):
@@ -158,12 +149,12 @@ class RecordStore(HomeLayout):
             (self.audit(one.after.job_id).events_path, b"".join(one.lines)) for one in revisions if one.lines
         ]
         changed = [one for one in revisions if one.after != one.before]
-        marked = [one.after.job_id for one in changed if _index_differs(one)]
-        threads = [one.after for one in changed if thread_of(one.after) and _thread_differs(one)]
+        marked = [one.after.job_id for one in changed if index_differs(one)]
+        threads = [one.after for one in changed if thread_of(one.after) and thread_differs(one)]
         self._put(
             [one.after for one in changed], marked=marked, append=append, threads=threads, announce=announce
         )
-        moved = [one.after for one in changed if _state(one.after) != _state(one.before)]
+        moved = [one.after for one in changed if state_of(one.after) != state_of(one.before)]
         self._copy_status(moved)
         asked = [one.after for one in changed if one.after.requests != one.before.requests]
         names = {f"job:{record.job_id}" for record in (*moved, *asked)}
@@ -339,14 +330,14 @@ class LockedRecord:
         unchanged, or new and not known to be flushed.
         """
         common = {"at": self._now(), "source": source, "cause": cause}
-        if _state(new) != _state(self.record):
+        if state_of(new) != state_of(self.record):
             before, after = str(self.record.status), str(new.status)
             said = {"by": by or _author(new, source), "timeout": new.timed_out or "", "op": op}
             line = status_line(attempt=new.attempt, before=before, after=after, **said, **common)[0]
         else:
             moved = [
                 request_line(attempt=new.attempt, before=str(before), after=one, op=op, **common)[0]
-                for one, before in _moved(self.record, new)
+                for one, before in moved_requests(self.record, new)
             ]
             line = b"".join(moved)
         return self._write(new, line)
@@ -406,61 +397,3 @@ def _author(record: JobRecord, source: str) -> str:
     if source != REGISTRY:
         return REGISTRY if source == REAPER else source
     return user_name()
-
-
-def _state(record: JobRecord) -> tuple[str, int]:
-    return str(record.status), record.attempt
-
-
-def _moved(before: JobRecord, after: JobRecord) -> Iterator[tuple[Request, RequestState]]:
-    """Yield the requests whose state changed, with their state before."""
-    states = {one.id: one.state for one in before.requests}
-    for one in after.requests:
-        if (was := states.get(one.id, one.state)) is not one.state:
-            yield one, was
-
-
-def _index_differs(one: Revision) -> bool:
-    """Tell whether the pending index holds something else for the record now.
-
-    A lease that was extended is no difference: the reaper finds it in time. One that was cut is.
-    """
-    new, before = one.after, one.before
-    if _indexed(new) != _indexed(before):
-        return True
-    if new.lease is None:
-        return False
-    # Equal forms of one clock: ISO 8601 UTC compares as text.
-    return before.lease is None or new.lease.expires_at < before.lease.expires_at
-
-
-def _thread_differs(one: Revision) -> bool:
-    """Tell whether the thread of the record's job is to be shown otherwise now."""
-    return _told(one.before) != _told(one.after)
-
-
-def _told(record: JobRecord) -> tuple[object, ...]:
-    owner = record.lease.owner if record.lease is not None else None
-    return (
-        *_state(record),
-        record.attention,
-        record.last_seq > record.attempt_seq,
-        owner,
-        thread_of(record),
-    )
-
-
-def _indexed(record: JobRecord) -> tuple[object, ...]:
-    """Return what the pending index holds of a record, but for the time of its next limit."""
-    return (
-        *_state(record),
-        record.agent_session,
-        record.priority,
-        record.timeouts,
-        record.attention,
-        [one.id for one in open_requests(record.requests)],
-        record.not_before,
-        dismissed_at(record),
-        next_expiry(record.requests),
-        record.answers_n,
-    )

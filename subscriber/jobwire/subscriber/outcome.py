@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from jobwire.core.exit_codes import ExitCode
-from jobwire.jobs.admission import Reason
+from jobwire.jobs.admission import Reason, Rejected
 from jobwire.jobs.event import Event
+from jobwire.jobs.lifecycle import Status
+from jobwire.jobs.record import JobRecord
 
 
 class Outcome(StrEnum):
@@ -35,6 +37,32 @@ _EXIT_CODES = {
     Outcome.CANCELLED: ExitCode.STOPPED,
     Outcome.SUPERSEDED: ExitCode.STOPPED,
 }
+BY_STATUS = {
+    Status.COMPLETED: Outcome.COMPLETED,
+    Status.ERROR: Outcome.ERROR,
+    Status.CANCELLED: Outcome.CANCELLED,
+}
+# Limits of the job's own, which the registry process enforces: the same verdict as of a watcher's limits.
+BY_LIMIT = {"idle": Outcome.IDLE, "wall": Outcome.WALL, "pending": Outcome.PENDING}
+
+
+def outcome_of(record: JobRecord) -> Outcome:
+    """Return the verdict's outcome for a finished job, as its record tells it."""
+    return BY_LIMIT[record.timed_out] if record.timed_out else BY_STATUS[record.status]
+
+
+def last_event_of(record: JobRecord) -> Event | None:
+    """Return the terminal event as the record keeps it, for when the history lost it."""
+    result = record.result or {}
+    data = result.get("data")
+    return Event(
+        record.last_seq,
+        record.job_id,
+        str(record.status),
+        record.finished_at or record.updated_at,
+        str(result.get("detail", record.detail)),
+        data if isinstance(data, dict) else {},
+    )
 
 
 class EventLine(NamedTuple):
@@ -62,6 +90,11 @@ class Refusal(NamedTuple):
     job_id: str
     reason: Reason
     why: str
+
+    @classmethod
+    def of(cls, job_id: str, rejected: Rejected) -> Self:
+        """Return the refusal of a message of this job."""
+        return cls(job_id, rejected.reason, rejected.why)
 
 
 class Verdict(NamedTuple):

@@ -16,18 +16,21 @@ from jobwire.jobs.lifecycle import TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord, Timeouts, ended_by_event
 from jobwire.jobs.requests import Requests, after_event, is_open
 from jobwire.jobs.snapshot import Snapshot
-from jobwire.subscriber.outcome import EventLine, Line, Note, Outcome, Refusal, Verdict
+from jobwire.subscriber.outcome import (
+    BY_LIMIT,
+    BY_STATUS,
+    EventLine,
+    Line,
+    Note,
+    Outcome,
+    Refusal,
+    Verdict,
+    last_event_of,
+)
 
 # How long an event that the registry has already may still be on its way over the wire.
 GRACE_SECONDS = 1.0
 _NEVER = float("inf")
-_BY_STATUS = {
-    Status.COMPLETED: Outcome.COMPLETED,
-    Status.ERROR: Outcome.ERROR,
-    Status.CANCELLED: Outcome.CANCELLED,
-}
-# Limits of the job's own, which the registry process enforces: the same verdict as of a watcher's limits.
-_BY_LIMIT = {"idle": Outcome.IDLE, "wall": Outcome.WALL, "pending": Outcome.PENDING}
 
 
 class RecordedEvent(NamedTuple):
@@ -141,13 +144,13 @@ class JobWatch:
     def judged(self, verdict: Accepted | Rejected, now: float) -> list[Line]:
         """Take what admission said about one message of this job."""
         if self.verdict is not None:
-            return [] if isinstance(verdict, Accepted) else [self._refusal(verdict)]
+            return [] if isinstance(verdict, Accepted) else [Refusal.of(self.job_id, verdict)]
         if isinstance(verdict, Accepted):
             return self._accepted(verdict, now)
         if verdict.digest in self._recovered and verdict.reason is Reason.DUPLICATE:
             self._recovered.discard(verdict.digest)
             return []  # the history was faster than the wire: ordinary, and nothing to report
-        lines: list[Line] = [self._refusal(verdict)]
+        lines: list[Line] = [Refusal.of(self.job_id, verdict)]
         if verdict.reason is Reason.LATE and verdict.event is not None:
             self.view.remember(verdict.event.seq, verdict.digest)
             self.events += 1
@@ -185,11 +188,11 @@ class JobWatch:
         self._follow_status(snapshot.status, now)
         self._follow_registry(snapshot, now=now)
         if snapshot.timed_out is not None:
-            return [self._decide(_BY_LIMIT[snapshot.timed_out], snapshot.detail, now)]
+            return [self._decide(BY_LIMIT[snapshot.timed_out], snapshot.detail, now)]
         if snapshot.status is Status.CANCELLED:
             return [self._decide(Outcome.CANCELLED, snapshot.detail or "the job was cancelled", now)]
         if snapshot.status in TERMINAL_STATUSES:
-            self._expect_end(_BY_STATUS[snapshot.status], snapshot.detail, None, now)
+            self._expect_end(BY_STATUS[snapshot.status], snapshot.detail, None, now)
         return []
 
     def on_history(self, past: Iterable[RecordedEvent], now: float) -> list[Line]:
@@ -335,13 +338,13 @@ class JobWatch:
 
     def _finished(self, record: JobRecord, now: float) -> list[Line]:
         if record.timed_out is not None:
-            return [self._decide(_BY_LIMIT[record.timed_out], record.detail, now)]
-        outcome = _BY_STATUS[record.status]
+            return [self._decide(BY_LIMIT[record.timed_out], record.detail, now)]
+        outcome = BY_STATUS[record.status]
         if outcome is Outcome.CANCELLED:
             return [self._decide(outcome, record.detail or "the job was cancelled", now)]
         if not ended_by_event(record):
             return [self._decide(outcome, record.detail, now)]
-        self._expect_end(outcome, record.detail, _last_event(record), now)
+        self._expect_end(outcome, record.detail, last_event_of(record), now)
         return []
 
     def _expect_end(self, outcome: Outcome, reason: str, event: Event | None, now: float) -> None:
@@ -358,7 +361,7 @@ class JobWatch:
         return [*lines, self._decide(ending.outcome, ending.reason, now, ending.event)]
 
     def _ended_by(self, event: Event, now: float) -> Verdict:
-        return self._decide(_BY_STATUS[Status(event.event)], event.detail, now, event)
+        return self._decide(BY_STATUS[Status(event.event)], event.detail, now, event)
 
     def _give_up_missing(self) -> list[Line]:
         """Say once which events neither the wire nor the history brought; they may still come late."""
@@ -391,29 +394,7 @@ class JobWatch:
             return f"pending timeout: not started within {pending:g} s"
         return f"wall timeout: not finished within {wall:g} s"
 
-    def _refusal(self, rejected: Rejected) -> Refusal:
-        return Refusal(self.job_id, rejected.reason, rejected.why)
-
     def _decide(self, outcome: Outcome, reason: str, now: float, last: Event | None = None) -> Verdict:
         data = {} if last is None else last.data
         self.verdict = Verdict(self.job_id, outcome, reason, now - self._began, self.events, data)
         return self.verdict
-
-
-def outcome_of(record: JobRecord) -> Outcome:
-    """Return the verdict's outcome for a finished job, as its record tells it."""
-    return _BY_LIMIT[record.timed_out] if record.timed_out else _BY_STATUS[record.status]
-
-
-def _last_event(record: JobRecord) -> Event | None:
-    """Return the terminal event as the record keeps it, for when the history lost it."""
-    result = record.result or {}
-    data = result.get("data")
-    return Event(
-        record.last_seq,
-        record.job_id,
-        str(record.status),
-        record.finished_at or record.updated_at,
-        str(result.get("detail", record.detail)),
-        data if isinstance(data, dict) else {},
-    )
