@@ -10,10 +10,10 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.coordination.exporting import exporting
 from jobwire.coordination.reading import artifacts_of
 from jobwire.coordination.stored import InboxMessage
-from jobwire.core.errors import ConflictError, StorageError
-from jobwire.storage import file_lock
+from jobwire.core.errors import StorageError
 from jobwire.storage.durable import append_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.lines import whole_length
@@ -45,11 +45,7 @@ def export_messages(
     """
     target = os.path.abspath(path or f"{store.home}/{FILE}")
     files = files or SystemFiles()
-    os.makedirs(f"{store.home}/locks", mode=0o700, exist_ok=True)
-    lock = file_lock.try_acquire(f"{store.home}/locks/export.lock")
-    if lock is None:
-        raise ConflictError("another process exports now", hint="try again when it has ended", code="locked")
-    try:
+    with exporting(store.home):
         last, count = _last_seq(target), 0
         while rows := store.rows("messages_after", {"after": last, "limit": _PAGE}):
             messages = [InboxMessage(*row) for row in rows]
@@ -59,8 +55,6 @@ def export_messages(
         with store.changing() as change:
             change.execute("set_exported", {"seq": last})
         return Exported(target, count, last)
-    finally:
-        file_lock.release(lock)
 
 
 def _line(store: CoordinationStore, message: InboxMessage) -> bytes:

@@ -13,12 +13,14 @@ from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardTurn
 from jobwire.coordination.boards.statements import NewBoard
 from jobwire.coordination.bus.cli import BUS
+from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import ConflictError
 from jobwire.testing import new_home
 from jobwire.testing.clock import ManualClock
 
@@ -341,3 +343,51 @@ def test_of_older_boards_only_the_session_is_left(store: CoordinationStore, bus:
     assert any("board-20250101120000" in line and "gone" in line for line in found["problems"])
     (view,) = Boards(store, key=home_key(store.home)).views()
     assert view.board.board_id == "board-20260101120000"
+
+
+@pytest.mark.parametrize("kind", ["message-bus", "session"])
+def test_a_new_folder_is_there_whole_or_not_at_all(
+    store: CoordinationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """An export that ends before its end leaves nothing at the folder's place, and the next one is whole."""
+    send(store, NewMessage("a", ("b",), summary="first", id="m1"))
+    words = ["export", "--json", "--format", kind, str(tmp_path / "deep/bus")]
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        # As a kill does: nothing is tidied up.
+        patched.setattr("os.rename", killed)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
+        assert BUS.main(words) != 0
+    (left,) = (tmp_path / "deep").iterdir()
+    assert left.name.startswith(".jobwire-")
+    assert BUS.main(words) == 0
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["bus"]
+    assert any("m1" in path.read_text() for path in (tmp_path / "deep/bus").rglob("*") if path.is_file())
+
+
+def test_a_folder_that_is_there_stays(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:
+    """Who looks into it sees the new files; what others have there is left, and so is one made meanwhile."""
+    folder = tmp_path / "bus"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    before = folder.stat().st_ino
+    bus("export", "bus")
+    assert folder.stat().st_ino == before
+    assert (folder / "queue.jsonl").exists()
+    assert (folder / "notes.txt").read_text() == "mine"
+    made = tmp_path / "made"
+
+    def too_late() -> None:
+        with exported_folder(store.home, str(made)) as target:
+            Path(target, "new").touch()
+            made.mkdir()
+            (made / "theirs").touch()
+
+    with pytest.raises(ConflictError) as caught:
+        too_late()
+    assert caught.value.facts["code"] == "not_expected"
+    assert [path.name for path in made.iterdir()] == ["theirs"]
+    assert not list(tmp_path.glob(".jobwire-*"))

@@ -12,13 +12,12 @@ from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.bus import message_bus
+from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.liveness import AgentStatus, Liveness
 from jobwire.coordination.locks.stored import state_of
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import STORE_AGENT
-from jobwire.core.errors import ConflictError
-from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, make_directories
 from jobwire.storage.files import SystemFiles
 
@@ -36,41 +35,39 @@ _SPOKEN = (*_BY_DIRECTOR, "BOARD_DISCUSS")
 
 def write_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, object]:
     """Write all files of the bus anew. Raises ConflictError (locked) while another process does."""
+    with exported_folder(store.home, folder) as target:
+        return _write(store, target, run_id)
+
+
+def _write(store: CoordinationStore, folder: str, run_id: str) -> dict[str, object]:
     files = SystemFiles()
-    make_directories(f"{store.home}/locks", files=files)
-    lock = file_lock.try_acquire(f"{store.home}/locks/export.lock")
-    if lock is None:
-        raise ConflictError("another process exports now", hint="try again when it has ended", code="locked")
-    try:
-        boards = [
-            view
-            for view in Boards(store, key=home_key(store.home)).views(limit=1000)
-            if view.board.run_id == run_id
-        ]
-        with store.reading():
-            lines = list(_lines(store, run_id))
-            found = {
-                message_bus.QUEUE: b"".join(
-                    json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines
-                ),
-                message_bus.LOCKS: _pretty(_locks(store, run_id)),
-                message_bus.WORKERS: _pretty(_workers(store, run_id)),
-            }
-        found |= {f"{message_bus.BOARD}/{name}": content for name, content in _board_files(boards).items()}
-        for name in (message_bus.EVENTS, message_bus.BOARD):
-            make_directories(f"{folder}/{name}", files=files)
-        signals = dict.fromkeys(name for line in lines for name in _signals(line))
-        change_durably(
-            before=[(f"{folder}/{name}", content) for name, content in found.items()],
-            replace=[
-                (f"{folder}/{message_bus.EVENTS}/{name}", b"")
-                for name in signals
-                if not os.path.exists(f"{folder}/{message_bus.EVENTS}/{name}")
-            ],
-            files=files,
-        )
-    finally:
-        file_lock.release(lock)
+    boards = [
+        view
+        for view in Boards(store, key=home_key(store.home)).views(limit=1000)
+        if view.board.run_id == run_id
+    ]
+    with store.reading():
+        lines = list(_lines(store, run_id))
+        found = {
+            message_bus.QUEUE: b"".join(
+                json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines
+            ),
+            message_bus.LOCKS: _pretty(_locks(store, run_id)),
+            message_bus.WORKERS: _pretty(_workers(store, run_id)),
+        }
+    found |= {f"{message_bus.BOARD}/{name}": content for name, content in _board_files(boards).items()}
+    for name in (message_bus.EVENTS, message_bus.BOARD):
+        make_directories(f"{folder}/{name}", files=files)
+    signals = dict.fromkeys(name for line in lines for name in _signals(line))
+    change_durably(
+        before=[(f"{folder}/{name}", content) for name, content in found.items()],
+        replace=[
+            (f"{folder}/{message_bus.EVENTS}/{name}", b"")
+            for name in signals
+            if not os.path.exists(f"{folder}/{message_bus.EVENTS}/{name}")
+        ],
+        files=files,
+    )
     return {"messages": len(lines), "boards": len(boards), "signals": len(signals)}
 
 

@@ -24,11 +24,10 @@ from jobwire.coordination.bus.session_folder import (
 )
 from jobwire.coordination.bus.session_plan import plan_text, strangers
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
+from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.thread import InboxThread, ThreadStatus
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError
-from jobwire.storage import file_lock
 from jobwire.storage.durable import change_durably, make_directories
 from jobwire.storage.files import SystemFiles
 
@@ -48,15 +47,8 @@ _STATUS: dict[str, str] = {ThreadStatus.DONE: "done", ThreadStatus.PENDING: "ret
 
 def write_session(store: CoordinationStore, folder: str, run_id: str) -> dict[str, object]:
     """Write the folder. Raises ConflictError (locked) while another process does."""
-    files = SystemFiles()
-    make_directories(f"{store.home}/locks", files=files)
-    lock = file_lock.try_acquire(f"{store.home}/locks/export.lock")
-    if lock is None:
-        raise ConflictError("another process exports now", hint="try again when it has ended", code="locked")
-    try:
-        return _write(store, folder, run_id)
-    finally:
-        file_lock.release(lock)
+    with exported_folder(store.home, folder) as target:
+        return _write(store, target, run_id)
 
 
 def _write(store: CoordinationStore, folder: str, run_id: str) -> dict[str, object]:
