@@ -5,19 +5,25 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.jobs.lifecycle import Status
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions.job_of_session import see_job
 from jobwire.sessions.launching import session_folder
 from jobwire.sessions.opening import OUTPUT, agent_of
-from jobwire.sessions.panes import NotNow, find_pane, pane_held
+from jobwire.sessions.panes import NotNow, before_cursor, find_pane, is_typed, pane_held
 from jobwire.storage.process_life import see
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobwire.coordination.sessions.stored import SessionRow
+
+_NONE = ("", "")
+# An agent draws its prompt anew within a second; nobody else writes into the pane meanwhile.
+_PUT_BACK_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
 
 
 def free_session(home: str, row: SessionRow, note: Callable[[str], bool]) -> bool:
@@ -27,12 +33,12 @@ def free_session(home: str, row: SessionRow, note: Callable[[str], bool]) -> boo
     next job's instructions come after it.
     """
     with pane_held(home, row):
-        key = _interrupt(home, row)
+        key, clears = _keys(home, row)
         said = f"job {row.job_id} is over: free"
         if not note(f"job {row.job_id} was cancelled: its agent is interrupted ({key})" if key else said):
             return False
         if key:
-            Tmux.at(row.socket).press(row.pane, key)
+            _interrupt(row, key, clears)
     record_session(home, row)
     return True
 
@@ -43,14 +49,33 @@ def record_session(home: str, row: SessionRow) -> None:
         Tmux.at(row.socket).record(row.pane, session_folder(home, row.name) / OUTPUT)
 
 
-def _interrupt(home: str, row: SessionRow) -> str:
-    """Return the key that interrupts the agent; empty where it is not to be pressed, or not now."""
+def _keys(home: str, row: SessionRow) -> tuple[str, str]:
+    """Return the agent's `interrupt_keys`; none where they are not to be pressed, or not now."""
     job = see_job(home, row.job_id) if row.job_id and row.pane else None
-    key = agent_of(row).interrupt if job is not None and job.status == Status.CANCELLED else ""
-    if not key:
-        return ""
+    if job is None or job.status != Status.CANCELLED:
+        return _NONE
     seen = find_pane(Tmux.at(row.socket), row)
     if isinstance(seen, NotNow) or seen.in_mode:
-        return ""
+        return _NONE
     process = see(seen.pid)
-    return key if process is not None and process.in_foreground else ""
+    return agent_of(row).interrupt_keys if process is not None and process.in_foreground else _NONE
+
+
+def _interrupt(row: SessionRow, key: str, clears: str) -> None:
+    """Press the key; empty the prompt where the agent puts back there what it was told.
+
+    Left there, it would stand before what the agent is told next. What a person had begun to type stays.
+    """
+    tmux, clock = Tmux.at(row.socket), SystemClock()
+    before, lines = tmux.view(row.pane)
+    typed = before is not None and is_typed(before_cursor(before, lines))
+    tmux.press(row.pane, key)
+    until = clock.monotonic() + _PUT_BACK_SECONDS
+    while clears and not typed and clock.monotonic() < until:
+        clock.sleep(_LOOK_SECONDS)
+        seen, lines = tmux.view(row.pane)
+        if seen is None:
+            return
+        if is_typed(before_cursor(seen, lines)):
+            tmux.press(row.pane, clears)
+            return

@@ -38,7 +38,8 @@ class InstructionsBy(StrEnum):
 class KnownAgent(NamedTuple):
     """One line of the table. `quit`: keys by tmux's names, or a text that Enter follows.
 
-    `interrupt`: the key that ends its turn, and leaves it waiting for the next one.
+    `interrupt`: the key that ends its turn, and leaves it waiting for the next one; behind it the key that
+    empties its prompt, where it puts back there what it was told.
     """
 
     name: str
@@ -52,6 +53,12 @@ class KnownAgent(NamedTuple):
     def lives_on(self) -> bool:
         """Tell whether one process of it does one job after another."""
         return self.delivery in {InstructionsBy.PASTE, InstructionsBy.LINE, InstructionsBy.NONE}
+
+    @property
+    def interrupt_keys(self) -> tuple[str, str]:
+        """Return the key that interrupts, and the one that empties the prompt then; "" for none."""
+        first, clears = [*self.interrupt.split(), "", ""][:2]
+        return first, clears
 
     @property
     def quit_keys(self) -> list[str]:
@@ -68,7 +75,7 @@ class KnownAgent(NamedTuple):
 
 # What agents of their makers take (their own documentation and --help, 2026).
 TABLE = """\
-claude | paste | claude | /exit | claude --resume {conversation} | Escape
+claude | paste | claude | /exit | claude --resume {conversation} | Escape C-c
 claude-print | argument | claude -p | | claude -p --resume {conversation}
 codex | paste | codex | /quit | codex resume {conversation} | Escape
 codex-exec | stdin | codex exec - | |
@@ -88,8 +95,12 @@ def read_line(line: str) -> KnownAgent:
             f"not the line of an agent: {line[:80]!r}",
             hint=f"NAME | {' or '.join(InstructionsBy)} | COMMAND | QUIT | RESUME | INTERRUPT",
         )
-    if interrupt and not _KEY.fullmatch(interrupt):
-        raise ConfigError(f"not a key: {interrupt[:80]!r}", hint="C-c, M-x, Escape or Enter")
+    keys_then = interrupt.split()
+    if len(keys_then) > 2 or not all(map(_KEY.fullmatch, keys_then)):  # noqa: PLR2004 - said in the hint
+        raise ConfigError(
+            f"not a key: {interrupt[:80]!r}",
+            hint="C-c, M-x, Escape or Enter; a second one behind it",
+        )
     for what, words in (("command", command), ("resume command", resume)):
         try:
             shlex.split(words)

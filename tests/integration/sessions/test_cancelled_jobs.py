@@ -31,11 +31,27 @@ while True:
 """
 
 
+# Interrupted by Escape it puts into its prompt what it was told; C-u empties the prompt.
+_PUTS_BACK = """\
+import sys, tty
+tty.setraw(0)
+print("you> ", end="", flush=True)
+while key := sys.stdin.buffer.raw.read(1):
+    said = {b"\\x1b": "\\r\\nyou> do the first", b"\\x15": "\\r\\nemptied\\r\\nyou> "}.get(key, key.decode())
+    print(said, end="", flush=True)
+"""
+
+
 @pytest.fixture
 def busy(house: SessionHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionHouse:
     """Give a session whose agent takes C-c as an interrupt, and works on a job."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(settle(tmp_path, "echo | line | | bye | | C-c")))
-    house.opener.create(house.new()._replace(command=[sys.executable, "-c", _AGENT]))
+    return at_work(house, _AGENT)
+
+
+def at_work(house: SessionHouse, program: str) -> SessionHouse:
+    """Open a session of the agent, at work on a job."""
+    house.opener.create(house.new()._replace(command=[sys.executable, "-c", program]))
     wait_for(lambda: "you>" in house.screen(), what="the prompt")
     store = RecordStore(house.home, clock=SystemClock())
     now = store.clock.now()
@@ -66,3 +82,24 @@ def test_a_job_that_ended_otherwise_interrupts_nobody(busy: SessionHouse) -> Non
     assert carried.finding.text == f"job {_JOB} is over: free"
     busy.sender.send("work", "next")
     assert "interrupted" not in busy.screen()
+
+
+@pytest.mark.parametrize("typed", ["", "mine"])
+def test_what_an_agent_puts_back_into_its_prompt_is_removed(
+    typed: str, house: SessionHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would stand before the next job; where a person had begun to type nothing is removed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(settle(tmp_path, "echo | line | | bye | | Escape C-u")))
+    at_work(house, _PUTS_BACK)
+    if typed:
+        house.tmux("send-keys", "-t", "=work:", typed)
+        wait_for(lambda: f"you> {typed}" in house.screen(), what="the person's words")
+    assert cancel_job(house.home, _JOB, "enough")
+    (carried,) = Reconciler(house.home).run()
+    assert carried.finding.text.endswith("its agent is interrupted (Escape)")
+    wait_for(lambda: "you> do the first" in house.screen(), what="what it puts back")
+    if not typed:
+        wait_for(lambda: "emptied" in house.screen(), what="an empty prompt")
+    house.tmux("send-keys", "-l", "-t", "=work:", "over")
+    wait_for(lambda: "over" in house.screen(), what="what was typed last")
+    assert ("emptied" in house.screen()) is (not typed)

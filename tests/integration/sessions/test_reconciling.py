@@ -69,7 +69,10 @@ def test_a_killed_server_ends_everything(house: SessionHouse) -> None:
     pid = int(house.tmux("display-message", "-p", "#{pid}"))
     os.kill(pid, 9)
     wait_for(lambda: life_of(house.inventory.get("other").pid) == "", what="the agents to end")
-    assert said(Reconciler(house.home).run()) == ["its tmux server is gone: terminated"] * 2
+    assert (
+        said(Reconciler(house.home).run())
+        == ["its pane is gone, and its tmux server with it: terminated"] * 2
+    )
     assert {row.ended_by for row in house.inventory.rows()} == {"server"}
 
 

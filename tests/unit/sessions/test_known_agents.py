@@ -68,3 +68,13 @@ def test_the_header_says_who_what_and_how() -> None:
     for words in ("job 0000abcd (parser)", "You are builder", "publish_event --job 0000abcd", "jobwire ask"):
         assert words in text
     assert "\n" not in pointer("/x/y", "0000abcd")
+
+
+def test_the_keys_that_interrupt() -> None:
+    """One, and perhaps one that empties the prompt then; no third."""
+    assert read_line("x | line | y | | | Escape C-u").interrupt_keys == ("Escape", "C-u")
+    assert read_line("x | line | y | | | C-c").interrupt_keys == ("C-c", "")
+    assert read_line("x | line | y").interrupt_keys == ("", "")
+    for keys in ("Escape C-u C-u", "Escape rm"):
+        with pytest.raises(ConfigError, match="not a key"):
+            read_line(f"x | line | y | | | {keys}")

@@ -117,7 +117,7 @@ def is_there(row: SessionRow, facts: Facts) -> bool:
 
 _GONE = {
     EndedBy.PANE: "its pane is gone",
-    EndedBy.SERVER: "its tmux server is gone",
+    EndedBy.SERVER: "its pane is gone, and its tmux server with it",
     EndedBy.REBOOT: "the machine was started again",
 }
 
