@@ -27,9 +27,12 @@ const hand = (body) => run([], body, ["pipe", "pipe", "ignore"], "stdout", (said
 // Waits behind a turn: the exit code 2 says that there is something to go on with.
 const behind = (body) => run(["--wake"], body, ["pipe", "ignore", "pipe"], "stderr", (said, code) => code === 2 ? said : "")
 
+const isAborted = (error) => error?.name === "MessageAbortedError"
+const wordsOf = (message) =>
+  (message?.parts ?? []).filter((part) => part.type === "text").map((part) => part.text).join("\n")
+
 export const Jobwire = async ({ client, directory }) => {
   const asked = new Set()
-  const stopped = new Set()
   const parents = new Map()
   const say = (sessionID, text) =>
     client.session.promptAsync({ path: { id: sessionID }, body: { parts: [{ type: "text", text }] } })
@@ -40,34 +43,45 @@ export const Jobwire = async ({ client, directory }) => {
     if (event.type === "session.created") parents.set(properties.info?.id, properties.info?.parentID)
     const sessionID = properties.sessionID ?? properties.info?.id
     const idle = event.type === "session.idle"
-    // A turn that a person ended: what is said then is the person's.
-    if (idle && stopped.delete(sessionID)) return
-    if (event.type === "session.error" && properties.error?.name === "MessageAbortedError") stopped.add(sessionID)
+    const last = idle ? await lastMessage(sessionID) : undefined
+    // A turn that a person ended is told once, at its end: what is said then is the person's.
+    const aborted = isAborted(last?.info?.error)
+    if (!idle && isAborted(properties.error)) return
     const body = {
-      type: event.type, properties, directory,
+      type: aborted ? "session.error" : event.type, properties, directory,
       parentID: parents.get(sessionID), asked_again: idle && asked.delete(sessionID),
     }
-    if (idle) body.properties = { ...properties, text: await lastWords(sessionID) }
+    if (idle) body.properties = { ...properties, error: last?.info?.error, text: wordsOf(last) }
     const answer = await hand(body)
     if (answer.reply) {
-      await client.postSessionIdPermissionsPermissionId({
-        path: { id: sessionID, permissionID: answer.requestID }, body: { response: answer.reply },
-      })
-      if (answer.reply === "reject" && answer.message) await say(sessionID, answer.message)
+      await reply(sessionID, answer)
     }
     if (answer.prompt) {
       asked.add(sessionID)
       await say(sessionID, answer.prompt)
-    } else if (idle) {
+    } else if (idle && !aborted) {
       const woken = await behind(body)
       if (woken) await say(sessionID, woken)
     }
   }
 
-  async function lastWords(sessionID) {
+  async function reply(sessionID, answer) {
+    // With words the agent goes on with them in the same turn (since 1.1); the older way ends its turn.
+    const path = { requestID: answer.requestID }
+    const body = { reply: answer.reply, message: answer.message || undefined }
+    const given = await client._client?.post({
+      url: "/permission/{requestID}/reply", path, body, headers: { "Content-Type": "application/json" },
+    })
+    if (given?.response?.ok) return
+    await client.postSessionIdPermissionsPermissionId({
+      path: { id: sessionID, permissionID: answer.requestID }, body: { response: answer.reply },
+    })
+    if (answer.reply === "reject" && answer.message) await say(sessionID, answer.message)
+  }
+
+  async function lastMessage(sessionID) {
     const found = await client.session.messages({ path: { id: sessionID } })
-    const last = (found.data ?? []).filter((one) => one.info?.role === "assistant").at(-1)
-    return (last?.parts ?? []).filter((part) => part.type === "text").map((part) => part.text).join("\n")
+    return (found.data ?? []).filter((one) => one.info?.role === "assistant").at(-1)
   }
 
   return {

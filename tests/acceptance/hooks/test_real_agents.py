@@ -170,3 +170,31 @@ def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> 
         wait_for(lambda: ways() == [("wake", "done")], what="the message done", deadline_seconds=DEADLINE)
         wait_for(lambda: model.said("mind the gap"), what="its model told", deadline_seconds=DEADLINE)
     store.close()
+
+
+def test_opencode_goes_on_with_a_denials_words_and_an_escape_is_no_end_of_its_turn(
+    at_work: Delegated,
+) -> None:
+    """Denied, it does it another way in the same turn; interrupted at its pane, it is asked nothing."""
+    program = require_agent("opencode")
+    script: list[Turn] = [
+        calls("bash", command="touch made.txt", description="Make a file"),
+        Says("I use the copy."),
+        Says("too late", delay_seconds=600.0),
+    ]
+    with ScriptedModel(*script) as model:
+        environ = opencode_environment(at_work.user, model.url)
+        at_work.start("opencode", program, environ, prompt=("--prompt", PROMPT))
+        at_work.request()
+        at_work.answer("deny: use the copy of it")
+        wait_for(lambda: model.left == 0, what="the turn after it was asked", deadline_seconds=DEADLINE)
+        assert model.said("use the copy of it")
+        assert len(model.requests) == 3
+
+        def interrupted() -> bool:
+            at_work.press("Escape")
+            return newest_record(at_work.home).detail == "opencode waits at its prompt"
+
+        wait_for(interrupted, what="the interrupt", deadline_seconds=DEADLINE, step_seconds=0.5)
+        assert len(model.requests) == 3
+    assert not (at_work.work / "made.txt").exists()
