@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from jobwire.api.inbox import AgentInbox
@@ -301,9 +300,7 @@ class Home:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

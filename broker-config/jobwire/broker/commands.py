@@ -21,7 +21,7 @@ from jobwire.broker.home import (
 )
 from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
 from jobwire.broker.render import Deployment, render_deployment
-from jobwire.broker.serve import ready_line, run_embedded, send_reload
+from jobwire.broker.serve import run_embedded, send_reload
 from jobwire.certs.values import DAY, Finding, Level
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
@@ -105,10 +105,13 @@ def _up_mosquitto(args: argparse.Namespace, listening: Listening) -> int:
 
 
 def _announce(args: argparse.Namespace, host: str, port: int, pid: int) -> None:
+    """Print the one line that says where the broker accepts connections."""
     home = Path(args.home).resolve()
-    ca = BrokerPaths(home).ca
-    line = ready_line(host=host, port=port, home=home, ca_certs=ca, pid=pid, as_json=args.json)
-    print(line, flush=True)
+    ca = str(BrokerPaths(home).ca)
+    body = {"ready": True, "host": host, "port": port, "ca_certs": ca, "pid": pid, "home": str(home)}
+    shown = f"[{host}]" if ":" in host else host
+    words = f"broker ready on {shown}:{port} (TLS 1.3, CA {ca}, pid {pid})"
+    print(json.dumps(body) if args.json else words, flush=True)
 
 
 def render(args: argparse.Namespace) -> int:

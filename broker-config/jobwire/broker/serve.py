@@ -1,7 +1,6 @@
 """`jobwire broker up`: a broker in the foreground until SIGTERM or SIGINT, and whom a reload signals."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -19,15 +18,6 @@ log = logging.getLogger("jobwire.broker")
 
 SHUTDOWN_SECONDS = 10.0
 _HINT = "start it with jobwire broker up, or reload the service: systemctl reload jobwire-broker"
-
-
-def ready_line(*, host: str, port: int, home: Path, ca_certs: Path, pid: int, as_json: bool) -> str:
-    """Return the one line that says where the broker accepts connections."""
-    if as_json:
-        body = {"ready": True, "host": host, "port": port, "ca_certs": str(ca_certs), "pid": pid}
-        return json.dumps({**body, "home": str(home)})
-    shown = f"[{host}]" if ":" in host else host
-    return f"broker ready on {shown}:{port} (TLS 1.3, CA {ca_certs}, pid {pid})"
 
 
 def run_embedded(broker: "EmbeddedBroker", *, pid_file: Path, on_ready: Callable[[], None]) -> None:

@@ -10,9 +10,9 @@ from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.fields import read_fields, rules_of, settings, text
 from jobwire.core.override import override
 from jobwire.core.strict_json import decode_object
-from jobwire.core.topics import Topics, check_agent
+from jobwire.core.topics import check_agent
 from jobwire.delivery.ticket_files import MAX_TICKET
-from jobwire.jobs.ticket import BROKER_KEYS, TicketError, misfit_of_broker
+from jobwire.jobs.ticket import BROKER_KEYS, TicketError, check_way
 from jobwire.storage.named_files import read_named_file
 
 TICKET_VERSION = 1
@@ -57,12 +57,7 @@ def decode_agent_ticket(payload: bytes) -> AgentTicket:
         check_agent(ticket.agent)
     except InvalidInputError as error:
         raise _refused("agent", "is not valid") from error
-    try:
-        Topics(ticket.topic_root)
-    except InvalidInputError as error:
-        raise _refused("topic_root", "is not valid") from error
-    if wrong := misfit_of_broker(ticket.broker):
-        raise _refused("broker", wrong)
+    check_way(ticket.topic_root, ticket.broker, _refused)
     return ticket
 
 

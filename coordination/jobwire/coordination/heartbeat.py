@@ -10,16 +10,13 @@ import logging
 import os
 import select
 import threading
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Beat, Joining, check_beat, check_interval
 from jobwire.coordination.liveness import DEFAULT_INTERVAL_SECONDS, AgentStatus
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import JobwireError, NotFoundError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 # A status that changes a thousand times a second is written twice.
 _APART_SECONDS = 0.5
@@ -115,9 +112,7 @@ class Heartbeat:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self) -> None:

@@ -4,7 +4,7 @@ Decoded without pydantic, because `publish_event --ticket` reads it at every sta
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, NamedTuple
 
 from jobwire.core.canonical import JsonShapeError
@@ -82,16 +82,23 @@ def decode_ticket(payload: bytes) -> Ticket:
     if body.get("kind") == _OF_AGENT:
         raise TicketError("this is the ticket of an agent, not of a job", hint=_AGENTS_HINT, field="kind")
     ticket = Ticket(**read_fields(body, _FIELDS, _refused, optional=Ticket._field_defaults))
-    try:
-        Topics(ticket.topic_root)
-    except InvalidInputError as error:
-        raise _refused("topic_root", "is not valid") from error
-    if wrong := misfit_of_broker(ticket.broker):
-        raise _refused("broker", wrong)
+    check_way(ticket.topic_root, ticket.broker, _refused)
     return ticket
 
 
-def misfit_of_broker(broker: Mapping[str, str | int]) -> str:
+def check_way(
+    topic_root: str, broker: Mapping[str, str | int], refused: Callable[[str, str], TicketError]
+) -> None:
+    """Raise what `refused` returns for a field where a ticket's way to the broker is none."""
+    try:
+        Topics(topic_root)
+    except InvalidInputError as error:
+        raise refused("topic_root", "is not valid") from error
+    if wrong := _misfit_of_broker(broker):
+        raise refused("broker", wrong)
+
+
+def _misfit_of_broker(broker: Mapping[str, str | int]) -> str:
     """Say what is wrong with a ticket's settings; "" where nothing is."""
     given = broker.keys()
     # Two answers to one question; and an inline key without its certificate proves nothing.

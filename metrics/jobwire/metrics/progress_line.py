@@ -1,7 +1,6 @@
 """What a person sees of a run: one line that is rewritten, or now and then a line in a log."""
 
 import json
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from jobwire.core.clock import Clock, utc_timestamp
@@ -72,7 +71,5 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._finish()
