@@ -1,5 +1,6 @@
 """Agents and conversations over HTTP: paging, texts of strangers, actions, and a store that is not there."""
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from .test_server import Stream
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe"
 LARGE = "word " * 20_000
+FIRST = {"to": "ann", "kind": "task", "summary": "x", "body": "", "priority": "normal", "id": ""}
 
 
 @pytest.fixture
@@ -255,6 +257,25 @@ def test_a_person_replies_once_and_ends_a_conversation(
     assert [view.kind for view in agents.gone(store, since_ms=0, limit=9)] == ["person"]
 
 
+def test_a_person_begins_a_conversation_once(writer: FleetWriter, server: DashboardProcess) -> None:
+    """Its first message goes to those named, in the page's person's name; the same id begins one only."""
+    asked: Any = {
+        "to": "ann, ben",
+        "kind": "task",
+        "summary": "build <b>it</b>",
+        "body": HOSTILE,
+        "priority": "high",
+    }
+    begun = post(server, "/api/conversation/begin", **asked, id="p-1")
+    assert post(server, "/api/conversation/begin", **asked, id="p-1") == begun
+    with contextlib.closing(CoordinationStore(str(writer.home))) as store:
+        (first,) = messages_of(store, begun["thread_id"])
+        assert (first.from_agent, first.to, first.kind) == (user_name(), ("ann", "ben"), "task")
+        assert (first.summary, first.body, first.priority) == (asked["summary"], HOSTILE, "high")
+    anybody = post(server, "/api/conversation/begin", **{**asked, "to": ""}, id="")
+    assert anybody["thread_id"] != begun["thread_id"]
+
+
 def test_a_question_of_work_is_answered_by_a_reply(
     store: CoordinationStore, server: DashboardProcess
 ) -> None:
@@ -274,6 +295,14 @@ def test_a_question_of_work_is_answered_by_a_reply(
         ("reply", {"thread": "t", "text": "a\x00b", "kind": "event", "id": ""}),
         ("reply", {"thread": "t" * 65, "text": "x", "kind": "event", "id": ""}),
         ("reply", {"thread": "t", "text": "x", "kind": "event", "id": "i" * 65}),
+        ("begin", FIRST | {"to": "", "kind": "question"}),
+        ("begin", FIRST | {"to": "no agent!"}),
+        ("begin", FIRST | {"to": ["ann"]}),
+        ("begin", FIRST | {"kind": "answer"}),
+        ("begin", FIRST | {"summary": " "}),
+        ("begin", FIRST | {"summary": "two\nlines"}),
+        ("begin", FIRST | {"body": "a\x00b"}),
+        ("begin", FIRST | {"priority": "urgent"}),
         ("read", {"thread": "t", "through": -1}),
         ("read", {"thread": "t", "through": "1"}),
         ("read", {"thread": 1, "through": 1}),
@@ -293,7 +322,7 @@ def test_nothing_is_done_on_a_page_that_only_reads(writer: FleetWriter, store: C
     """Without --allow-actions every action is refused, and the person joins nowhere."""
     thread = begin(store)
     with DashboardProcess(writer.home) as server:
-        for path in ("reply", "cancel", "read"):
+        for path in ("begin", "reply", "cancel", "read"):
             assert post(server, f"/api/conversation/{path}", 403, thread=thread)["error"]
     assert agents.gone(store, since_ms=0, limit=9) == []
 

@@ -1,12 +1,13 @@
 // The conversations of agents: what is blocked first, then what changed last.
 
+import { compose } from "./compose.js";
 import { badge, setBadge } from "./fleet.js";
 import { h, mark, plain, say } from "./dom.js";
 import { ago, fullTime } from "./format.js";
 import { Rows, look, nothingYet, tableRow } from "./store.js";
 import { ListView } from "./views.js";
 
-const me = document.documentElement.dataset.person;
+const { actions, person: me } = document.documentElement.dataset;
 const COLUMNS = [["state", "State"], ["job", "Conversation"], ["last", "Last word"], ["who", "From → for"], ["unread", "Unread"], ["when", "Changed"]];
 const CHOICES = { "": ["All", ""], blocked: ["Blocked", "waiting"], open: ["Open", ""], failed: ["Failed", "failed"], ended: ["Ended", ""], dead: ["Given up", "failed"] };
 const GROUPS = { blocked: "waiting", failed: "failed", pending: "pending", claimed: "running", in_progress: "running", done: "done", cancelled: "done" };
@@ -33,7 +34,7 @@ export class ConversationsView extends ListView {
 
   parts() {
     this.agent.value = this.asked.agent;
-    return [this.headline, h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.agent)), this.table.node, this.note, this.more];
+    return [this.headline, h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.agent, actions === "yes" ? h("button", { type: "button", title: "n", onclick: () => compose(this.shell) }, "New …") : null)), this.table.node, this.note, this.more];
   }
 
   hide() {
@@ -42,9 +43,9 @@ export class ConversationsView extends ListView {
   }
 
   key(event) {
-    if (event.key !== "/") return super.key(event);
-    this.shell.go("/search");
-    return true;
+    if (event.key === "/") { this.shell.go("/search"); return true; }
+    if (event.key === "n" && actions === "yes") { compose(this.shell); return true; }
+    return super.key(event);
   }
 
   choose(changes) {

@@ -8,8 +8,9 @@ from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardTurn
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.liveness import AgentKind
-from jobwire.coordination.message import NewMessage
+from jobwire.coordination.message import NewMessage, split_words
 from jobwire.coordination.replying import reply
+from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import drop, mark_read, redrive
 from jobwire.coordination.tasks.tasks import Tasks
@@ -19,6 +20,8 @@ from jobwire.core.topics import check_agent
 
 _VERBS = ("approve", "reject", "merge", "retry", "cancel")
 KINDS = ("event", "answer", "question")
+# What a person begins a conversation with.
+BEGINNINGS = ("task", "question", "event")
 
 
 def person_name(author: str) -> str:
@@ -35,6 +38,29 @@ class PersonOnThePage:
     def __init__(self, home: Path, name: str) -> None:
         self._home = home
         self._name = name
+
+    def begin(
+        self, *, to: str, kind: str, summary: str, body: str, priority: str, message_id: str
+    ) -> dict[str, object]:
+        """Begin a conversation; the same id again begins none. A task for nobody may be claimed by all."""
+        if kind not in BEGINNINGS:
+            raise InvalidInputError(
+                f"a conversation begins with no {kind!r:.40}", hint=f"one of {', '.join(BEGINNINGS)}"
+            )
+        if not summary.strip():
+            raise InvalidInputError("there is no summary", hint="say in one line what it is about")
+        names = split_words(to)
+        if not names and kind != "task":
+            raise InvalidInputError("it is for nobody", hint="name an agent; only a task may be anybody's")
+        store = self._joined()
+        try:
+            new = NewMessage(
+                self._name, names, kind=kind, summary=summary, body=body, priority=priority, id=message_id
+            )
+            posted = send(store, new)
+            return {"message_id": posted.message_id, "thread_id": posted.thread_id}
+        finally:
+            store.close()
 
     def reply(self, thread_id: str, text: str, *, kind: str, message_id: str) -> dict[str, object]:
         """Say something in a conversation; the same id again says it once."""

@@ -85,6 +85,7 @@ class StoreRoutes:
             Route("/api/session/stop", self._acts(self._stop), methods=["POST"]),
             Route("/api/session/resume", self._acts(self._resume), methods=["POST"]),
             Route("/api/message", error_responses(self.text)),
+            Route("/api/conversation/begin", self._acts(self._begin), methods=["POST"]),
             Route("/api/conversation/reply", self._acts(self._reply), methods=["POST"]),
             Route("/api/conversation/cancel", self._acts(self._cancel), methods=["POST"]),
             Route("/api/conversation/read", self._acts(self._read), methods=["POST"]),
@@ -207,6 +208,10 @@ class StoreRoutes:
 
     def _resume(self, asked: dict[str, object]) -> dict[str, object]:
         return resume_session(self._home, _text(asked, "name"))
+
+    def _begin(self, asked: dict[str, object]) -> dict[str, object]:
+        words = {name: _text(asked, name) for name in ("to", "kind", "summary", "body", "priority")}
+        return self._person.begin(**words, message_id=_text(asked, "id"))
 
     def _reply(self, asked: dict[str, object]) -> dict[str, object]:
         return self._person.reply(
