@@ -1013,3 +1013,12 @@ SELECT task_id FROM (
         WHEN open_deps = 0 AND not_before_ms <= :now_ms THEN 'ready' ELSE status END AS state
     FROM tasks WHERE run_id = :run_id
 ) WHERE :state IN ('', state) ORDER BY instr(:order, ',' || state || ','), number LIMIT :limit;
+
+-- name: unread_by_all
+-- How many messages each of these agents (a JSON array) has not read, counted up to a number.
+SELECT a.value, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM deliveries INDEXED BY deliveries_unread
+        WHERE agent_id = a.value AND delivered_ms IS NULL AND state IN ('queued', 'leased') LIMIT :limit
+    )
+) FROM json_each(:agents) AS a;

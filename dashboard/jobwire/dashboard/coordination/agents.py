@@ -1,5 +1,7 @@
 """Who is there, read from the store."""
 
+import json
+
 from jobwire.coordination.agents import gone, present
 from jobwire.coordination.store import CoordinationStore
 from jobwire.dashboard.coordination.agent_rows import AgentRow, agent_row, arrange_agents
@@ -19,7 +21,9 @@ def agent_rows(store: CoordinationStore, now: float, *, counted: bool = True) ->
     with store.reading():
         since_ms = int((now - _GONE_SECONDS) * 1000)
         views = [*present(store)[:MOST_AGENTS], *gone(store, since_ms=since_ms, limit=_MOST_GONE)]
-        rows = [agent_row(view, unread_of(store, view.agent_id) if counted else 0, now) for view in views]
+        names = json.dumps([view.agent_id for view in views if counted])
+        unread = dict(store.rows("unread_by_all", {"agents": names, "limit": MOST_COUNTED}))
+        rows = [agent_row(view, unread.get(view.agent_id, 0), now) for view in views]
     return arrange_agents(rows)
 
 
