@@ -146,38 +146,6 @@ def test_a_person_sees_agents_tasks_and_locks_and_votes(
     assert "approve, 5/10" in browser.texts(".attempts")[0]
 
 
-def test_a_person_begins_a_conversation_by_keys(
-    browser: Browser, writer: FleetWriter, serve: Serve, store: CoordinationStore
-) -> None:
-    """The form says who is here, what is refused, and leads to the conversation; nothing is said twice."""
-    with store.changing() as change:
-        agents.join(change, "ann", Joining())
-    server = serve("--allow-actions")
-    open_view(browser, server, "conversations")
-    wait_for(lambda: browser.texts("h1") == ["No conversations yet"])
-    browser.driver.find_element(By.TAG_NAME, "body").send_keys("n")
-    form = "dialog[open] .compose"
-    wait_for(lambda: browser.run(f"return document.querySelectorAll('{form} option[value=ann]').length") == 1)
-    browser.driver.switch_to.active_element.send_keys("ann, bob, no name!")
-    wait_for(lambda: "Not here now: bob, no name!" in "".join(browser.texts(f"{form} .hint")))
-    summary = browser.driver.find_element(By.CSS_SELECTOR, f"{form} [name=summary]")
-    summary.send_keys(f"Parse {HOSTILE}", Keys.CONTROL, Keys.ENTER)
-    wait_for(lambda: browser.texts(f"{form} .wrong") != [], what="the refusal")
-    for width, dark in ((1280, False), (390, True)):
-        browser.look(width, dark=dark)
-        browser.keep(f"compose-{width}")
-    browser.look()
-    # A refusal of the server is also said in the console.
-    browser.complaints()
-    to = browser.driver.find_element(By.CSS_SELECTOR, f"{form} [name=to]")
-    to.send_keys(Keys.CONTROL, "a")
-    to.send_keys("ann, bob", Keys.CONTROL, Keys.ENTER)
-    wait_for(lambda: browser.texts(".message .summary") == [f"Parse {HOSTILE}"], what="the conversation")
-    assert browser.texts("dialog") == []
-    (first,) = messages_of(store, browser.texts(".facts code")[0])
-    assert (first.from_agent, first.to, first.kind) == (user_name(), ("ann", "bob"), "task")
-
-
 def test_a_page_without_actions_has_no_reply_box(
     browser: Browser, writer: FleetWriter, serve: Serve, store: CoordinationStore
 ) -> None:

@@ -57,7 +57,7 @@ export class ConversationsView extends ListView {
 
   /** Take the newest page. A conversation that changed is always there; where too many did, begin anew. */
   show(data) {
-    if (!data.made) {
+    if (!data.made || !data.counts.all) {
       say(this.headline, "No conversations yet");
       nothingYet(this.note, "No agent has written here yet. Begin with one:", "inbox send --agent lead --to builder --summary 'build it'");
       return;
@@ -99,7 +99,7 @@ export class ConversationsView extends ListView {
     if (data.counts.blocked) parts.push(`${data.counts.blocked} ${data.counts.blocked === 1 ? "conversation is" : "conversations are"} blocked`);
     if (data.counts.dead) parts.push(`${data.counts.dead} ${data.counts.dead === 1 ? "message" : "messages"} given up`);
     if (data.unread) parts.push(`${data.unread >= 100 ? "100 or more" : data.unread} unread for you (${me})`);
-    say(this.headline, parts.join(" · ") || (data.counts.all ? `All well: ${data.counts.open} open` : "No conversations yet"));
+    say(this.headline, parts.join(" · ") || `All well: ${data.counts.open} open`);
   }
 }
 
