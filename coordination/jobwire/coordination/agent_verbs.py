@@ -12,7 +12,7 @@ from jobwire.coordination import agents, notices, reading, taking, waiting
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.board_verbs import BOARD_VERBS
-from jobwire.coordination.dead_letters import Chosen, buried
+from jobwire.coordination.dead_verbs import DEAD_VERBS
 from jobwire.coordination.lock_verbs import LOCK_VERBS
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import Artifact, NewMessage
@@ -163,31 +163,6 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     return {"threads": [thread_json(one) for one in found]}
 
 
-def _concerns(agent: str, dead: taking.Taken) -> bool:
-    return agent in {dead.delivery.agent_id, dead.message.from_agent}
-
-
-def _dead(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """List what was given up of what the agent sent, or was sent."""
-    chosen = Chosen(args.get("recipient"), args.get("run_id"), args.get("reason", ""), limit=MOST)
-    found = [one for one in buried(store, chosen).messages if _concerns(agent, one)]
-    bodies = [{**delivery_json(one.delivery), "message": one.message.to_json()} for one in found]
-    return {"dead": bodies[: limit_of(args)]}
-
-
-def _dead_show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = [one for one in taking.dead_deliveries_of(store, args["message"]) if _concerns(agent, one)]
-    if not found:
-        raise InvalidInputError(
-            f"{agent} neither sent that message nor was it sent to {agent}", code="forbidden"
-        )
-    message = found[0].message
-    return {
-        "message": message.to_json(BlobFolder(store.home), reading.artifacts_of(store, message.id)),
-        "deliveries": [delivery_json(one.delivery) for one in found],
-    }
-
-
 def _wait_reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     """Look once: whoever is elsewhere sleeps there."""
     waited = waiting.wait_reply(
@@ -290,8 +265,6 @@ VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
         {**dict.fromkeys(("created_by", "assigned_to", "run_id"), TEXT), "statuses": TEXTS, "limit": WHOLE},
         _list,
     ),
-    "dead": AgentVerb({**dict.fromkeys(("recipient", "run_id", "reason"), TEXT), "limit": WHOLE}, _dead),
-    "dead-show": AgentVerb({"message": TEXT}, _dead_show, ("message",)),
     "wait-reply": AgentVerb(
         {"thread_id": TEXT, "after": WHOLE, "after_message": TEXT, "kinds": TEXTS},
         _wait_reply,
@@ -320,4 +293,5 @@ VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
     **LOCK_VERBS,
     **BOARD_VERBS,
     **TASK_VERBS,
+    **DEAD_VERBS,
 }

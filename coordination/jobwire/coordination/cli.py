@@ -77,16 +77,20 @@ def _show(parser: CommandParser) -> None:
     add("--limit", type=whole(1, _MOST), metavar="N", help="only the last messages")
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """Add how long to wait, and behind which event."""
-    add = parser.add_argument
-    add(
+def _timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--timeout-seconds",
         type=number(MAX_SECONDS),
         default=_FOREVER,
         metavar="S",
         help="exit 10 after that (default: 30 days)",
     )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add how long to wait, and behind which event."""
+    _timeout(parser)
+    add = parser.add_argument
     add("--after-event", type=whole(0, 2**53 - 1), metavar="N", help="only what came after event N")
 
 
@@ -126,6 +130,15 @@ def _update(parser: CommandParser) -> None:
     )
     _said(parser)
     _direct(parser)
+
+
+def _ask(parser: CommandParser) -> None:
+    add = parser.add_argument
+    add("text", metavar="TEXT", help="the question")
+    _holder(parser)
+    add("--choice", action="append", default=[], metavar="TEXT", help="an answer to choose from; repeatable")
+    add("--id", default="", help="the message's id: asked again, it is asked once")
+    _timeout(parser)
 
 
 def _direct(parser: CommandParser) -> None:
@@ -274,6 +287,12 @@ VERBS: dict[str, Verb] = {
         'inbox update --agent builder --thread ID --summary "12 of 30 files"',
         _update,
         "work_actions:update",
+    ),
+    "ask": Verb(
+        "ask what the work waits for, and wait for the answer",
+        'inbox ask "Push to main?" --agent builder --thread ID --choice yes --choice no',
+        _ask,
+        "asking_actions:ask",
     ),
     "reply": Verb(
         "say something in a thread",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from jobwire.coordination import remote_requests as requests
 from jobwire.coordination import task_requests
 from jobwire.coordination.actions import NO_SUCH_WORDS, NOTHING_TO_FETCH
 from jobwire.coordination.agents import Beat
+from jobwire.coordination.asking_actions import ask_by
 from jobwire.coordination.command import incarnation, say
 from jobwire.coordination.heartbeat import Heartbeat, beat_while
 from jobwire.coordination.remote_agent import RemoteAgent
@@ -108,23 +110,32 @@ def by_ticket(args: Namespace) -> int:
 
         return lock_hook(args)
     path = Path(args.ticket or os.environ["JOBWIRE_TICKET"])
-    way = _WAYS.get(args.runs)
-    if args.runs == "dead_actions:dead" and args.action == "show":
-        way = _Way("dead-show", requests.dead)
-    beats = args.runs == "agent_actions:beat"
-    if way is None and not beats:
-        raise InvalidInputError(
-            f"{args.verb} needs the store's own disk", hint="leave --ticket out, where the home is"
-        )
-    with RemoteAgent(path, present=beats) as agent:
+    does = _doing(args)
+    with RemoteAgent(path, present=does is _beat) as agent:
         named = args.agent or os.environ.get("JOBWIRE_AGENT")
         if named and named != agent.agent:
             raise InvalidInputError(f"this is the ticket of {agent.agent}, not of {named}", code="forbidden")
-        if way is None:
-            return _beat(agent, args)
-        if way.waits and not (way.verb == _ACQUIRE and not args.wait):
-            return _waited(agent, args, way)
-        _print(args, _asked(agent, args, way))
+        return does(agent, args)
+
+
+def _doing(args: Namespace) -> Callable[[RemoteAgent, Namespace], int]:
+    """Return what does it; raises InvalidInputError where a ticket is not enough."""
+    if own := {"agent_actions:beat": _beat, "asking_actions:ask": ask_by}.get(args.runs):
+        return own
+    way = _WAYS.get(args.runs)
+    if args.runs == "dead_actions:dead" and args.action != "list":
+        way = _Way(f"dead-{args.action}", requests.dead)
+    if way is None:
+        raise InvalidInputError(
+            f"{args.verb} needs the store's own disk", hint="leave --ticket out, where the home is"
+        )
+    return partial(_cross, way)
+
+
+def _cross(way: _Way, agent: RemoteAgent, args: Namespace) -> int:
+    if way.waits and not (way.verb == _ACQUIRE and not args.wait):
+        return _waited(agent, args, way)
+    _print(args, _asked(agent, args, way))
     return 0
 
 

@@ -100,13 +100,22 @@ def list_threads(args: Namespace) -> Request:
 
 
 def dead(args: Namespace) -> Request:
-    """Ask for what was given up of what I sent, or was sent."""
-    if args.action == "show" and args.message:
-        return {"message": args.message}
-    if args.action != "list" or args.message or args.task or args.all or args.older_than:
+    """Ask for what was given up of what I sent, or was sent; or for one of it to be shown or moved."""
+    if (
+        args.task
+        or args.all
+        or args.older_than
+        or args.force
+        or bool(args.message) == (args.action == "list")
+    ):
         raise InvalidInputError(
-            "that needs the store's own disk", hint="by a ticket: inbox dead list, or show MESSAGE"
+            "that needs the store's own disk",
+            hint="by a ticket: inbox dead list, or show, redrive or drop MESSAGE",
         )
+    if args.action == "show":
+        return {"message": args.message}
+    if args.action != "list":
+        return {"message": args.message, **named(recipient=args.recipient)}
     return {
         "limit": min(args.limit, MOST),
         **named(recipient=args.recipient, run_id=args.run_id, reason=args.reason or None),

@@ -35,8 +35,8 @@ def _taken(found: Answer) -> str:
 
 
 def _moved(found: Answer) -> str:
-    one = found["delivery"]
-    return f"message {one['seq']} is {one['state']} for {one['agent_id']}"
+    moved = found["deliveries"] if "deliveries" in found else [found["delivery"]]
+    return "\n".join(f"message {one['seq']} is {one['state']} for {one['agent_id']}" for one in moved)
 
 
 def _buried(found: Answer) -> str:
@@ -93,6 +93,7 @@ _FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
         ("message deliveries", _dead_message),
         ("message", lambda found: present.message(found["message"])),
         ("delivery", _moved),
+        ("deliveries", _moved),
         ("threads", lambda found: present.threads(found["threads"])),
         ("messages event_id", lambda found: "\n\n".join(map(present.message, found["messages"]))),
         ("dead", _buried),

@@ -57,6 +57,7 @@ LAST = {
     ("autopilot",): ["--dry-run", "--", "true"],
     ("inbox", "watch"): _AT_ONCE,
     ("inbox", "wait-reply"): _AT_ONCE,
+    ("inbox", "ask"): _AT_ONCE,
     ("board", "wait"): _AT_ONCE,
     ("lock", "wait"): _AT_ONCE,
     # Nothing is started in the tmux of whoever runs the tests.

@@ -324,3 +324,25 @@ def test_a_plan_that_fits_no_answer_is_listed_in_parts(agents: Agents, plan: Tas
         found += [one["task_id"] for one in page["tasks"]]
         asked = page.get("more")
     assert found == ["T1", "T2", "T3", *(f"n{number}" for number in range(47))]
+
+
+def test_a_dead_letter_is_brought_back_or_dropped_by_those_it_concerns(agents: Agents) -> None:
+    """Its sender and its recipient see and move it, each to its own; a stranger is told nothing of it."""
+    lead, builder, stranger = agents("lead"), agents("builder"), agents("stranger")
+    tester = agents("tester")
+    lead.call("send", {"to": ["builder", "tester"], "summary": "one", "id": "m1"})
+    for one in (builder, tester):
+        taken: Any = one.call("take", {})
+        given = {"message": "m1", "token": taken["token"], "reason": "no disk", "permanent": True}
+        one.call("nack", given)
+    assert [len(one.call("dead", {})["dead"]) for one in (lead, builder, stranger)] == [2, 1, 0]  # type: ignore[arg-type]
+    for verb in ("dead-show", "dead-redrive", "dead-drop"):
+        with pytest.raises(InvalidInputError) as caught:
+            stranger.call(verb, {"message": "m1"})
+        assert caught.value.facts["code"] == "forbidden"
+    back: Any = builder.call("dead-redrive", {"message": "m1"})
+    assert [(one["agent_id"], one["state"]) for one in back["deliveries"]] == [("builder", "queued")]
+    dropped: Any = lead.call("dead-drop", {"message": "m1", "recipient": "tester"})
+    assert [(one["agent_id"], one["state"]) for one in dropped["deliveries"]] == [("tester", "dropped")]
+    again: Any = builder.call("take", {})
+    assert again["message"]["message_id"] == "m1"

@@ -88,7 +88,14 @@ def test_what_concerns_an_agent_is_listed_by_its_ticket(run: Run) -> None:
         (dead,) = run(name, "inbox", "dead", "list")["dead"]
         assert (dead["message"]["message_id"], dead["last_error"]) == (message, "no such branch")
         assert run(name, "inbox", "dead", "show", message)["message"]["message_id"] == message
-    assert run("builder", "inbox", "dead", "drop", message, code=30)["error"]["code"] == "invalid_input"
+    for words in (("drop", "--all"), ("redrive", message, "--force"), ("redrive", "--task", "T1"), ("show",)):
+        assert run("builder", "inbox", "dead", *words, code=30)["error"]["code"] == "invalid_input"
+    (back,) = run("lead", "inbox", "dead", "redrive", message)["deliveries"]
+    assert (back["agent_id"], back["state"]) == ("builder", "queued")
+    run("builder", "inbox", "take")
+    run("builder", "inbox", "nack", "--message", message, "--permanent", "--reason", "no such branch")
+    (gone,) = run("builder", "inbox", "dead", "drop", message)["deliveries"]
+    assert gone["state"] == "dropped"
     assert run("builder", "inbox", "search", "nowhere", code=10)["error"]["code"] == "no_match"
 
 
@@ -231,3 +238,32 @@ def test_a_person_reads_tasks_by_a_ticket_as_at_home(
     assert read("tasks", "show", "T1", *away) == read("tasks", "show", "T1", *home)
     ended = read("tasks", "fail", "T1", "--summary", "no disk", *away)
     assert "task T1 is tried again after" in ended
+
+
+@pytest.mark.parametrize("place", ["home", "ticket"])
+def test_a_question_of_the_work_is_asked_and_answered(
+    run: Run, host: AgentHost, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    """At home and by a ticket: asked once under its id, open when the time is up, and its answer is said."""
+    HomeLayout(host.store.home).make_layout()
+    thread = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it")["thread_id"]
+    where = {
+        "home": ("--home", host.store.home, "--agent", "builder"),
+        "ticket": ("--ticket", str(tmp_path / "builder.ticket")),
+    }[place]
+
+    def say(*words: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = main([*words, "--thread", thread, "--json", *where])
+        return code, json.loads(capsys.readouterr().out)
+
+    assert say("inbox", "claim")[0] == 0
+    question = ("inbox", "ask", "Push to main?", "--choice", "yes", "--choice", "no", "--id", "q1")
+    code, late = say(*question, "--timeout-seconds", "0")
+    assert (code, late["error"]["code"], late["woke"]) == (10, "timeout", False)
+    answered = run("lead", "inbox", "reply", "--thread", thread, "--summary", "yes")
+    assert answered["request"] is not None
+    code, found = say(*question, "--timeout-seconds", "60")
+    assert (code, found["answer"], found["by"], found["woke"]) == (0, "yes", "lead", True)
+    asked = run("lead", "inbox", "show", "--thread", thread)["messages"]
+    assert [one["kind"] for one in asked] == ["task", "question", "answer"]
