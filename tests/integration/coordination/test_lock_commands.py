@@ -127,3 +127,13 @@ def test_git_refuses_what_somebody_else_holds(lock: Lock, folder: Path) -> None:
     lock("release", "--all", "--agent", "a")
     passed = git("commit", "-qm", "both")
     assert passed.returncode == 0, passed.stderr
+
+
+def test_who_is_to_confirm_sees_it(lock: Lock, capfd: pytest.CaptureFixture[str]) -> None:
+    """The list says which lock somebody wants to end, why, and how another agent confirms it."""
+    lock("acquire", "x", "--agent", "a")
+    lock("break", "x", "--agent", "b", "--reason", "gone home")
+    assert LOCK.main(["list"]) == 0
+    last = capfd.readouterr().out.splitlines()[-1]
+    assert last.startswith("b asks to break a's lock on x (gone home)")
+    assert "--confirm" in last

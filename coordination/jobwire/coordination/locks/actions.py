@@ -72,8 +72,16 @@ def lock_list(args: Namespace) -> int:
         for wait in state.waits
     ]
     header = ("PATH", "MODE", "AGENT", "", "GUARD", "UNTIL", "RUN")
-    say(args, body, "\n".join(table([header, *rows], None)) if rows else "nobody holds anything")
+    lines = table([header, *rows], None) if rows else ["nobody holds anything"]
+    say(args, body, "\n".join([*lines, *(_to_confirm(lock) for lock in state.locks if lock.break_by)]))
     return 0
+
+
+def _to_confirm(lock: FileLock) -> str:
+    return (
+        f"{lock.break_by} asks to break {lock.agent_id}'s lock on {lock.target} ({lock.break_reason}): "
+        "another agent confirms with `jobwire lock break PATH --confirm`"
+    )
 
 
 def _rest(lock: Mapping[str, object]) -> tuple[object, ...]:
