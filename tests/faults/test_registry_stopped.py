@@ -192,6 +192,7 @@ cases.OPERATIONS[sys.argv[2]](Path(sys.argv[3]), sys.argv[4], files)
 """
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_killed_child(tmp_path: Path, name: str) -> None:
     """A child that is really killed before each call leaves its locks free and its change repeatable."""

@@ -38,8 +38,10 @@ def main() -> None:
         os.unlink(path)
         os.execvpe(words[0], words, environment)  # noqa: S606 - this is what it is for
     except OSError as error:
-        with open(f"{path}.failed", "w", encoding="utf-8") as file:
+        with open(f"{path}.failing", "w", encoding="utf-8") as file:
             file.write(f"{words[0]} cannot be started: {error.strerror}")
+        # Whoever finds it finds all of it.
+        os.rename(f"{path}.failing", f"{path}.failed")
         sys.exit(_NOT_FOUND)
 
 

@@ -15,6 +15,10 @@ from jobwire.testing import wait_for
 ROOT = Path(__file__).resolve().parents[3]
 
 
+# Whole demos, beside other tests.
+pytestmark = pytest.mark.timeout(400)
+
+
 def demo(directory: Path, *words: str) -> list[str]:
     """Return the demo's command line."""
     place = ["--directory", str(directory), "--source", str(ROOT / "core")]
@@ -37,7 +41,7 @@ def of_session(directory: Path) -> list[int]:
 def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
     """All three jobs end as they should, exit code 0, and no process stays behind."""
     directory = tmp_path / "demo"
-    answer = subprocess.run(demo(directory), capture_output=True, text=True, timeout=120, check=False)
+    answer = subprocess.run(demo(directory), capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count(" yes") == 3
     assert "permission_required" in answer.stdout
@@ -69,7 +73,7 @@ def test_without_java_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "bin" / "sha256sum").symlink_to(str(shutil.which("sha256sum")))
     bare = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
     command = demo(tmp_path / "demo", "--json")
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=bare)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=bare)
     assert answer.returncode == 0, answer.stderr
     assert "metrics: left out: metrics are computed by Spark, which needs Java" in answer.stderr
     assert [job["exit_code"] for job in json.loads(answer.stdout)["jobs"]] == [0, 1, 0]

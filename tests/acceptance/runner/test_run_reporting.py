@@ -68,7 +68,7 @@ def test_a_broker_that_never_answers(silent_port: int, tmp_path: Path) -> None:
     began = time.monotonic()
     answer = run_to_its_end(new_home(tmp_path / "home"), "--", "echo", "alive", MQTT_PORT=str(silent_port))
     assert (answer.returncode, answer.stdout) == (0, "alive\n"), answer.stderr
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 60
     assert answer.stderr.count("has not answered") == 1, answer.stderr
     assert unsent(tmp_path / "home") == ["started", "completed"]
 
@@ -80,7 +80,7 @@ def test_the_wall_timeout_holds_without_an_answer(silent_port: int, tmp_path: Pa
         new_home(tmp_path / "home"), "--wall-timeout", "2", "--", "sleep", "300", MQTT_PORT=str(silent_port)
     )
     assert answer.returncode == 2, answer.stderr
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 150
     assert newest_record(tmp_path / "home").status is Status.CANCELLED
 
 
