@@ -9,7 +9,6 @@ from jobwire.core.errors import JobwireError
 from jobwire.dashboard.figures import MetricTables
 from jobwire.metrics.database import open_database
 from jobwire.metrics.settings import LOCK_NAME, load_metrics_settings
-from jobwire.metrics.statements import queries
 from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 from jobwire.storage.file_lock import is_held
 from jobwire.storage.home_paths import HomePaths
@@ -38,9 +37,7 @@ class TablesLocator:
             tables = self()
             if tables is None:
                 return ""
-            count = unjournaled_jobs(
-                self._home, {str(row[0]) for row in tables.ask(queries()["counted_jobs"])}
-            )
+            count = unjournaled_jobs(self._home, lambda query, ids: tables.ask(query, *ids))
         except JobwireError:
             # What is wrong with the tables, the figures say themselves.
             return ""

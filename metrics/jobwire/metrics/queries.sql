@@ -204,8 +204,10 @@ WHERE width_seconds = 60 GROUP BY reason ORDER BY reason
 SELECT job_id, session, started_at, finished_at, duration_s, waiting_s, events, attempts, outcome FROM jobs
 ORDER BY started_at DESC, job_id LIMIT 100
 
--- name: counted_jobs
-SELECT job_id FROM job_totals UNION SELECT job_id FROM job_facts
+-- The list of ids is filled in by the caller.
+-- name: counted_jobs_of
+SELECT job_id FROM (SELECT job_id FROM job_totals UNION ALL SELECT job_id FROM job_facts) AS jobs
+WHERE job_id IN (...)
 
 -- name: total_rows
 SELECT CAST(SUM(rows) AS BIGINT)

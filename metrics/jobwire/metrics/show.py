@@ -10,7 +10,7 @@ from jobwire.metrics.buckets import AHEAD, DELAY, percentiles
 from jobwire.metrics.database import Database, Row, open_tables
 from jobwire.metrics.rates import rates, spreads, usage
 from jobwire.metrics.statements import queries
-from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
+from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 from jobwire.storage.home_paths import HomePaths
 
 _UNKNOWN = "-"
@@ -39,7 +39,7 @@ def tables(sink: str, *, now: float, minutes: float, home: Path) -> dict[str, An
                 row | {"silent_s": _length(now - row["last_event_at"])}
                 for row in _select(database, "open_jobs")
             ],
-            "unjournaled_jobs": unjournaled_jobs(home, counted_jobs(database)),
+            "unjournaled_jobs": unjournaled_jobs(home, database.rows),
         }
     finally:
         database.close()

@@ -11,7 +11,7 @@ from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import Database, open_tables, public_url
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.statements import queries
-from jobwire.metrics.unjournaled import counted_jobs, missing_sentence, unjournaled_jobs
+from jobwire.metrics.unjournaled import missing_sentence, unjournaled_jobs
 from jobwire.storage.file_lock import holder_pid, is_held
 
 _MICROSECONDS = 1_000_000
@@ -33,15 +33,15 @@ def status(settings: MetricsSettings) -> dict[str, Any]:
         "watermark_at": None,
         "log": str(settings.log_file),
     }
-    counted: set[str] = set()
     progress: dict[str, tuple[int, int, int]] = {}
     database = _tables(settings.sink)
     if database is not None:
         with contextlib.closing(database):
             progress = {row[0]: (row[1], row[2], row[3]) for row in database.rows(queries()["all_progress"])}
             found |= _batches(database)
-            counted = counted_jobs(database)
-    found["unjournaled_jobs"] = unjournaled_jobs(settings.home, counted)
+            found["unjournaled_jobs"] = unjournaled_jobs(settings.home, database.rows)
+    else:
+        found["unjournaled_jobs"] = unjournaled_jobs(settings.home, lambda *_: [])
     found["journals"] = [_journal(settings, directory, progress) for directory in settings.journals]
     if progress:
         found["watermark_at"] = min(place[2] for place in progress.values()) / _MICROSECONDS
