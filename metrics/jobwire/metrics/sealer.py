@@ -58,8 +58,10 @@ class Sealer:
 
     def _seal(self, history: History, journal: Journal, *, closed_only: bool) -> None:
         settings = self._settings
-        consumers, name = Consumers(journal.directory), f"{settings.consumer}-history"
-        if settings.consumer:
+        consumers = Consumers(journal.directory)
+        # Of the tables as well: what is sealed they read from there, however far behind they are.
+        names = (settings.consumer, f"{settings.consumer}-history") if settings.consumer else ()
+        for name in names:
             consumers.register(name)
         for end in seal(
             journal.directory,
@@ -70,7 +72,7 @@ class Sealer:
             judge=self._judge(),
             skip_lost=settings.allow_data_loss,
         ):
-            if settings.consumer:
+            for name in names:
                 consumers.commit(name, end)
             if self._stop.is_set():
                 return
