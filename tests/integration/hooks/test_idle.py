@@ -21,6 +21,8 @@ from jobwire.testing.homes import new_home
 from jobwire.testing.waiting import wait_for
 from jobwire.testing.watching import bare_environment
 
+# A Python that starts beside many others.
+SECONDS = 150
 STOP = {"hook_event_name": "Stop", "stop_hook_active": True, "last_assistant_message": "completed: all done"}
 
 
@@ -59,6 +61,7 @@ class IdleAgent:
                 wait_for(
                     lambda: self.mark.exists() and self.mark.read_bytes() not in {b"", before},
                     what="the hook that waits",
+                    deadline_seconds=SECONDS,
                 )
                 yield ran
             finally:
@@ -89,7 +92,7 @@ def test_a_message_wakes_it_and_is_done_at_its_next_hook(agent: IdleAgent) -> No
     """It is told without a paste; `inbox show` says the way, and what confirmed it."""
     with agent.waits() as waiting:
         sent = agent.message("mind the gap")
-        assert waiting.wait(60) == 2
+        assert waiting.wait(SECONDS) == 2
         assert waiting.stderr is not None
         assert "mind the gap" in waiting.stderr.read()
     assert agent.way(sent) == {"agent_id": "builder", "way": "wake", "state": "told", "event": "Stop"}
@@ -102,7 +105,7 @@ def test_work_is_no_reason_to_wake_it(agent: IdleAgent) -> None:
     with agent.waits() as waiting:
         agent.message("build it", kind="task")
         agent.message("mind the gap")
-        assert waiting.wait(60) == 2
+        assert waiting.wait(SECONDS) == 2
         assert waiting.stderr is not None
         said = waiting.stderr.read()
     assert "mind the gap" in said
@@ -115,9 +118,9 @@ def test_nobody_waits_behind_a_turn_that_is_not_the_last(agent: IdleAgent, later
     with agent.waits() as waiting:
         if later == "prompt":
             agent.hook({"hook_event_name": "UserPromptSubmit", "prompt": "go on"})
-            assert waiting.wait(60) == 0
+            assert waiting.wait(SECONDS) == 0
         else:
             with agent.waits() as second:
-                assert waiting.wait(60) == 0
+                assert waiting.wait(SECONDS) == 0
                 agent.message("mind the gap")
-                assert second.wait(60) == 2
+                assert second.wait(SECONDS) == 2
