@@ -39,9 +39,9 @@ const shell = {
     const needed = counts.waiting + counts.stuck;
     document.title = needed ? `(${needed}) jobwire` : "jobwire";
   },
-  trouble(text) {
+  trouble(text, what = "The server cannot follow the fleet") {
     trouble.hidden = !text;
-    say(trouble, text ? `The server cannot follow the fleet: ${text}` : "");
+    say(trouble, text ? `${what}: ${text}` : "");
   },
   go(path) {
     history.pushState(null, "", path);

@@ -81,7 +81,7 @@ export class ConversationsView extends ListView {
       for (const row of data.threads) this.rows.set(row.id, row);
       this.#draw(data);
     } catch (error) {
-      this.shell.trouble(error.message);
+      this.shell.trouble(error.message, "Older ones cannot be read");
     }
   }
 

@@ -12,9 +12,7 @@ export class Following {
     this.refresh = refresh;
     this.shell = shell;
     this.seconds = seconds;
-    const heard = (data) => {
-      shell.trouble(data.trouble ? `The server cannot read the agents' store: ${data.trouble}` : "");
-    };
+    const heard = (data) => shell.trouble(data.trouble, "The server cannot read the agents' store");
     this.live = new Live("/api/store/stream", {
       changed: (data) => { heard(data); this.again(); },
       alive: heard,

@@ -73,15 +73,18 @@ export class TasksView extends ListView {
   }
 
   #draw(tasks, found) {
-    const nodes = tasks.slice(0, MOST_NODES).sort((a, b) => a.number - b.number);
-    const ids = new Set(nodes.map((row) => row.id));
-    const failed = new Set(nodes.filter((row) => row.status === "failed" || row.status === "cancelled").map((row) => row.id));
-    const edges = nodes.flatMap((row) => row.needs.filter((id) => ids.has(id)).map((id) => [id, row.id, failed.has(id)]));
+    const first = tasks.slice(0, MOST_NODES).sort((a, b) => a.number - b.number);
+    const ids = new Set(first.map((row) => row.id));
+    const failed = new Set(first.filter((row) => row.status === "failed" || row.status === "cancelled").map((row) => row.id));
+    const edges = first.flatMap((row) => row.needs.filter((id) => ids.has(id)).map((id) => [id, row.id, failed.has(id)]));
+    // Of a long plan most stand alone here: what each waits for is in the list.
+    const linked = new Set(edges.flatMap(([from, to]) => [from, to]));
+    const nodes = found > first.length ? first.filter((row) => linked.has(row.id)) : first;
     const key = JSON.stringify([edges, nodes.map((row) => [row.id, row.status, row.title])]);
     this.graph.hidden = edges.length === 0;
-    this.hint.hidden = found <= nodes.length;
-    const graph = edges.length ? `the graph ${nodes.length}, ` : "";
-    say(this.hint, `Of ${found} tasks ${graph}the list shows ${tasks.length}: those that need somebody first.`);
+    this.hint.hidden = found <= first.length;
+    const graph = edges.length ? `, the graph ${nodes.length} that wait for each other` : "";
+    say(this.hint, `Of ${found} tasks the list shows ${tasks.length}${graph}: those that need somebody first.`);
     if (key === this.graphKey) return;
     this.graphKey = key;
     this.graph.replaceChildren(drawGraph(nodes.map((row) => ({ id: row.id, text: `${row.id} ${row.title}`, sub: [row.status.replaceAll("_", " "), row.worker || row.owner].filter(Boolean).join(" · "), group: GROUPS[row.status], href: row.thread ? threadPath(row.thread) : null })), edges, "Which task waits for which"));
