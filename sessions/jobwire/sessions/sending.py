@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 64 * 1024
 _ARRIVAL_SECONDS = 3.0
+# An agent that is just beginning shows a text and loses the key behind it: it is pressed again.
+_ENTERS = 3
 _LOOK_SECONDS = 0.03
 # Of the text's end, that is looked for: less than a line of the narrowest pane.
 _TAIL = 24
@@ -99,9 +101,20 @@ class Sender:
             return TextSent(FAILED, f"pane {row.pane} is gone")
         if not arrived:
             return TextSent(SENT, "the pane did not show it")
-        if enter and not self._until(lambda: self._is_taken(tmux, row, text)):
+        if enter and not self._goes_on(tmux, row, text):
             return TextSent(SENT, "it stands in the pane, not taken yet")
         return TextSent(CONFIRMED)
+
+    def _goes_on(self, tmux: Tmux, row: SessionRow, text: str) -> bool:
+        """Tell whether the text is taken; the key is pressed again where it stands there still."""
+        for _ in range(_ENTERS - 1):
+            if self._until(lambda: self._is_taken(tmux, row, text)):
+                return True
+            # A dialog that is open would take the key for its answer.
+            if self._open_request(row):
+                return False
+            tmux.press(row.pane, "Enter")
+        return self._until(lambda: self._is_taken(tmux, row, text))
 
     def _shows(self, tmux: Tmux, row: SessionRow, text: str, before: str) -> bool:
         now = "".join(tmux.screen(row.pane))
@@ -114,11 +127,12 @@ class Sender:
         seen, lines = tmux.view(row.pane)
         if seen is None or (seen.pid, life_of(seen.pid)) != (row.pid, row.life):
             return True  # it ended over it
-        left = before_cursor(seen, lines)
-        if _FOLDED in left:
+        line = lines[seen.cursor[1]] if seen.cursor[1] < len(lines) else ""
+        if _FOLDED in line:
             return False
-        left = _plain(left)
-        return not left or not _plain(text).endswith(left[-_TAIL:])
+        # Some draw a text before they move the cursor behind it.
+        standing = (_plain(before_cursor(seen, lines)), _plain(line))
+        return not any(one and _plain(text).endswith(one[-_TAIL:]) for one in standing)
 
     def _until(self, fact: Callable[[], bool]) -> bool:
         until = self._clock.monotonic() + _ARRIVAL_SECONDS

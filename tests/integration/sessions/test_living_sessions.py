@@ -239,6 +239,32 @@ def test_two_senders_take_turns(house: SessionHouse) -> None:
     assert all(f"heard {letter * 40}" in house.screen() for letter in "abc")
 
 
+# Shows what is typed behind its cursor, and loses the first Enter, as agents do while they begin.
+_LOSES_A_KEY = """\
+import sys, tty
+tty.setraw(0)
+text, lost = "", False
+print("> ", end="", flush=True)
+while key := sys.stdin.buffer.raw.read(1).decode():
+    if key != "\\r":
+        text += key
+    elif lost:
+        print(f"\\r\\nheard {text}\\r\\n> ", end="", flush=True)
+        text = ""
+    else:
+        lost = True
+    print(f"\\r> {text}\\r> ", end="", flush=True)
+"""
+
+
+def test_a_key_that_a_beginning_agent_loses_is_pressed_again(house: SessionHouse) -> None:
+    """The text stands there, not taken: Enter once more, and the agent has it once."""
+    house.opener.create(house.new()._replace(command=[sys.executable, "-c", _LOSES_A_KEY]))
+    wait_for(lambda: ">" in house.screen(), what="the prompt")
+    assert house.sender.send("work", "do the first").word == CONFIRMED
+    assert house.told() == ["heard do the first"]
+
+
 def test_a_pane_that_does_not_show_it_is_said(house: SessionHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that shows nothing of what it reads: sent, and said that it was not seen."""
     monkeypatch.setattr(sending, "_ARRIVAL_SECONDS", 0.2)
