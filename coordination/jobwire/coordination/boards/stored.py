@@ -75,6 +75,10 @@ class BoardView(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """Return it as commands print it."""
         state = self.progress
+        # A resolution that was changed afterwards tells nothing.
+        absent = self.resolution.get("absent") if self.resolution is not None else None
+        if absent is None:
+            absent = {phase.value: sorted(names) for phase, names in state.absent.items()}
         return {
             "board_id": self.board.board_id,
             "run_id": self.board.run_id,
@@ -87,9 +91,7 @@ class BoardView(NamedTuple):
             "round": state.round,
             "until_ms": state.until_ms,
             "missing": sorted(state.missing),
-            "absent": self.resolution["absent"]
-            if self.resolution is not None
-            else {phase.value: sorted(names) for phase, names in state.absent.items()},
+            "absent": absent,
             "verdict": self.resolution["verdict"] if self.resolution is not None else None,
         }
 

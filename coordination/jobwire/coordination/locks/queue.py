@@ -150,8 +150,8 @@ class LockTable:
         return found
 
     def _around(self, targets: Sequence[str]) -> list[str]:
-        found = self._names.overlapping(targets[0])
-        for target in targets[1:]:
+        found: list[str] = []
+        for target in targets:
             found += self._names.overlapping(target)
         return found
 
