@@ -438,7 +438,7 @@ def test_figures_of_the_store_are_in_the_metrics(store: CoordinationStore, serve
     locks = Locks(store, job_ended=lambda _: False)
     locks.acquire(LockRequest("builder", ("a",)))
     locks.begin(LockRequest("other", ("a",)))
-    wait_for(lambda: 'jobwire_agents{state="idle"} 1.0' in metrics(server), what="figures")
+    wait_for(lambda: 'jobwire_agents{state="blocked"} 1.0' in metrics(server), what="figures")
     text = metrics(server)
     for line in (
         "jobwire_store_readable 1.0", "jobwire_unread_messages 1.0", "jobwire_blocked_threads 1.0",
