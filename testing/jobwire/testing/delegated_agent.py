@@ -71,8 +71,14 @@ class Delegated:
 
     def request(self) -> Request:
         """Wait until something is asked, and return it."""
-        self._wait(lambda: bool(self._open()), "a request")
-        return self._open()[0]
+        found: list[Request] = []
+
+        def is_open() -> bool:
+            found[:] = self._open()
+            return bool(found)
+
+        self._wait(is_open, "a request")
+        return found[0]
 
     def answer(self, text: str) -> None:
         """Answer what is asked, as a person elsewhere."""
