@@ -277,7 +277,10 @@ def test_thousand_jobs_on_screen(browser: Browser, writer: FleetWriter, serve: S
     server = serve()
     begun = time.monotonic()
     browser.driver.get(server.url)
-    wait_for(lambda: browser.run("return document.querySelectorAll('tbody tr').length") == 1000)
+    wait_for(
+        lambda: browser.run("return document.querySelectorAll('tbody tr').length") == 1000,
+        deadline_seconds=60,
+    )
     # Bounds that only drawing in quadratic time would miss, also on a busy machine.
     assert time.monotonic() - begun < 20
     taken = browser.run(
