@@ -18,9 +18,12 @@ from jobwire.cli.demo_view import DemoView
 from jobwire.cli.parts import require_metrics
 from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
+from jobwire.jobs.requests import Answer
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.requests import give_answer
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
 from jobwire.storage.process import ManagedProcess
@@ -37,6 +40,7 @@ _POLL_SECONDS = 0.25
 # A person needs a moment to read the question before it is answered.
 _ANSWER_AFTER_SECONDS = 1.5
 _BROKER_VARIABLES = "MQTT_"
+_ASKING = "tidy"
 
 
 class DemoJob(NamedTuple):
@@ -98,7 +102,7 @@ class Demo:
         self._jobs = [
             DemoJob("survey", "compress a tree", source, ExitCode.OK),
             DemoJob("verify", "check 20 files", self._folder("verify"), ExitCode.JOB_ERROR),
-            DemoJob("tidy", "delete old logs", self._folder("tidy"), ExitCode.OK),
+            DemoJob(_ASKING, "delete old logs", self._folder(_ASKING), ExitCode.OK),
         ]
 
     def run(self, *, stay: bool, metrics: bool, as_json: bool) -> int:
@@ -164,12 +168,12 @@ class Demo:
                 up.wait(1.0)
 
     def _watch(self, delegations: dict[DemoJob, Delegation], view: DemoView) -> None:
-        asking = next(d.job_id for job, d in delegations.items() if job.name == "tidy")
+        asking = next(d.job_id for job, d in delegations.items() if job.name == _ASKING)
 
         def on_line(line: Line) -> None:
             view.on_line(line)
             if isinstance(line, EventLine) and line.event.event == "permission_required":
-                self._answer(asking)
+                self._answer(asking, view)
 
         settings = load_settings(
             home=self._home, role=Role.HERMES, command_line={}, record={}, environ=self._environ
@@ -186,19 +190,25 @@ class Demo:
 
     def _delegate(self, job: DemoJob) -> Delegation:
         command = [sys.executable, "-m", "jobwire.cli.demo_jobs", job.name, str(job.folder)]
-        delegation = Delegation(RecordStore(self._home), Plan(command, title=job.title))
+        plan = Plan(command, title=job.title, answer_stdin=job.name == _ASKING)
+        delegation = Delegation(RecordStore(self._home), plan)
         # In this order at the end: cancel what still runs, then wait for its worker.
         self._stack.callback(delegation.close)
         self._stack.callback(delegation.cancel, "the demo ended")
         return delegation
 
-    def _answer(self, job_id: str) -> None:
+    def _answer(self, job_id: str, view: DemoView) -> None:
         """Answer the question as a person would: after a moment, from another thread."""
-        answer = self._folder("tidy") / "answer"
-        timer = threading.Timer(_ANSWER_AFTER_SECONDS, answer.write_text, ["yes"])
+        timer = threading.Timer(_ANSWER_AFTER_SECONDS, self._say_yes, [job_id, view])
         timer.name = f"answer-{job_id}"
         timer.daemon = True
         timer.start()
+
+    def _say_yes(self, job_id: str, view: DemoView) -> None:
+        # Whoever answers first, on the page or in a terminal, has answered.
+        with contextlib.suppress(ConflictError):
+            queue = JobQueue(RecordStore(self._home), warn=view.say)
+            give_answer(queue, job_id, Answer("yes", "you", "demo"))
 
     def _background(self, name: str, *words: str, folder: Path | None = None) -> ManagedProcess:
         log = self._home.parent / "log" / f"{name}.log"

@@ -45,6 +45,7 @@ def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count(" yes") == 3
     assert "permission_required" in answer.stdout
+    assert "answered by you" in answer.stdout
     assert "what Spark made of the journal" in answer.stdout
     assert of_session(directory) == []
 
