@@ -164,6 +164,13 @@ def in_pane(embedded_broker: EmbeddedServer, tmux_server: str) -> Iterator[str]:
     jobwire(embedded_broker.home, "cancel", answer.stdout.strip())
 
 
+def left(terminal: Terminal) -> bool:
+    """Type tmux' keys for detach; tell whether the command has ended."""
+    terminal.type(b"\x02d")
+    terminal.read()
+    return terminal.process.poll() is not None
+
+
 def test_attach_shows_the_pane_in_this_terminal(embedded_broker: EmbeddedServer, in_pane: str) -> None:
     """On a terminal a job in a pane is shown there; who detaches leaves it alone, with exit code 0."""
     words = [*JOBWIRE, "--home", str(embedded_broker.home), "attach", in_pane]
@@ -171,8 +178,8 @@ def test_attach_shows_the_pane_in_this_terminal(embedded_broker: EmbeddedServer,
     try:
         wait_for(lambda: "I am the pane" in terminal.read(), deadline_seconds=_DEADLINE, what="the pane")
         assert "tmux attach, pane %" in terminal.text
-        terminal.type(b"\x02d")
-        wait_for(lambda: [terminal.read(), terminal.process.poll()][1] is not None, what="the end")
+        # Again each second: tmux may take the first keys after it drew for pasted text (assume-paste-time).
+        wait_for(lambda: left(terminal), deadline_seconds=_DEADLINE, what="the end", step_seconds=1.0)
         assert terminal.process.returncode == 0
         assert f"job {in_pane} goes on" in terminal.read()
     finally:

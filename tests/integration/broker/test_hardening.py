@@ -142,14 +142,14 @@ def test_a_slow_subscriber_loses_nothing(kind: str, start_broker: StartBroker) -
     with pytest.raises(TimeoutError):
         watcher.next_message()
     watcher.drop()
-    again = broker.client("hermes", "slow", clean=False, deadline_seconds=3)
+    again = broker.client("hermes", "slow", clean=False)
     assert again.next_message().payload == b"patience"
 
 
 def test_a_silent_client_is_disconnected(kind: str, start_broker: StartBroker) -> None:
     """A client that stays silent for one and a half times its keep-alive is cut off, and its Will told."""
     broker = start_broker(kind)
-    watcher = broker.client("hermes", deadline_seconds=4)
+    watcher = broker.client("hermes")
     watcher.subscribe(EVENTS_A)
     frozen = broker.client("claude-worker", keep_alive=1, will=Will(EVENTS_A, b"gone"))
     assert watcher.next_message().payload == b"gone"
@@ -238,7 +238,7 @@ def test_a_publisher_waits_for_room(kind: str, start_broker: StartBroker) -> Non
 
 def test_version_5_is_told_no(kind: str, start_broker: StartBroker) -> None:
     """A version 5 CONNECT is answered with reason 0x84, not with silence."""
-    client = start_broker(kind).open(deadline_seconds=3)
+    client = start_broker(kind).open()
     client.send(CONNECT, 0, text("MQTT") + bytes([5, 2, 0, 60, 0]) + text("five"))
     answer = client.read()
     assert (answer.kind, answer.body) == (CONNACK, bytes([0, 0x84, 0]))
