@@ -44,7 +44,7 @@ def store(writer: FleetWriter) -> Iterator[CoordinationStore]:
 def open_view(browser: Browser, server: DashboardProcess, path: str) -> None:
     """Open a view and wait until it is live."""
     browser.driver.get(server.url + path)
-    wait_for(lambda: browser.texts("#live") == ["live"], deadline_seconds=30, what="a live page")
+    wait_for(lambda: browser.texts("#live") == ["live"], what="a live page")
 
 
 def looks_well(browser: Browser, server: DashboardProcess, path: str, name: str, selector: str) -> None:

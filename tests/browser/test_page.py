@@ -100,7 +100,7 @@ def test_restart_with_a_new_token_asks_for_it(browser: Browser, writer: FleetWri
     open_fleet(browser, server, f"jobs/{job}")
     server.stop()
     server.start()
-    wait_for(lambda: "/login" in browser.driver.current_url, deadline_seconds=30, what="the login form")
+    wait_for(lambda: "/login" in browser.driver.current_url, what="the login form")
     log_in(browser, server.token)
     wait_for(lambda: browser.texts("h1.job-title") == ["kept job"])
     left = browser.complaints(but="net::ERR_")
@@ -392,7 +392,7 @@ def test_metrics_view(browser: Browser, writer: FleetWriter, serve: Serve) -> No
     assert browser.driver.current_url.endswith("/charts?range=21600")
     speak(writer.home, updated_at=now - 60, next_offset=1)
     writer.journal(writer.start(), b"x", verdict="malformed")
-    wait_for(lambda: browser.texts(".fresh[data-state=stopped]"), deadline_seconds=20, what="a stopped query")
+    wait_for(lambda: browser.texts(".fresh[data-state=stopped]"), what="a stopped query")
     assert "is not counted" in browser.texts(".fresh")[0]
     browser.keep("metrics-stopped")
 

@@ -32,7 +32,7 @@ def answer_of(writer: FleetWriter, job: str, request: str) -> str | None:
 def open_page(browser: Browser, server: DashboardProcess, path: str) -> None:
     """Open a view and wait until it is live."""
     browser.driver.get(server.url + path)
-    wait_for(lambda: browser.texts("#live") == ["live"], deadline_seconds=30, what="a live page")
+    wait_for(lambda: browser.texts("#live") == ["live"], what="a live page")
 
 
 def test_a_person_answers_on_the_fleet_in_the_feed_and_on_the_jobs_page(

@@ -35,7 +35,7 @@ def engine() -> None:
         pytest.skip("JOBWIRE_DOCKER is off")
     if shutil.which("docker") is None:
         missing("docker is not installed (apt-get install docker.io)")
-    found = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=30, check=False)
+    found = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=60, check=False)
     if found.returncode:
         missing(f"no docker engine answers: {found.stderr.strip().splitlines()[-1:]}")
 
@@ -44,7 +44,7 @@ def engine() -> None:
 def base_image(engine: None) -> str:
     """Return the name of a local base image, made with debootstrap where it is missing."""
     known = subprocess.run(
-        ["docker", "image", "inspect", BASE_IMAGE], capture_output=True, timeout=30, check=False
+        ["docker", "image", "inspect", BASE_IMAGE], capture_output=True, timeout=60, check=False
     )
     if known.returncode:
         if shutil.which("debootstrap") is None or os.geteuid() != 0:
@@ -100,7 +100,7 @@ def docker_compose_file() -> str:
 @pytest.fixture(scope="session")
 def docker_compose_command(deployment: Path) -> str:
     """Return whichever docker compose is installed, version 2 or 1 (pytest-docker)."""
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=30, check=False)
+    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=60, check=False)
     if not plugin.returncode:
         return "docker compose"
     if shutil.which("docker-compose") is None:

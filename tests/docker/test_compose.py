@@ -34,7 +34,7 @@ def test_the_doctor_finds_the_broker_healthy(
 
     def inspected() -> dict[str, object]:
         found = subprocess.run(
-            ["docker", "inspect", identifier], capture_output=True, text=True, timeout=30, check=True
+            ["docker", "inspect", identifier], capture_output=True, text=True, timeout=60, check=True
         )
         value = json.loads(found.stdout)[0]
         assert isinstance(value, dict)
@@ -129,7 +129,7 @@ def test_a_worker_outside_reports_to_the_registry_inside(
 
 def _read(request: urllib.request.Request, trust: ssl.SSLContext) -> str:
     try:
-        with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, context=trust, timeout=60) as answer:  # noqa: S310 - as above
             return str(answer.read().decode())
     except OSError:
         return ""  # not up yet

@@ -105,7 +105,7 @@ def test_nothing_lost_nothing_doubled(fresh_mosquitto: MosquittoServer, seed: in
     jobs = [queue.register(JobSpec(title=f"{number}")).record for number in range(JOBS)]
     with _serve(home):  # subscribe once: from then on the broker keeps what we miss
         wait_for((home / "serve.json").exists, what="the first start")
-        wait_for(lambda: json.loads((home / "serve.json").read_text()).get("connected"), deadline_seconds=20)
+        wait_for(lambda: json.loads((home / "serve.json").read_text()).get("connected"))
     transport = PahoTransport(
         fresh_mosquitto.settings("claude-worker"), client_id="speaker", clean_session=True
     )

@@ -52,7 +52,7 @@ class AgentHost:
         self._stop.set()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(30)
+                thread.join(60)
         self.store.close()
 
     def ticket(self, name: str) -> Path:

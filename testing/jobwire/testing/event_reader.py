@@ -8,7 +8,7 @@ from jobwire.testing.process import BrokerProcess
 from jobwire.testing.waiting import wait_for
 from jobwire.transport import PahoTransport
 
-_DEADLINE_SECONDS = 40.0
+_DEADLINE_SECONDS = 60.0
 
 
 class EventReader:

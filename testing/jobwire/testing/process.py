@@ -19,7 +19,7 @@ from jobwire.testing.waiting import wait_for
 from jobwire.transport import load_settings
 
 _HOST = "127.0.0.1"
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _LOG_TAIL = 2000
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-_DEADLINE_SECONDS = 20.0
+_DEADLINE_SECONDS = 60.0
 Script = Callable[["Peer"], None]
 
 

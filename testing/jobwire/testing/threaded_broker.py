@@ -11,7 +11,7 @@ from jobwire.broker.home import BrokerPaths
 from jobwire.testing.raw_mqtt import RawClient, Will, client_context
 
 HOST = "127.0.0.1"
-_CALL_SECONDS = 15.0
+_CALL_SECONDS = 60.0
 _T = TypeVar("_T")
 
 

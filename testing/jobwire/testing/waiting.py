@@ -11,7 +11,7 @@ _STEP_SECONDS = 0.005
 def wait_for(
     predicate: Callable[[], _T],
     *,
-    deadline_seconds: float = 10.0,
+    deadline_seconds: float = 60.0,
     what: str = "",
     step_seconds: float = _STEP_SECONDS,
 ) -> _T:

@@ -92,7 +92,7 @@ class Watcher:
         """Return stderr so far."""
         return self.err.read_text()
 
-    def wait_for_event(self, seq: int, *, deadline_seconds: float = 20.0) -> None:
+    def wait_for_event(self, seq: int, *, deadline_seconds: float = 60.0) -> None:
         """Wait until the event `seq` is printed."""
         wait_for(
             lambda: seq in [number for number, _ in self.events()] or self._ended(),
@@ -100,7 +100,7 @@ class Watcher:
             what=f"event {seq}",
         )
 
-    def wait_for_error(self, text: str, *, deadline_seconds: float = 20.0) -> None:
+    def wait_for_error(self, text: str, *, deadline_seconds: float = 60.0) -> None:
         """Wait until stderr holds `text`."""
         wait_for(lambda: text in self.errors() or self._ended(), deadline_seconds=deadline_seconds, what=text)
 
@@ -109,7 +109,7 @@ class Watcher:
         self.wait_for_error("watching ")
         return self
 
-    def wait(self, deadline_seconds: float = 30.0) -> int:
+    def wait(self, deadline_seconds: float = 60.0) -> int:
         """Return the exit code; raises AssertionError with both outputs if it does not end in time."""
         try:
             return self.process.wait(deadline_seconds)

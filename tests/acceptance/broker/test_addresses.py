@@ -16,7 +16,7 @@ from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port, require
 
-SECONDS = 30
+SECONDS = 60
 PORT = 8883
 PROGRAM = Path(sys.executable).with_name("jobwire")
 # Another host's view of a network: addresses that only these processes have.

@@ -19,7 +19,7 @@ from jobwire.testing import free_port, new_home, require, wait_for
 from jobwire.testing.raw_mqtt import ConnectRefusedError, RawClient, client_context
 
 EVENTS = Topics().events("aaaaaaaa")
-SECONDS = 30
+SECONDS = 60
 
 
 def jobwire(home: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

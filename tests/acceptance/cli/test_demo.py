@@ -83,7 +83,7 @@ def test_without_java_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
     """The demo never deletes what it did not make."""
     (tmp_path / "precious").touch()
-    answer = subprocess.run(demo(tmp_path, "--json"), capture_output=True, text=True, timeout=30, check=False)
+    answer = subprocess.run(demo(tmp_path, "--json"), capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 30
     assert json.loads(answer.stderr)["exit_code"] == 30
     assert (tmp_path / "precious").exists()

@@ -189,7 +189,7 @@ def broker(with_broker: Path, tmp_path: Path) -> Iterator[Run]:
         yield run
     finally:
         process.terminate()
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(60) == 0, log.read_text()
 
 
 def test_the_readmes_first_page(broker: Run) -> None:

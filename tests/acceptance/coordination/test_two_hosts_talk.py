@@ -27,7 +27,7 @@ url, token, job, request, text = sys.argv[1:]
 body = json.dumps({"request": request, "text": text}).encode()
 head = {"Authorization": "Bearer " + token, "Origin": url, "Content-Type": "application/json"}
 asked = urllib.request.Request(f"{url}/api/jobs/{job}/answer", body, head)
-print(urllib.request.urlopen(asked, timeout=30).status)
+print(urllib.request.urlopen(asked, timeout=60).status)
 """
 
 
@@ -89,7 +89,7 @@ class TwoHosts:
         """End what was started."""
         for process in reversed(self._started):
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
     def _start(self, *words: str) -> None:
         command = ["ip", "netns", "exec", self.hosts.registry, str(BIN / "jobwire"), *words]

@@ -54,7 +54,7 @@ def test_following_prints_each_new_entry_at_once(home: Path) -> None:
                 writer.append([_entry(number)])
                 assert json.loads(process.stdout.readline())["offset"] == number
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert "Traceback" not in process.stderr.read()
     finally:
         process.kill()
@@ -95,7 +95,7 @@ def test_a_closed_pipe_is_no_error(home: Path) -> None:
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert errors == b""
 
 
@@ -115,7 +115,7 @@ def test_verify_and_cat_work_beside_a_running_writer(home: Path) -> None:
     """Reading takes no lock and never sees a half-written entry."""
     with _writer(home) as writer:
         process = subprocess.Popen(_command(home, "verify", "--json"), stdout=subprocess.PIPE, text=True)
-        wait_for(lambda: writer.append([_entry(1)]) and process.poll() is not None, deadline_seconds=20)
+        wait_for(lambda: writer.append([_entry(1)]) and process.poll() is not None)
         assert process.stdout is not None
         report = json.loads(process.stdout.read())
         process.stdout.close()

@@ -86,7 +86,7 @@ def test_an_event_signed_by_node_and_sent_by_mosquitto_pub_is_admitted(
         sender = _client(
             "mosquitto_pub", mosquitto.settings("claude-worker"), "-t", reader.topic, "-s", *retain
         )
-        subprocess.run(sender, input=signed, check=True, timeout=20)
+        subprocess.run(sender, input=signed, check=True, timeout=60)
     assert reader.wait_for_seq(3) == [1, 2, 3]
     assert reader.rejected == []
     assert reader.accepted[0].event.data["\U0001f602"] == 5
@@ -119,7 +119,7 @@ def test_an_event_signed_by_openssl_is_admitted(
     )
     signed = body.replace('"percent":5', f'"hmac_sig":"{answer.stdout.strip()}","percent":5')
     sender = _client("mosquitto_pub", mosquitto.settings("claude-worker"), "-t", reader.topic, "-m", signed)
-    subprocess.run(sender, check=True, timeout=20)
+    subprocess.run(sender, check=True, timeout=60)
     assert reader.wait_for_seq(1) == [1]
 
 
@@ -138,7 +138,7 @@ def test_mosquitto_sub_reads_our_bytes_and_node_verifies_them(
     answer = command.say("completed", "--detail", "grüße 𝄞", "--data-json", str(data), "--data", "files=30")
     assert answer.code == 0, answer.stderr
     reader = _client("mosquitto_sub", settings, "-t", topic, "-C", "1", "-N", "-W", "20")
-    payload = subprocess.run(reader, capture_output=True, check=True, timeout=30).stdout
+    payload = subprocess.run(reader, capture_output=True, check=True, timeout=60).stdout
     assert json.loads(payload)["seq"] == 2
     assert _node("verify", token_file, payload) == b"genuine"
     assert _node("verify", token_file, payload.replace(b'"files":30', b'"files":31')) == b"forged"

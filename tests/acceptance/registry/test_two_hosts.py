@@ -73,7 +73,7 @@ class Site:
         assert self.here("certs", "init", *names).returncode == 0
         # In a namespace of our own, whose only cable leads to the workers.
         self._start("broker", "up", "--mosquitto", "--host", "0.0.0.0")  # noqa: S104 - see above
-        wait_for((self.home / "jobwire.toml").exists, deadline_seconds=30, what="the broker")
+        wait_for((self.home / "jobwire.toml").exists, what="the broker")
         self._start("registry", "serve")
         wait_for(
             lambda: self.here("registry", "health").returncode == 0, deadline_seconds=60, what="the registry"
@@ -83,7 +83,7 @@ class Site:
         """End what was started."""
         for process in reversed(self._started):
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
     def _on_registry(self, *words: str) -> list[str]:
         return ["ip", "netns", "exec", self.hosts.registry, str(BIN / "jobwire"), *words]
@@ -171,8 +171,8 @@ def test_a_cut_cable_costs_no_event(site: Site) -> None:
         assert site.there(ticket, "--event", "started", "--attempts", "1").returncode == 60
     finally:
         site.hosts.heal()
-    wait_for(lambda: site.there(ticket, "--flush").returncode == 0, deadline_seconds=30, what="the flush")
-    wait_for(lambda: site.record(job)["last_seq"] == 1, deadline_seconds=20, what="the event in the record")
+    wait_for(lambda: site.there(ticket, "--flush").returncode == 0, what="the flush")
+    wait_for(lambda: site.record(job)["last_seq"] == 1, what="the event in the record")
 
 
 def _await_stop(site: Site, ticket: str) -> None:
@@ -183,4 +183,4 @@ def _await_stop(site: Site, ticket: str) -> None:
         assert answer.returncode in {0, 3}, answer.stderr
         return answer.returncode == 3
 
-    wait_for(told, deadline_seconds=20, what="exit code 3")
+    wait_for(told, what="exit code 3")

@@ -17,7 +17,7 @@ from jobwire.testing import EmbeddedServer, wait_for
 from jobwire.testing.watching import JobHouse, bare_environment
 
 JOBWIRE = [sys.executable, "-m", "jobwire.cli.main"]
-_DEADLINE = 30.0
+_DEADLINE = 60.0
 
 
 def jobwire(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":

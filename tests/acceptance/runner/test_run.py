@@ -106,7 +106,7 @@ def test_ctrl_c_cancels_the_job_and_ends_everything(embedded_broker: EmbeddedSer
     )
     wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), what="the command to run")
     watcher.send_signal(signal.SIGINT)
-    _, errors = watcher.communicate(timeout=30)
+    _, errors = watcher.communicate(timeout=60)
     assert watcher.returncode == 3, errors
     assert newest_record(embedded_broker.home).status is Status.CANCELLED
     wait_for(lambda: not runs(int(pid_file.read_text())), what="the grandchild to be gone")
@@ -183,7 +183,7 @@ def test_a_silent_command_cancelled_from_elsewhere_stops(
         subprocess.run([*cancel, job_id], capture_output=True, env=bare_environment(), check=False).returncode
         == 0
     )
-    _, errors = watcher.communicate(timeout=30)
+    _, errors = watcher.communicate(timeout=60)
     assert watcher.returncode == 3, errors
 
 

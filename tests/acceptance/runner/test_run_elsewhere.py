@@ -56,7 +56,7 @@ def named(home: Path, title: str) -> JobRecord:
 def ended(home: Path, job_id: str) -> JobRecord:
     """Wait for the job's end and return its record."""
     store = RecordStore(home)
-    wait_for(lambda: store.get(job_id).terminal, deadline_seconds=30, what="the job's end")
+    wait_for(lambda: store.get(job_id).terminal, what="the job's end")
     return store.get(job_id)
 
 
@@ -114,7 +114,7 @@ def test_a_watcher_that_loses_its_terminal_leaves_a_job_in_its_pane(
     assert watcher.stderr is not None
     assert any("started" in line for line in watcher.stderr)
     watcher.send_signal(signal.SIGHUP)
-    _, errors = watcher.communicate(timeout=30)
+    _, errors = watcher.communicate(timeout=60)
     assert watcher.returncode == 129, errors
     record = named(embedded_broker.home, "kept")
     assert record.status is Status.RUNNING
@@ -128,7 +128,7 @@ def test_without_a_pane_a_lost_terminal_cancels(embedded_broker: EmbeddedServer)
     assert watcher.stderr is not None
     assert any("started" in line for line in watcher.stderr)
     watcher.send_signal(signal.SIGHUP)
-    watcher.communicate(timeout=30)
+    watcher.communicate(timeout=60)
     assert watcher.returncode == 3
     assert named(embedded_broker.home, "hung up").detail == "cancelled by SIGHUP"
 

@@ -84,7 +84,7 @@ def test_a_cancelled_command_s_children_have_their_grace(
     )
     wait_for(ready.exists, what="the child to run")
     watcher.send_signal(signal.SIGTERM)
-    _, errors = watcher.communicate(timeout=30)
+    _, errors = watcher.communicate(timeout=60)
     assert watcher.returncode == 3, errors
     assert saved.exists()
 

@@ -95,11 +95,11 @@ def test_the_wall_timeout_holds_without_a_watcher(tmp_path: Path) -> None:
         env=bare_environment(MQTT_PORT="1"),
     )
     try:
-        wait_for(started.exists, deadline_seconds=30, what="the command to run")
+        wait_for(started.exists, what="the command to run")
     finally:
         watcher.kill()
         watcher.wait()
-    wait_for(lambda: newest_record(home).terminal, deadline_seconds=20, what="the job to end")
+    wait_for(lambda: newest_record(home).terminal, what="the job to end")
     assert "wall timeout" in newest_record(home).detail
 
 

@@ -16,7 +16,7 @@ from jobwire.testing import EmbeddedServer, wait_for
 from jobwire.testing.run_command import newest_record
 from jobwire.testing.watching import bare_environment
 
-DEADLINE = 40.0
+DEADLINE = 60.0
 
 
 class Seat:

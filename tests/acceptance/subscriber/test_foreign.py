@@ -56,7 +56,7 @@ def signed_by_node(body: dict[str, object], token: str) -> bytes:
     """
     asked = json.dumps({"token": token, "event": body}).encode()
     command = [require("node"), "-e", NODE_SIGNER]
-    return subprocess.run(command, input=asked, capture_output=True, check=True, timeout=30).stdout
+    return subprocess.run(command, input=asked, capture_output=True, check=True, timeout=60).stdout
 
 
 def mosquitto_pub(
@@ -69,7 +69,7 @@ def mosquitto_pub(
     command = [require("mosquitto_pub"), "-h", settings.host, "-p", str(settings.port), "-q", "1",
                "--cafile", str(settings.ca_certs), "-u", str(settings.username), "-P", password,
                "-t", topic, "-f", str(path), *(["-r"] if retain else [])]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def test_mosquitto_pub_with_independent_signers(mosquitto: MosquittoServer, tmp_path: Path) -> None:

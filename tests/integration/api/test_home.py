@@ -233,7 +233,7 @@ def test_a_loop_ends_when_it_is_told(home: Home) -> None:
     worker = threading.Thread(target=lambda: list(home.work(stop=stop)))
     worker.start()
     stop.set()
-    worker.join(10)
+    worker.join(60)
     assert not worker.is_alive()
 
 

@@ -52,12 +52,11 @@ def test_it_is_renewed_and_a_loser_knows(home: Home) -> None:
         until = locks_of(home).state().locks[0].lease_until_ms
         wait_for(
             lambda: locks_of(home).state().locks[0].lease_until_ms > until,
-            deadline_seconds=30,
             what="a renewal",
         )
         locks_of(home).ask_to_break("b", "x", run_id="default", reason="it hangs")
         locks_of(home).confirm_break("c", "x", run_id="default")
-        wait_for(lambda: held.lost, deadline_seconds=30, what="the loss")
+        wait_for(lambda: held.lost, what="the loss")
     assert told == [held]
 
 

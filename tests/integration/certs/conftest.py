@@ -31,7 +31,7 @@ def openssl() -> OpenSsl:
         pytest.skip("openssl is not installed")
 
     def run(*arguments: str | Path) -> str:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
         return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
     return run

@@ -65,7 +65,7 @@ class Broker:
         """End it and free its port."""
         if self._process:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def restart(self) -> None:
@@ -108,7 +108,7 @@ def _tls(broker: Broker, bundle: Path, issued: Issued) -> list[str]:
 def publishes(broker: Broker, bundle: Path, issued: Issued) -> bool:
     """Tell whether mosquitto_pub gets a message through with this certificate."""
     command = [_program("mosquitto_pub"), *_tls(broker, bundle, issued), "-m", "x"]
-    return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
 
 
 def saved(issued: Issued, folder: Path) -> Issued:
@@ -180,7 +180,7 @@ def _served_serial(broker: Broker, bundle: Path, issued: Issued) -> int:
     where = f"127.0.0.1:{broker.port}"
     pair = ["-cert", str(issued.certfile), "-key", str(issued.keyfile)]
     command = [_program("openssl"), "s_client", "-connect", where, "-CAfile", str(bundle), *pair]
-    shown = subprocess.run(command, input=b"", capture_output=True, check=False, timeout=30).stdout
+    shown = subprocess.run(command, input=b"", capture_output=True, check=False, timeout=60).stdout
     parse = [_program("openssl"), "x509", "-noout", "-serial"]
-    answer = subprocess.run(parse, input=shown, capture_output=True, check=True, timeout=30).stdout
+    answer = subprocess.run(parse, input=shown, capture_output=True, check=True, timeout=60).stdout
     return int(answer.decode().strip().removeprefix("serial="), 16)

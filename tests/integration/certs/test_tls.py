@@ -15,7 +15,7 @@ from jobwire.certs.values import HOUR, Issued
 from jobwire.testing.self_signed import self_signed
 
 _GREETING = b"k"
-_TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def server_context(places: Places, *, revocation: bool = True) -> ssl.SSLContext:

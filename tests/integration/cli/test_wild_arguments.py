@@ -30,7 +30,7 @@ from jobwire.testing import new_home
 from jobwire.testing.command_line import commands_of
 from jobwire.testing.wild_arguments import TEXTS, arguments
 
-_SECONDS = 20
+_SECONDS = 60
 _CREATED = "2026-01-01T00:00:00Z"
 # What is not what an option expects, in the working directory of each example.
 THINGS = (

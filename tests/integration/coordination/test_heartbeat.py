@@ -116,7 +116,7 @@ def test_beats_last_as_long_as_a_process(tmp_path: Path) -> None:
     process.wait()
     assert process.stdin is not None
     process.stdin.close()
-    watching.join(30)
+    watching.join(60)
     assert status() == "stopped"
 
 

@@ -24,7 +24,7 @@ def ask(
     server: DashboardProcess, path: str, *, method: str = "GET", body: str = "", **headers: str
 ) -> Answer:
     """Return (status, headers, body) for whoever brings nothing but `headers`, named with _ for -."""
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         link.request(method, path, body=body or None, headers=sent)

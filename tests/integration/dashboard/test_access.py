@@ -279,7 +279,7 @@ def ask_tls(
 ) -> Answer:
     """Ask over TLS, trusting our own authority."""
     trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
-    link = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=trust)
+    link = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=trust)
     try:
         link.request(
             method, path, body=body or None, headers={k.replace("_", "-"): v for k, v in headers.items()}
@@ -327,6 +327,6 @@ def test_old_tls_is_refused(secured: DashboardProcess, tmp_path: Path) -> None:
     """TLS 1.2 and older get no connection."""
     trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
     trust.maximum_version = ssl.TLSVersion.TLSv1_2
-    link = http.client.HTTPSConnection("127.0.0.1", secured.port, timeout=10, context=trust)
+    link = http.client.HTTPSConnection("127.0.0.1", secured.port, timeout=60, context=trust)
     with pytest.raises(ssl.SSLError):
         link.request("GET", "/healthz")

@@ -70,7 +70,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, se
     write_tables(writer.home, int(now) // 30 * 30 - 600)
     speak(writer.home, updated_at=now)
     with DashboardProcess(writer.home) as server:
-        answer = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        answer = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         answer.request("GET", "/metrics", headers={"authorization": server.authorization})
         text = answer.getresponse().read().decode()
         answer.close()

@@ -72,11 +72,11 @@ def postgres() -> Iterator[str]:
         return True
 
     try:
-        wait_for(accepts, deadline_seconds=30, what="PostgreSQL")
+        wait_for(accepts, what="PostgreSQL")
         yield url
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -69,11 +69,9 @@ def test_what_is_published_is_in_the_stream(
     """The first call starts the recorder; what is published from then on becomes offsets."""
     start = stream.initialOffset()
     log = tmp_path / "journal-recorder.log"
-    wait_for(
-        lambda: "subscribed" in log.read_text() or durable(tmp_path / "journal") >= 0, deadline_seconds=20
-    )
-    sent = wait_for(lambda: publish(mosquitto, Topics(), 31), deadline_seconds=20)
-    wait_for(lambda: durable(tmp_path / "journal") >= sent, deadline_seconds=20, what="rows")
+    wait_for(lambda: "subscribed" in log.read_text() or durable(tmp_path / "journal") >= 0)
+    sent = wait_for(lambda: publish(mosquitto, Topics(), 31))
+    wait_for(lambda: durable(tmp_path / "journal") >= sent, what="rows")
     end = stream.latestOffset(start, stream.getDefaultReadLimit())
     assert end["offset"] >= sent
     assert stream.partitions(start, end)
@@ -87,7 +85,7 @@ def test_a_killed_recorder_is_started_again_and_misses_nothing(
     start = stream.initialOffset()
     first = recorder_pid(journal)
     sent = publish(mosquitto, Topics(), 32)
-    wait_for(lambda: durable(journal) >= sent, deadline_seconds=20, what="rows before the kill")
+    wait_for(lambda: durable(journal) >= sent, what="rows before the kill")
     os.kill(first, signal.SIGKILL)
     sent += publish(mosquitto, Topics(), 33)
 
@@ -95,7 +93,7 @@ def test_a_killed_recorder_is_started_again_and_misses_nothing(
         stream.latestOffset(start, stream.getDefaultReadLimit())  # looks after the recorder
         return durable(journal) >= sent
 
-    wait_for(caught_up, deadline_seconds=30, what="rows of the second recorder")
+    wait_for(caught_up, what="rows of the second recorder")
     assert recorder_pid(journal) != first
     with JournalReader(journal) as reader:
         seen = {(row.topic, json.loads(row.payload)["seq"]) for row in reader.read(0, max_rows=10_000)}
@@ -115,7 +113,7 @@ def test_the_second_query_reads_what_the_first_records(
     assert recorder_pid(journal) == pid
     other.stop()
     sent = publish(mosquitto, Topics(), 34)
-    wait_for(lambda: durable(journal) >= sent, deadline_seconds=20, what="rows of the first recorder")
+    wait_for(lambda: durable(journal) >= sent, what="rows of the first recorder")
     assert start["offset"] == 0
 
 
@@ -147,5 +145,5 @@ def test_no_broker_is_said_plainly(tmp_path: Path) -> None:
         ingest.start()
     assert "broker's address" in caught.value.hint
     ingest.keep_alive()
-    wait_for(lambda: "trying again" in ingest.log_file.read_text(), deadline_seconds=20, what="the log")
+    wait_for(lambda: "trying again" in ingest.log_file.read_text(), what="the log")
     ingest.close()

@@ -76,11 +76,11 @@ class Site:
         thread.start()
         try:
             if wait:
-                wait_for(ready.is_set, deadline_seconds=30, what="the registry process")
+                wait_for(ready.is_set, what="the registry process")
             yield process
         finally:
             process.stop()
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
         if errors:
             raise errors[0]
@@ -122,7 +122,6 @@ class Site:
         """Wait until the registry process has everything up to `seq`."""
         wait_for(
             lambda: self.store.get(job.job_id).confirmed_seq == seq,
-            deadline_seconds=20,
             what=f"the confirmation of seq {seq}",
         )
 

@@ -64,7 +64,7 @@ class _Process:
         finally:
             over.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(60)
             self.server.close()
 
     @contextmanager
@@ -165,5 +165,5 @@ def test_a_sender_that_was_overtaken_comes_back(process: _Process, monkeypatch: 
     finally:
         over.set()
         for thread in threads:
-            thread.join(5)
+            thread.join(60)
         process.server.close()

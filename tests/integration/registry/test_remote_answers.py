@@ -48,18 +48,18 @@ def test_a_remote_worker_asks_and_hears_its_answer(
         with Publisher(ticket=path, environ=bare_environment()) as worker:
             worker.started()
             future = pool.submit(worker.ask, "Which?", request="which", choices=["red", "blue"])
-            wait_for(lambda: open_in(site.queue), deadline_seconds=30, what="the question")
+            wait_for(lambda: open_in(site.queue), what="the question")
             worker.progress("another thread goes on")
             assert open_in(site.queue), "another event closes nothing"
             give_answer(site.queue, "which", Answer("blue", "ann", "page"))
             given = future.result(60)
             assert (given.text, given.by, given.through) == ("blue", "ann", "page")
-            wait_for(lambda: _state(site, job) is RequestState.APPLIED, deadline_seconds=30)
+            wait_for(lambda: _state(site, job) is RequestState.APPLIED)
         # Another connection under its certificate would have ended the worker's.
-        wait_for(lambda: not _retained(site, fresh_broker, job), deadline_seconds=30, what="no answer")
+        wait_for(lambda: not _retained(site, fresh_broker, job), what="no answer")
         with Publisher(ticket=path, environ=bare_environment()) as worker:
             future = pool.submit(worker.ask, "And now?")
-            wait_for(lambda: open_in(site.queue), deadline_seconds=30, what="the next question")
+            wait_for(lambda: open_in(site.queue), what="the next question")
             site.queue.cancel(job.job_id)
             with pytest.raises(StoppedError):
                 future.result(60)

@@ -130,7 +130,7 @@ def test_lease_runs_out_beside_busy_jobs(site: "Site", monkeypatch: pytest.Monke
             publish((event, payload))
             return bool(site.store.get(silent.job_id).attempt == 2)
 
-        wait_for(reaped_meanwhile, deadline_seconds=20, what="the next attempt")
+        wait_for(reaped_meanwhile, what="the next attempt")
 
 
 def test_pending_and_wall_timeouts(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def _await_completed(site: "Site", job: JobRecord) -> Snapshot:
         state = _state(site, job)
         return state if state is not None and state.status is Status.COMPLETED else None
 
-    state = wait_for(found, deadline_seconds=20, what="the retained state")
+    state = wait_for(found, what="the retained state")
     assert state is not None
     return state
 

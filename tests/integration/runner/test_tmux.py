@@ -110,7 +110,7 @@ def test_a_worker_in_a_pane_leaves_no_descriptor(tmux_server: str, tmp_path: Pat
                 if not ends:
                     assert worker.alive()
                     worker.stop()
-                assert worker.wait(10)
+                assert worker.wait(60)
                 worker.close()
                 assert not worker.alive()
         left = TmuxWorker(tmux, SLEEPER, session="work", title="t", directory=tmp_path)

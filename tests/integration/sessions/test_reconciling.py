@@ -145,11 +145,11 @@ def test_a_silent_agent_is_asked_and_stopped(house: SessionHouse) -> None:
     """By policy: asked in its pane once, or stopped."""
     house.open()
     house.inventory.change("work", lambda row: row._replace(idle_seconds=0.001, idle_policy="ask"))
-    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass", deadline_seconds=20)
+    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass")
     wait_for(house.told, what="the question")
     assert "Are you still at work?" in house.told()[0]
     house.inventory.change("work", lambda row: row._replace(idle_policy="stop", idle_told_ms=0))
-    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass", deadline_seconds=20)
+    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass")
     row = house.inventory.get("work")
     assert (row.state, row.ended_by, row.reason) == ("stopped", "stop", "graceful stop by idle limit")
 
@@ -159,7 +159,7 @@ def test_a_silent_agent_is_started_again(house: SessionHouse) -> None:
     house.open()
     before = house.inventory.get("work")
     house.inventory.change("work", lambda row: row._replace(idle_seconds=0.001, idle_policy="restart"))
-    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass", deadline_seconds=20)
+    wait_for(lambda: Reconciler(house.home).run(), what="the limit to pass")
     row = house.inventory.get("work")
     assert (row.state, row.restarts) == ("running", 1)
     assert (row.pid, row.life) != (before.pid, before.life)

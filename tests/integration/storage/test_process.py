@@ -84,17 +84,17 @@ def test_one_that_dies_is_quoted(tmp_path: Path) -> None:
     """An end instead of the fact is told at once, with how it ended and its last lines."""
     with python("print('no such thing'); raise SystemExit(3)", tmp_path) as child:
         with pytest.raises(StorageError) as caught:
-            child.ready_line(10.0)
+            child.ready_line(60)
         assert "ended with exit code 3: no such thing" in caught.value.message
 
 
 def test_an_earlier_life_is_not_quoted(tmp_path: Path) -> None:
     """The log goes on over lives; only the present one's words count."""
     with python('print(\'{"ready": true, "life": 1}\')', tmp_path) as first:
-        assert first.ready_line(10.0)["life"] == 1
+        assert first.ready_line(60)["life"] == 1
     with python("print('second')", tmp_path) as second:
         with pytest.raises(StorageError):
-            second.ready_line(10.0)
+            second.ready_line(60)
         assert second.said() == "second\n"
     assert (tmp_path / "log").read_text().startswith("{")
 
@@ -103,7 +103,7 @@ def test_a_commands_own_error_is_raised_here(tmp_path: Path) -> None:
     """The object that a command with --json reports becomes the error that it stands for."""
     said = '{"error": "taken", "hint": "choose another", "exit_code": 20}'
     with python(f"print('{said}')", tmp_path) as child, pytest.raises(Exception, match="taken") as caught:
-        child.ready_line(10.0)
+        child.ready_line(60)
     assert caught.value.exit_code == ConflictError.exit_code == ExitCode.CONFLICT  # type: ignore[attr-defined]
     assert caught.value.hint == "choose another"  # type: ignore[attr-defined]
 
@@ -111,7 +111,7 @@ def test_a_commands_own_error_is_raised_here(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     """What cannot be executed says so in the log, like any other end."""
     with ManagedProcess([tmp_path / "nothing"], log=tmp_path / "log") as child:
-        child.wait(10.0)
+        child.wait(60)
         assert child.tail() == f"{tmp_path / 'nothing'}: No such file or directory"
 
 
@@ -130,7 +130,7 @@ def test_it_ends_with_its_parent(lifeline: Lifeline, program: str) -> None:
         assert "up" in lines
         assert not gone(pid)
         parent.kill()
-        wait_for(lambda: gone(pid), deadline_seconds=10, what="the child's end")
+        wait_for(lambda: gone(pid), what="the child's end")
 
 
 def test_one_without_a_lifeline_goes_on() -> None:
@@ -145,7 +145,7 @@ def test_one_without_a_lifeline_goes_on() -> None:
         parent.wait()
         assert not gone(pid)
         os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: gone(pid), deadline_seconds=10, what="the end")
+        wait_for(lambda: gone(pid), what="the end")
 
 
 def test_the_last_of_a_long_output_is_kept_in_hand(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_last_of_a_long_output_is_kept_in_hand(tmp_path: Path) -> None:
     with python(
         "print('x' * 80 + '\\n', end='')\nfor n in range(60000): print(n, 'y' * 40)", tmp_path
     ) as child:
-        child.wait(30.0)
+        child.wait(60)
         assert len(child.said()) <= 1 << 20
         assert child.tail(1) == f"59999 {'y' * 40}"
 

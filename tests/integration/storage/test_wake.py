@@ -54,7 +54,7 @@ def _waiting(home: Path, store: Store, found: list[str | None]) -> threading.Thr
         )
     )
     thread.start()
-    assert store.looked.wait(30)
+    assert store.looked.wait(60)
     return thread
 
 

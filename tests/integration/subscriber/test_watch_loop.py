@@ -50,7 +50,7 @@ class Watching:
 
     def end(self) -> list[Verdict]:
         """Wait for the end and return the verdicts among the lines."""
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return [line for line in self.lines if isinstance(line, Verdict)]
 
@@ -411,7 +411,7 @@ def test_no_client_sessions_are_left_at_real_brokers(broker: BrokerProcess) -> N
     assert verdict.outcome is Outcome.COMPLETED
     again = PahoTransport(settings, client_id=name, clean_session=False)
     again.connect(10)
-    assert again.receive(5) == SessionStarted(session_present=False)
+    assert again.receive(60) == SessionStarted(session_present=False)
     again.close()
     clear = PahoTransport(settings, client_id=name, clean_session=True)
     clear.connect(10)

@@ -12,7 +12,7 @@ from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import BrokerProcess, InMemoryBroker, wait_for
 from jobwire.transport import PahoTransport
 
-_DEADLINE = 10.0
+_DEADLINE = 60.0
 _numbers = itertools.count()
 
 

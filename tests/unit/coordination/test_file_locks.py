@@ -129,7 +129,6 @@ def test_waiters_are_served_in_order(tmp_path: Path) -> None:
         threads[-1].start()
         wait_for(
             lambda name=name: name in [one.agent_id for one in locks.state(RUN).waits],  # type: ignore[misc]
-            deadline_seconds=30,
             what="the waiter",
         )
     locks.release("holder", run_id=RUN)
@@ -157,7 +156,7 @@ def test_the_request_that_closes_a_cycle_is_refused(tmp_path: Path) -> None:
     own = Locks(CoordinationStore(str(tmp_path)), job_ended=lambda _: False)
     waiter = threading.Thread(target=own.acquire, args=(ask("a", "y"),), kwargs={"wait_seconds": 60})
     waiter.start()
-    wait_for(lambda: locks.state(RUN).waits, deadline_seconds=30, what="the waiter")
+    wait_for(lambda: locks.state(RUN).waits, what="the waiter")
     with pytest.raises(ConflictError) as caught:
         locks.acquire(ask("b", "x"), wait_seconds=60)
     assert (code_of(caught), caught.value.facts["cycle"]) == ("deadlock", ["b", "a"])

@@ -47,11 +47,11 @@ def test_each_request_is_told_of_once(store: RecordStore, job: JobRecord, tmp_pa
     first = hook(store, out)
     for _ in range(3):
         first.look(asking(job, "a"))
-    wait_for(lambda: told(out) == [rf"{job.job_id} a go\non?"], deadline_seconds=30)
+    wait_for(lambda: told(out) == [rf"{job.job_id} a go\non?"])
     first.close()
     again = hook(store, out)
     again.look(asking(job, "a", "b"))
-    wait_for(lambda: len(told(out)) == 2, deadline_seconds=30)
+    wait_for(lambda: len(told(out)) == 2)
     again.close()
     assert told(out)[1].split()[1] == "b"
 
@@ -63,11 +63,11 @@ def test_a_command_that_hangs_or_is_not_there_holds_up_nothing(
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     slow = AttentionHook(store, words, environ={}, seconds=0.2)
     slow.look(asking(job, "a"))
-    wait_for(lambda: "was ended after" in caplog.text, deadline_seconds=30)
+    wait_for(lambda: "was ended after" in caplog.text)
     slow.close()
     missing = AttentionHook(store, ["/no/such/program"], environ={})
     missing.look(asking(job, "b"))
-    wait_for(lambda: "could not be run" in caplog.text, deadline_seconds=30)
+    wait_for(lambda: "could not be run" in caplog.text)
     missing.close()
 
 

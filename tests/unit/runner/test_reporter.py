@@ -101,7 +101,7 @@ def test_a_broker_that_hangs_delays_nothing(
     """While a send hangs, events are kept; at the end nobody waits for it longer than said."""
     monkeypatch.setattr("jobwire.runner.reporter.LAST_SECONDS", 0.05)
     answered = threading.Event()
-    publisher = FakePublisher(sending=lambda: (answered.wait(30), None)[1])
+    publisher = FakePublisher(sending=lambda: (answered.wait(60), None)[1])
     reporter = reporter_of(publisher)
     reporter.start("title")
     reporter.finish("completed", "finished", FIGURES)
@@ -170,6 +170,6 @@ def test_output_is_told_now_and_then(waiting: bool, events: int) -> None:
     reporter = Reporter(publisher, clock=SystemClock(), environ={}, waiting=is_waiting, idle_seconds=0.3)
     reporter.start("title")
     reporter.printed(100)
-    assert asked.wait(20)
+    assert asked.wait(60)
     reporter.finish("completed", "finished", FIGURES)
     assert publisher.events.count("progress") == events - 1

@@ -63,7 +63,7 @@ def test_a_waiting_consumer_is_woken() -> None:
     consumer = threading.Thread(target=lambda: taken.extend(inbox.take(1, 30)))
     consumer.start()
     inbox.put([_A])
-    consumer.join(30)
+    consumer.join(60)
     assert taken == [_A]
 
 
