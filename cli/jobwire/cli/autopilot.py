@@ -109,7 +109,10 @@ def _folder(path: str) -> str:
     if not path:
         return ""
     if not fits_a_path(path) or not Path(path, INBOX).is_dir():
-        raise InvalidInputError(f"{path!r:.200} is no session folder", hint=f"it has a folder {INBOX}")
+        raise InvalidInputError(
+            f"{path!r:.200} is no session folder",
+            hint=f"one has a folder {INBOX} in it: mkdir -p {path:.200}/{INBOX}",
+        )
     return str(Path(path).resolve())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.verbs import Verb, VerbTable
+from jobwire.coordination.verbs import Verb, VerbTable, message_options
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_SECONDS
 
@@ -19,22 +19,6 @@ PROG = "inbox"
 SUMMARY = "messages between agents: send, fetch, claim, update, reply, done ... (also: inbox)"
 _MOST = 1_000_000
 _FOREVER = 30 * 86400.0
-
-
-def _said(parser: CommandParser) -> None:
-    add = parser.add_argument
-    add("--summary", default="", help="one line")
-    add("--body", help="the text")
-    add("--body-file", metavar="FILE", help="the text from a file, - for stdin")
-    add("--payload-json", metavar="JSON", help="anything for programs")
-    add(
-        "--artifact",
-        action="append",
-        default=[],
-        metavar="PATH[:KIND]",
-        help="a file that it is about; repeatable",
-    )
-    add("--id", default="", help="the message's id: sent again, it is there once")
 
 
 def _send(parser: CommandParser) -> None:
@@ -61,7 +45,7 @@ def _send(parser: CommandParser) -> None:
     add("--in-reply-to", metavar="MESSAGE", help="the message that it answers")
     add("--correlation", metavar="ID", help="what belongs together across threads")
     add("--expires", type=number(MAX_SECONDS, zero=False), metavar="SECONDS", help="not delivered after that")
-    _said(parser)
+    message_options(parser)
 
 
 def _fetch(parser: CommandParser) -> None:
@@ -128,7 +112,7 @@ def _update(parser: CommandParser) -> None:
     parser.add_argument(
         "--status", default="in_progress", metavar="WORD", help="in_progress (default), or blocked"
     )
-    _said(parser)
+    message_options(parser)
     _direct(parser)
 
 
@@ -149,7 +133,7 @@ def _direct(parser: CommandParser) -> None:
 
 def _end(parser: CommandParser) -> None:
     _holder(parser)
-    _said(parser)
+    message_options(parser)
     _direct(parser)
 
 
@@ -169,7 +153,7 @@ def _reply(parser: CommandParser) -> None:
     add("--kind", choices=KINDS, default="answer", help="what it is (default: answer)")
     add("--request", metavar="ID", help="what the job asks, where several questions are open")
     add("--type", default="", help="a word of your own for it")
-    _said(parser)
+    message_options(parser)
 
 
 def _list(parser: CommandParser) -> None:
@@ -201,7 +185,7 @@ def _ack(parser: CommandParser) -> None:
     add("--message", metavar="ID", help="the message, by its id or seq")
     add("--through", type=whole(0, 2**53 - 1), metavar="SEQ", help="all that I was given up to this number")
     add("--token", metavar="LEASE", help="the lease that take printed")
-    _said(parser)
+    message_options(parser)
 
 
 def _nack(parser: CommandParser) -> None:

@@ -12,7 +12,7 @@ from jobwire.coordination.message import DEFAULT_RUN
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.reading import artifacts_of
 from jobwire.coordination.stored import delivery_json
-from jobwire.coordination.tasks.stored import task_of, view_of
+from jobwire.coordination.tasks.stored import view_of
 from jobwire.core.errors import InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import safe, table
 
@@ -59,7 +59,7 @@ def _list(args: Namespace, store: CoordinationStore) -> int:
 
 def _show(args: Namespace, store: CoordinationStore) -> int:
     if args.task:
-        task = task_of(store, args.run_id or DEFAULT_RUN, args.task)
+        task = dead_letters.failed_task(store, args.task, args.run_id or DEFAULT_RUN)
         body = {"task": _tasks_json(store, [task])[0], "event_id": store.latest_event()}
         say(args, body, lambda: _lines(Buried([], [task])))
         return 0

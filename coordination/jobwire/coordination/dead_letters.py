@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination import taking
 from jobwire.coordination.message import DEFAULT_RUN
-from jobwire.coordination.tasks.stored import task_from
+from jobwire.coordination.tasks.states import TaskStatus
+from jobwire.coordination.tasks.stored import task_from, task_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 
@@ -88,6 +89,18 @@ def raise_all(store: CoordinationStore, chosen: Chosen, *, by: str, drop: bool, 
         except _REFUSALS as error:
             raised.refused.append((task.task_id, error.message))
     return raised
+
+
+def failed_task(store: CoordinationStore, task_id: str, run_id: str = DEFAULT_RUN) -> Task:
+    """Return a failed task that nobody has dropped; raises NotFoundError for any other."""
+    task = task_of(store, run_id, task_id)
+    if task.status is not TaskStatus.FAILED or task.dropped:
+        raise NotFoundError(
+            f"task {task_id} is {task.status}, not dead",
+            hint="`inbox dead list` shows what is",
+            code="task_not_found",
+        )
+    return task
 
 
 def raise_task(

@@ -45,6 +45,23 @@ def verbs_of(prog: str, rows: Iterable[Row], *, runs: str) -> dict[str, Verb]:
     }
 
 
+def message_options(parser: CommandParser, *also: str) -> None:
+    """Add what a message is made of; `also` are other names of its summary."""
+    add = parser.add_argument
+    add("--summary", *also, default="", metavar="TEXT", help="one line")
+    add("--body", metavar="TEXT", help="the text")
+    add("--body-file", metavar="FILE", help="the text from a file, - for stdin")
+    add("--payload-json", metavar="JSON", help="anything for programs")
+    add(
+        "--artifact",
+        action="append",
+        default=[],
+        metavar="PATH[:KIND]",
+        help="a file that it is about; repeatable",
+    )
+    add("--id", default="", help="the message's id: sent again, it is there once")
+
+
 class VerbTable(NamedTuple):
     """A command: its name, a line for the list of commands, a sentence for its help, its verbs.
 

@@ -119,6 +119,7 @@ def test_an_artifact_is_shown(inbox: Inbox, thread: str) -> None:
         (("claim", "--agent", "a", "--thread", "none"), 40, "thread_not_found"),
         (("ack", "--agent", "a", "--message", "none"), 40, "message_not_found"),
         (("dead", "show", "none"), 40, "message_not_found"),
+        (("dead", "show", "--task", "none"), 40, "task_not_found"),
     ],
 )
 def test_every_failure_has_its_code(

@@ -150,6 +150,15 @@ def test_what_became_of_a_message_is_where_its_file_lies(store: CoordinationStor
     assert list((folder / "state" / "processing").iterdir()) == []
 
 
+def test_each_recipient_has_a_file_that_names_it_alone(store: CoordinationStore, tmp_path: Path) -> None:
+    """What was written for two roles lies in each one's inbox as its own; reading it back is no complaint."""
+    sending.send(store, NewMessage("lead", ("ann", "bob"), kind="task", id="both", summary="s", run_id="S1"))
+    write_session(store, str(tmp_path), "S1")
+    for role in ("ann", "bob"):
+        assert heads(tmp_path / "bus" / "inbox" / role / "both.md")["to"] == role
+    assert read_session(store, str(tmp_path), "S1")["problems"] == []
+
+
 def test_a_receipt_has_the_fields_of_the_original(store: CoordinationStore, tmp_path: Path) -> None:
     """bus/outbox/ID.ROLE.md tells who asked for what, how it ended and when; the body is the last message."""
     folder = tmp_path / "S1"

@@ -6,7 +6,7 @@ import pytest
 
 from jobwire.coordination import agents, reading, sending
 from jobwire.coordination.agents import Joining
-from jobwire.coordination.dead_letters import Chosen, buried, raise_all
+from jobwire.coordination.dead_letters import Chosen, buried, failed_task, raise_all
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
@@ -368,8 +368,11 @@ def test_failed_tasks_are_dead_letters(tasks_of: As, store: CoordinationStore) -
     assert buried(store, Chosen(run_id="other")).tasks == []
     refused = raise_all(store, Chosen(), by="mallory", drop=True, force=False).refused
     assert [name for name, _ in refused] == ["b", "a"]
+    assert failed_task(store, "a").reason == "no disk"
     dropped = raise_all(store, Chosen(reason="network"), by="lead", drop=True, force=False)
     assert [one.task_id for one in dropped.tasks] == ["b"]
+    with pytest.raises(NotFoundError, match="not dead"):
+        failed_task(store, "b")
     raised = raise_all(store, Chosen(), by="lead", drop=False, force=False)
     assert [one.task_id for one in raised.tasks] == ["a"]
     assert buried(store, Chosen()) == ([], [])

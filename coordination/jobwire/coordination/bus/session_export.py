@@ -57,10 +57,10 @@ def _write(store: CoordinationStore, folder: str, run_id: str) -> dict[str, obje
     blobs = BlobFolder(store.home)
     with store.reading():
         for message in _messages(store, run_id):
-            text = _page(message, blobs)
+            body = message.full_body(blobs) or message.summary
             for row in store.rows("deliveries_of", {"seq": message.seq}):
                 held = InboxDelivery(*row)
-                writer.place(message.id, held, text)
+                writer.place(message.id, held, _page(message, held.agent_id, body))
                 counts["messages"] += 1
                 counts["dead"] += held.state == DeliveryState.DEAD
             if message.kind == "result" and (receipt := _receipt(store, message, blobs)) is not None:
@@ -136,21 +136,22 @@ def _messages(store: CoordinationStore, run_id: str) -> Iterator[InboxMessage]:
         after = rows[-1][0]
 
 
-def _page(message: InboxMessage, blobs: BlobFolder) -> str:
+def _page(message: InboxMessage, role: str, body: str) -> str:
+    """Return a message's file for one of its recipients: a role takes only what names that role alone."""
     import json  # noqa: PLC0415 - of one field
 
     return write_page(
         {
             "id": message.id,
             "from": message.from_agent,
-            "to": ", ".join(message.to),
+            "to": role,
             "intent": message.type,
             "thread": message.correlation_id or message.thread_id,
             "risk": message.risk or "low",
             "task_id": message.task_id or "",
             "acceptance": list(json.loads(message.acceptance)),
         },
-        message.full_body(blobs) or message.summary,
+        body,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.message import PRIORITIES
 from jobwire.coordination.tasks.new_task import MAX_RUNS, POLICIES, REVIEWS
-from jobwire.coordination.verbs import Row, VerbTable, verbs_of
+from jobwire.coordination.verbs import Row, VerbTable, message_options, verbs_of
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, MAX_SECONDS
 
@@ -97,15 +97,11 @@ def _claim(parser: CommandParser) -> None:
     _version(parser)
 
 
-def _said(parser: CommandParser) -> None:
-    add = parser.add_argument
-    add("--summary", default="", help="one line")
-    add("--body", help="the text")
-    add("--body-file", metavar="FILE", help="the text from a file, - for stdin")
-    add("--payload-json", metavar="JSON", help="anything for programs")
-    add("--artifact", action="append", default=[], metavar="PATH[:KIND]", help="a file; repeatable")
-    add("--id", default="", help="the message's id: said again, it is there once")
-    add("--token", metavar="LEASE", help="the lease (default: $JOBWIRE_LEASE, else what claim kept)")
+def _said(parser: CommandParser, *also: str) -> None:
+    message_options(parser, *also)
+    parser.add_argument(
+        "--token", metavar="LEASE", help="the lease (default: $JOBWIRE_LEASE, else what claim kept)"
+    )
 
 
 def _complete(parser: CommandParser) -> None:
@@ -119,7 +115,7 @@ def _complete(parser: CommandParser) -> None:
 
 def _fail(parser: CommandParser) -> None:
     _task(parser)
-    _said(parser)
+    _said(parser, "--reason")
     parser.add_argument("--permanent", action="store_true", help="no retry mends it: failed at once")
     _version(parser)
 
