@@ -148,7 +148,7 @@ class Demo:
         with view.waiting("metrics: Spark reads the journal"):
             while spark.alive() and self._clock.monotonic() < until:
                 found = summary_of(self._home)
-                if found is not None and found["rows"] >= wanted:
+                if found is not None and sum(found["events"].values()) >= wanted:
                     break
                 self._clock.sleep(_POLL_SECONDS)
             else:

@@ -117,11 +117,13 @@ class TeamDemo(Demo):
         """Show what happens until every task has ended; answer what is asked, as a person would."""
         until = self._clock.monotonic() + _WORK_SECONDS
         while self._clock.monotonic() < until:
+            # Asked first: what is shown of a plan that is over are its jobs' last words.
+            over = all(str(one.task.status) in _OVER for one in plan.graph(_RUN))
             for begun in self._begun():
                 record = records.get(str(begun["job_id"]))
                 view.show(begun, record)
                 self._answer_in(records, record)
-            if all(str(one.task.status) in _OVER for one in plan.graph(_RUN)):
+            if over:
                 return
             self._clock.sleep(_POLL_SECONDS)
 

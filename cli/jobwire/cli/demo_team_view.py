@@ -91,4 +91,4 @@ class TeamView(DemoView):
             waited = sum(job["waiting_s"] or 0 for job in jobs)
             table.add_row(task, agent, str(len(jobs)), str(failed), f"{seconds:.1f}", f"{waited:.1f}")
         self.print(table)
-        self.say(f"{found['rows']} events")
+        self.say(f"{sum(found['events'].values())} events")

@@ -136,7 +136,7 @@ class DemoView:
             counts = (str(job["events"]), str(job["attempts"]))
             table.add_row(str(job["job_id"]), _state(str(job["outcome"])), *figures, *counts)
         self._console.print(table)
-        self.say(f"{found['rows']} events: {events}")
+        self.say(f"{sum(found['events'].values())} events: {events}")
 
     def _on_event(self, line: EventLine) -> None:
         event = line.event

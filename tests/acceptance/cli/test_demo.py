@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,9 @@ def test_the_demo_shows_three_jobs_and_leaves_nothing(tmp_path: Path) -> None:
     assert "permission_required" in answer.stdout
     assert "answered by you" in answer.stdout
     assert "what Spark made of the journal" in answer.stdout
+    counted = re.search(r"^(\d+) events: (.*)$", answer.stdout, re.MULTILINE)
+    assert counted
+    assert int(counted[1]) == sum(map(int, re.findall(r"\d+", counted[2])))
     assert of_session(directory) == []
 
 
