@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jobwire.core.boundary import leave, missing_library, run_command
+from jobwire.core.boundary import end_program, missing_library, run_command
 from jobwire.core.commands import CommandParser, NameOnly, body_of
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
@@ -127,15 +127,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `jobwire`; return the exit code of SPEC section 6."""
     words, option = _take_home(list(sys.argv[1:] if argv is None else argv))
     as_json = "--json" in words[: _end_of_ours(words)]
-    try:
-        return run_command(
-            lambda _: _dispatch(words, option), argparse.Namespace(), prog=PROG, as_json=as_json
-        )
-    except SystemExit as end:
-        # argparse has printed help or usage, or what is under way is not to be waited for.
-        if argv is None and isinstance(end.code, int):
-            leave(end.code)
-        raise
+    args = argparse.Namespace()
+    return end_program(
+        lambda: run_command(lambda _: _dispatch(words, option), args, prog=PROG, as_json=as_json), argv
+    )
 
 
 def _dispatch(words: list[str], option: str | None) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from jobwire.coordination.command import coordination_command, say_failure
-from jobwire.core.boundary import run_command
+from jobwire.core.boundary import end_program, run_command
 from jobwire.core.commands import CommandParser, NameOnly, wants_json
 from jobwire.storage.home import HELP, Need
 
@@ -96,9 +96,8 @@ class VerbTable(NamedTuple):
             return int(args.run(args))
 
         as_json = wants_json(words)
-        return run_command(
-            body, argparse.Namespace(), prog=self.prog, as_json=as_json, tell=tell if as_json else None
-        )
+        run = partial(run_command, prog=self.prog, as_json=as_json, tell=tell if as_json else None)
+        return end_program(lambda: run(body, argparse.Namespace()), argv)
 
     def _fill(self, parser: CommandParser, words: Sequence[str]) -> None:
         """Add the verb that the words name, or the names of all; without any words all of them."""

@@ -6,6 +6,7 @@ On the path of `publish_event`, which mostly does without argparse.
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -17,10 +18,12 @@ from jobwire.core.exit_codes import ExitCode
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
+# Objects until garbage is looked for; with Python's 700 that is a tenth of a short command's time.
+_COLLECT_AFTER = 10_000
 # Whatever the disk holds: what was named cannot be what is wanted.
 _NO_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.ENODEV}
@@ -106,6 +109,25 @@ def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
     print(f"{prog}: error: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"{prog}: hint: {error.hint}", file=sys.stderr)
+
+
+def end_program(run: Callable[[], int], argv: Sequence[str] | None) -> int:
+    """Run a command; one that is the process's own (no `argv`) ends the process with its code.
+
+    Where it has had threads, Python ends it, and waits for them.
+    """
+    if argv is None:
+        gc.set_threshold(_COLLECT_AFTER)
+    try:
+        code = run()
+    except SystemExit as end:
+        # argparse has printed help or usage, or what is under way is not to be waited for.
+        if argv is None and isinstance(end.code, int):
+            leave(end.code)
+        raise
+    if argv is None and "threading" not in sys.modules:
+        leave(code)
+    return code
 
 
 def leave(code: int) -> None:

@@ -44,5 +44,5 @@ def plans(schema: Schema, path: Path) -> dict[str, list[str]]:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return {
             name: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", _Anything())]
-            for name, query in schema.queries.items()
+            for name, query in schema.queries.all().items()
         }

@@ -23,4 +23,4 @@ def test_every_query_that_is_asked_for_exists() -> None:
         and isinstance(node.args[0], ast.Constant)
         and isinstance(node.args[0].value, str)
     }
-    assert asked - TABLES.queries.keys() == set()
+    assert asked - TABLES.queries.all().keys() == set()

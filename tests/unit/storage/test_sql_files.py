@@ -29,7 +29,7 @@ def test_files_are_what_their_schema_says(schema: Schema, tmp_path: Path) -> Non
     """The last step has the schema's number, all tables are STRICT, and each query compiles against them."""
     names = sorted(path.name for path in _folder(schema).glob("[0-9]*.sql"))
     assert int(names[-1].partition("_")[0]) == len(names) == schema.version
-    assert len(plans(schema, tmp_path / "a.db")) == len(schema.queries) > 0
+    assert len(plans(schema, tmp_path / "a.db")) == len(schema.queries.all()) > 0
     file = SqliteFile(tmp_path / "a.db", schema)
     loose = file._live().execute("SELECT name FROM pragma_table_list WHERE type = 'table' AND NOT strict")
     assert [row[0] for row in loose if not row[0].startswith("sqlite_")] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.storage.sqlite.sql_text import SqlFormatError, named_queries, statements
+from jobwire.storage.sqlite.sql_text import NamedQueries, SqlFormatError, statements
 
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE a SET b = ';'; DELETE FROM a; END;"
 # Letters that could mislead whoever looks for the end of a statement by himself.
@@ -56,7 +56,9 @@ def test_queries_come_back_by_name(written: dict[str, tuple[str, str]]) -> None:
         f"-- name: {name}\n-- {sentence!r}\nSELECT {_literal(value)};\n"
         for name, (sentence, value) in written.items()
     )
-    assert named_queries(text) == {name: f"SELECT {_literal(value)}" for name, (_, value) in written.items()}
+    assert NamedQueries(text).all() == {
+        name: f"SELECT {_literal(value)}" for name, (_, value) in written.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,4 +74,4 @@ def test_queries_come_back_by_name(written: dict[str, tuple[str, str]]) -> None:
 def test_another_form_is_refused(text: str, word: str) -> None:
     """A file in any other form is an error that says what is wrong with it."""
     with pytest.raises(SqlFormatError, match=word):
-        named_queries(text)
+        NamedQueries(text).all()

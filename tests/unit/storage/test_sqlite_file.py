@@ -1,5 +1,6 @@
 """A database of ours: made, brought up to date, changed whole or not at all, refused where it is not ours."""
 
+import gc
 import os
 import sqlite3
 import threading
@@ -383,3 +384,17 @@ def test_migrations_are_numbered_without_a_gap(tmp_path: Path) -> None:
     (place / "0002_other.sql").unlink()
     with pytest.raises(SqlFormatError, match="not 1 to 2"):
         schema.migrations()
+
+
+def test_a_file_that_is_let_go_is_closed(schemas: list[Schema], tmp_path: Path) -> None:
+    """Who forgets to close loses nothing and leaves no log behind, without waiting for garbage collection."""
+    path = tmp_path / "a.db"
+    file = SqliteFile(path, schemas[-1])
+    file.execute("add", {"name": "kept", "size": 1})
+    assert Path(f"{path}-wal").exists()
+    gc.freeze()  # what is there now is no garbage, whatever is looked for from here on
+    del file
+    assert not Path(f"{path}-wal").exists()
+    gc.unfreeze()
+    with closing(SqliteFile(path, schemas[-1])) as file:
+        assert ("kept",) in file.rows("names")

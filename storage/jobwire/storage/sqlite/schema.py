@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.storage.sqlite.failures import DamagedDatabaseError, DatabaseVersionError
-from jobwire.storage.sqlite.sql_text import SqlFormatError, named_queries, statements
+from jobwire.storage.sqlite.sql_text import NamedQueries, SqlFormatError, statements
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +37,7 @@ class Schema(NamedTuple):
     version: int
 
     @property
-    def queries(self) -> dict[str, str]:
+    def queries(self) -> NamedQueries:
         """Return the statements of queries.sql by name, read once in a process."""
         return _queries(self.package, self.folder)
 
@@ -117,7 +117,7 @@ class Schema(NamedTuple):
 
 
 @functools.cache
-def _queries(package: str, folder: str) -> dict[str, str]:
+def _queries(package: str, folder: str) -> NamedQueries:
     # By the module's own loader: importlib.resources costs a command that asks once 3 ms.
     module = importlib.import_module(package)
     loader, home = module.__spec__ and module.__spec__.loader, os.path.dirname(module.__file__ or "")
@@ -125,7 +125,7 @@ def _queries(package: str, folder: str) -> dict[str, str]:
     if get_data is None:
         raise SqlFormatError(f"{package} is not a package with files")
     text: str = get_data(os.path.join(home, folder, "queries.sql")).decode("utf-8")
-    return named_queries(text)
+    return NamedQueries(text)
 
 
 def _kept(connection: sqlite3.Connection) -> tuple[int, int, bool]:

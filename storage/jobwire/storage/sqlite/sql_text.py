@@ -30,27 +30,38 @@ def statements(script: str) -> list[str]:
     return [one for one in found if not _is_nothing(one.removesuffix(";"))]
 
 
-def named_queries(text: str) -> dict[str, str]:
-    """Return the statements of `-- name: ...` blocks by name; each has a sentence as a comment above it.
+class NamedQueries(dict[str, str]):
+    """The statements of `-- name: ...` blocks by name; each has a sentence as a comment above it.
 
-    Raises SqlFormatError for text before the first name, a name twice, and for a block without a
-    sentence or with any other number of statements than one.
+    Each is read when it is asked for: a short command asks a handful of two hundred. Raises SqlFormatError
+    for text before the first name and a name twice; when asked, for a block without a sentence or with any
+    other number of statements than one.
     """
-    head, *parts = _NAME.split(text)
-    if not _is_nothing(head):
-        raise SqlFormatError("there is SQL before the first `-- name: ...`")
-    queries: dict[str, str] = {}
-    for name, block in zip(parts[::2], parts[1::2], strict=True):
-        if name in queries:
-            raise SqlFormatError(f"query {name} stands there twice")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        head, *parts = _NAME.split(text)
+        if not _is_nothing(head):
+            raise SqlFormatError("there is SQL before the first `-- name: ...`")
+        self._blocks = dict(zip(parts[::2], parts[1::2], strict=True))
+        if len(self._blocks) * 2 < len(parts):
+            twice = next(name for name in self._blocks if parts[::2].count(name) > 1)
+            raise SqlFormatError(f"query {twice} stands there twice")
+
+    def __missing__(self, name: str) -> str:
+        block = self._blocks[name]
         sentence = _COMMENT_LINES.match(block)
         if sentence is None or "--" not in sentence.group():
             raise SqlFormatError(f"query {name} has no sentence that says what it is for")
         found = statements(block[sentence.end() :])
         if len(found) != 1:
             raise SqlFormatError(f"query {name} has {len(found)} statements")
-        queries[name] = found[0].removesuffix(";")
-    return queries
+        self[name] = query = found[0].removesuffix(";")
+        return query
+
+    def all(self) -> dict[str, str]:
+        """Return all of them."""
+        return {name: self[name] for name in self._blocks}
 
 
 def _is_nothing(text: str) -> bool:

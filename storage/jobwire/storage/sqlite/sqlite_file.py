@@ -161,6 +161,12 @@ class SqliteFile:
         elif connection is not None:
             connection.close()
 
+    def __del__(self) -> None:
+        # A connection and its cache of statements hold each other (CPython's connection.c): let go of, it
+        # would stay open until garbage is looked for, which a short command does not do.
+        with contextlib.suppress(AttributeError, sqlite3.ProgrammingError):
+            self.close()  # neither one that was never opened, nor another thread's
+
     def _prepare(self, connection: sqlite3.Connection, durability: Durability, *, read_only: bool) -> None:
         # So triggers and views reach no virtual table: full-text rows are written beside what they are of.
         connection.execute("PRAGMA trusted_schema = OFF")
