@@ -177,9 +177,7 @@ class AsyncSubscriber:
         self._events = iter(self._subscriber)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._stop.set()
         try:
             if self._subscriber is not None:

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from jobwire.api.call_thread import CallThread
@@ -51,9 +50,7 @@ class AsyncHeldLock:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._end()
 
     @property

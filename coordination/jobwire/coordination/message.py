@@ -1,16 +1,12 @@
 """A message: what a sender says, its bounds, and what tells the same message from another. Pure."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from jobwire.core.bounds import check_line, check_text
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_agent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 KINDS = ("task", "progress", "question", "answer", "result", "control", "event")
 PRIORITIES = ("high", "normal", "low")

@@ -1,7 +1,5 @@
 """Messages, threads and deliveries as the store gives them back, and as JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,16 +46,16 @@ class InboxMessage(NamedTuple):
         """Return whom it was sent to."""
         return tuple(json.loads(self.recipients))
 
-    def full_body(self, blobs: BlobFolder) -> str:
+    def full_body(self, blobs: "BlobFolder") -> str:
         """Return the body, from its blob where it is large. Raises as `BlobFolder.get`."""
         return self.body if self.body_ref is None else blobs.get(self.body_ref).decode()
 
-    def full_payload(self, blobs: BlobFolder) -> str | None:
+    def full_payload(self, blobs: "BlobFolder") -> str | None:
         """Return the payload's text, from its blob where it is large. Raises as `BlobFolder.get`."""
         return self.payload if self.payload_ref is None else blobs.get(self.payload_ref).decode()
 
     def to_json(
-        self, blobs: BlobFolder | None = None, artifacts: list[dict[str, object]] | None = None
+        self, blobs: "BlobFolder | None" = None, artifacts: list[dict[str, object]] | None = None
     ) -> dict[str, object]:
         """Return it as commands print it; with `blobs` the large parts as well, else their references."""
         body, payload = self.body, self.payload
@@ -99,7 +97,7 @@ class InboxMessage(NamedTuple):
         return value
 
 
-def thread_json(thread: InboxThread) -> dict[str, object]:
+def thread_json(thread: "InboxThread") -> dict[str, object]:
     """Return a thread as commands print it."""
     value = thread._asdict()
     for name in ("jobs", "position", "changed", "addressed_to"):
@@ -107,7 +105,7 @@ def thread_json(thread: InboxThread) -> dict[str, object]:
     return {**value, "work": bool(thread.work)}
 
 
-def delivery_json(delivery: InboxDelivery) -> dict[str, object]:
+def delivery_json(delivery: "InboxDelivery") -> dict[str, object]:
     """Return a delivery as commands print it."""
     return {**delivery._asdict(), "state": str(delivery.state)}
 

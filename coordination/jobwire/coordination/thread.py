@@ -1,7 +1,5 @@
 """A thread: its status as the job's projection, and who may do what in it. Pure."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,7 +60,7 @@ class InboxThread(NamedTuple):
         return self.status in ENDED
 
 
-def status_of(record: JobRecord) -> ThreadStatus:
+def status_of(record: "JobRecord") -> ThreadStatus:
     """Return the status of the thread whose work the job does."""
     if record.status is not Status.RUNNING:
         return _OF_JOB[record.status]

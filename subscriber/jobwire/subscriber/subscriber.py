@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from jobwire.core.clock import Clock, SystemClock
@@ -211,9 +210,7 @@ class Subscriber:
         self._lines.extend(next(self._batches))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _more(self) -> bool:

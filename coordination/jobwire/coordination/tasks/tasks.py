@@ -44,7 +44,6 @@ from jobwire.registry.spec import check_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
     from jobwire.coordination.message import NewMessage
     from jobwire.coordination.store import CoordinationStore, Transaction
@@ -98,9 +97,7 @@ class Tasks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def add(self, new: NewTask) -> Added:
