@@ -32,38 +32,39 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
 def _up(parser: argparse.ArgumentParser) -> None:
     _add_listening(parser)
     text = "address to listen on (default: loopback); a fresh home is made for it"
-    parser.add_argument("--host", default=_LOOPBACK, help=text)
+    add = parser.add_argument
+    add("--host", default=_LOOPBACK, help=text)
     text = "run Mosquitto instead of the embedded broker"
-    parser.add_argument("--mosquitto", action="store_true", help=text)
+    add("--mosquitto", action="store_true", help=text)
     text = "Mosquitto's port for certificates (default: port + 1)"
-    parser.add_argument("--mtls-port", type=_PORT, help=text)
+    add("--mtls-port", type=_PORT, help=text)
     text = "let the embedded broker serve other hosts"
-    parser.add_argument("--beyond-loopback", action="store_true", help=text)
+    add("--beyond-loopback", action="store_true", help=text)
     parser.set_defaults(home_need=Need.PLACE)
 
 
 def _render(parser: argparse.ArgumentParser) -> None:
     _add_listening(parser)
-    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    add = parser.add_argument
+    add("--out", required=True, metavar="DIR", help="where to write")
     text = "host name or address of the broker, the first is what clients use (default: localhost)"
-    parser.add_argument("--server-name", action="append", metavar="NAME", help=text)
-    parser.add_argument("--mtls-port", type=_PORT, default=DEFAULT_MTLS_PORT, help="port for certificates")
-    parser.add_argument("--bind", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104 - a server's
-    parser.add_argument("--user", help="user that runs the broker (default: mosquitto)", default="mosquitto")
+    add("--server-name", action="append", metavar="NAME", help=text)
+    add("--mtls-port", type=_PORT, default=DEFAULT_MTLS_PORT, help="port for certificates")
+    add("--bind", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104 - a server's
+    add("--user", help="user that runs the broker (default: mosquitto)", default="mosquitto")
     text = "the folder's place on the broker's host (default: --out)"
-    parser.add_argument("--installed-at", metavar="DIR", help=text)
+    add("--installed-at", metavar="DIR", help=text)
     iterations, text = whole(1, MAX_ITERATIONS), "of the password hash"
-    parser.add_argument("--iterations", type=iterations, default=PRESENT_DAY_ITERATIONS, help=text)
-    parser.add_argument("--force", action="store_true", help="write into a folder that is not empty")
+    add("--iterations", type=iterations, default=PRESENT_DAY_ITERATIONS, help=text)
+    add("--force", action="store_true", help="write into a folder that is not empty")
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR")
+    add = parser.add_argument
+    add("directory", metavar="DIR")
     text = "warn this long before something expires"
-    parser.add_argument("--warn-days", type=number(36_525), default=WARN_WITHIN / DAY, help=text)
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 30 for warnings too, for use in a timer"
-    )
+    add("--warn-days", type=number(36_525), default=WARN_WITHIN / DAY, help=text)
+    add("--strict", action="store_true", help="exit with 30 for warnings too, for use in a timer")
     parser.set_defaults(home_need=Need.NOTHING)
 
 
@@ -89,9 +90,10 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 def _add_account(parser: argparse.ArgumentParser) -> None:
     text = "read the password from FILE, - for standard input"
-    parser.add_argument("--password-file", metavar="FILE", help=text)
-    parser.add_argument("--replace", action="store_true", help="change the password of an existing account")
-    parser.add_argument("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
+    add = parser.add_argument
+    add("--password-file", metavar="FILE", help=text)
+    add("--replace", action="store_true", help="change the password of an existing account")
+    add("--iterations", type=whole(1, MAX_ITERATIONS), default=PRESENT_DAY_ITERATIONS)
     _remove_account(parser)
 
 

@@ -55,11 +55,12 @@ def _issue_server(parser: argparse.ArgumentParser) -> None:
 
 def _renew(parser: argparse.ArgumentParser) -> None:
     text = "`server` (the broker), or the name of a server, user, role or job"
-    parser.add_argument("name", metavar="NAME", help=text)
+    add = parser.add_argument
+    add("name", metavar="NAME", help=text)
     text = "new names of the server (default: as before)"
-    parser.add_argument("--server-name", action="append", metavar="NAME", help=text)
-    parser.add_argument("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
-    parser.add_argument("--new-key", action="store_true", help="make a new private key as well")
+    add("--server-name", action="append", metavar="NAME", help=text)
+    add("--days", type=_DAYS, help="lifetime in days (default: that of its kind)")
+    add("--new-key", action="store_true", help="make a new private key as well")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:

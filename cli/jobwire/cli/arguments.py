@@ -52,16 +52,13 @@ def add_up(subparsers: Subparsers) -> None:
         "  jobwire up --allow-actions\n"
         "  jobwire up --host 192.0.2.1 --certfile page.pem --keyfile page.key --token-file page.token",
     )
-    up.add_argument("--detach", action="store_true", help="in the background; return when all is up")
-    up.add_argument("--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker")
-    up.add_argument("--no-broker", action="store_true", help="use the broker that the settings name")
-    up.add_argument("--no-page", action="store_true", help="serve no page")
-    up.add_argument(
-        "--with-metrics", action="store_true", help="compute the fleet's figures by Spark as well"
-    )
-    up.add_argument(
-        "--port", type=_PORT, help="the broker's (default: the home's; a new home takes 8883 or a free one)"
-    )
+    add = up.add_argument
+    add("--detach", action="store_true", help="in the background; return when all is up")
+    add("--mosquitto", action="store_true", help="run Mosquitto instead of the embedded broker")
+    add("--no-broker", action="store_true", help="use the broker that the settings name")
+    add("--no-page", action="store_true", help="serve no page")
+    add("--with-metrics", action="store_true", help="compute the fleet's figures by Spark as well")
+    add("--port", type=_PORT, help="the broker's (default: the home's; a new home takes 8883 or a free one)")
     page = up.add_argument_group("the page", "passed on to `jobwire dashboard`, which says more of each")
     page.add_argument("--page-port", type=_PORT, help="its port (default: 8470 or a free one)")
     page.add_argument(
@@ -77,7 +74,7 @@ def add_up(subparsers: Subparsers) -> None:
     page.add_argument(
         "--token-file", metavar="FILE", help="your own token, mode 0600; needed beyond loopback"
     )
-    up.add_argument("--json", action="store_true", help="print one JSON line of what runs where")
+    add("--json", action="store_true", help="print one JSON line of what runs where")
     up.set_defaults(run="jobwire.cli.up:run_up", home_need=Need.PLACE)
 
 
@@ -141,46 +138,36 @@ def add_run(subparsers: Subparsers) -> None:
         description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
         epilog=_RUN_EXAMPLES,
     )
-    parser.add_argument("--title", default="", help="what lists show (default: the command)")
-    parser.add_argument("--agent-session", metavar="S", help="the session that the job belongs to")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--title", default="", help="what lists show (default: the command)")
+    add("--agent-session", metavar="S", help="the session that the job belongs to")
+    add(
         "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
     )
-    parser.add_argument(
-        "--wall-timeout",
-        metavar="S",
-        type=_SECONDS,
-        help="end it after S seconds in any case",
-    )
-    parser.add_argument("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
-    parser.add_argument(
-        "--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)"
-    )
-    parser.add_argument(
-        "--detach", action="store_true", help="print the job's id and return; the job goes on by itself"
-    )
-    parser.add_argument(
+    add("--wall-timeout", metavar="S", type=_SECONDS, help="end it after S seconds in any case")
+    add("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
+    add("--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)")
+    add("--detach", action="store_true", help="print the job's id and return; the job goes on by itself")
+    add(
         "--answer-stdin",
         action="store_true",
         help="the answers to its `::permission` and `::question` lines are the command's standard input",
     )
-    parser.add_argument(
+    add(
         "--agent",
         metavar="NAME",
         choices=AGENTS,
         help=f"COMMAND starts this coding agent, whose own hooks then report for it: {', '.join(AGENTS)}",
     )
-    parser.add_argument(
+    add(
         "--approve-remotely",
         action="store_true",
         help="with --agent codex: its questions wait for an answer from here; nobody can answer at its pane",
     )
-    parser.add_argument(
-        "--mtls", action="store_true", help="give the worker a certificate for this job alone, no password"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no lines about events, only the output")
-    parser.add_argument("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.add_argument(
+    add("--mtls", action="store_true", help="give the worker a certificate for this job alone, no password")
+    add("--quiet", action="store_true", help="no lines about events, only the output")
+    add("--json", action="store_true", help="events as JSON lines on standard error")
+    add(
         "command",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
@@ -205,14 +192,13 @@ def add_demo(subparsers: Subparsers) -> None:
         description=_DEMO_DESCRIPTION,
         epilog="examples:\n  jobwire demo --directory var/demo\n  jobwire demo --team --stay",
     )
-    parser.add_argument("--directory", default="var/demo", help="made afresh (default: var/demo)")
-    parser.add_argument(
-        "--team", action="store_true", help="a plan, worked off by three agents (shell scripts), instead"
-    )
-    parser.add_argument("--source", default=".", help="the tree that the first job surveys")
-    parser.add_argument("--stay", action="store_true", help="keep the live page open until Ctrl-C")
-    parser.add_argument("--no-metrics", action="store_true", help="leave out Spark")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, the rest on stderr")
+    add = parser.add_argument
+    add("--directory", default="var/demo", help="made afresh (default: var/demo)")
+    add("--team", action="store_true", help="a plan, worked off by three agents (shell scripts), instead")
+    add("--source", default=".", help="the tree that the first job surveys")
+    add("--stay", action="store_true", help="keep the live page open until Ctrl-C")
+    add("--no-metrics", action="store_true", help="leave out Spark")
+    add("--json", action="store_true", help="print the result as JSON, the rest on stderr")
     parser.set_defaults(run="jobwire.cli.demo:run", home_need=Need.NOTHING)
 
 
@@ -277,18 +263,17 @@ def add_unit(subparsers: Subparsers) -> None:
         " > /etc/systemd/system/jobwire-registry.service\n"
         "  jobwire unit --user broker > ~/.config/systemd/user/jobwire-broker.service",
     )
-    parser.add_argument("service", choices=SERVICES)
-    parser.add_argument(
-        "--user", action="store_true", help="a unit of your own, for systemctl --user: no root is needed"
-    )
-    parser.add_argument("--run-as", metavar="USER", help="who it runs as (default: you)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("service", choices=SERVICES)
+    add("--user", action="store_true", help="a unit of your own, for systemctl --user: no root is needed")
+    add("--run-as", metavar="USER", help="who it runs as (default: you)")
+    add(
         "--arguments",
         metavar="WORDS",
         default="",
         help="more words for its command line, such as --port 8080",
     )
-    parser.add_argument("--json", action="store_true", help='print {"name", "text"}')
+    add("--json", action="store_true", help='print {"name", "text"}')
     parser.set_defaults(run="jobwire.cli.unit:run")
 
 

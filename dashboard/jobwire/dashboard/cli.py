@@ -36,45 +36,33 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
         epilog="example:\n  jobwire dashboard --allow-actions\n"
         "The printed address opens the page: whoever has it may look. Elsewhere the page asks for the token.",
     )
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
-    parser.add_argument(
-        "--port",
-        type=_PORT,
-        default=DEFAULT_PORT,
-        help=f"default {DEFAULT_PORT}; 0 takes any free one",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
+    add("--port", type=_PORT, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes any free one")
+    add(
         "--certfile",
         metavar="FILE",
         help="TLS certificate (see jobwire certs issue-server); needed beyond loopback",
     )
-    parser.add_argument("--keyfile", metavar="FILE", help="its private key")
-    parser.add_argument(
+    add("--keyfile", metavar="FILE", help="its private key")
+    add(
         "--token-file",
         metavar="FILE",
         help="your own token or password, mode 0600; needed beyond loopback (default: a new one each time)",
     )
-    parser.add_argument(
-        "--link", action="store_true", help="show the address of each page that runs for this home, and exit"
-    )
-    parser.add_argument(
+    add("--link", action="store_true", help="show the address of each page that runs for this home, and exit")
+    add(
         "--allowed-host",
         action="append",
         default=[],
         metavar="NAME",
         help="another name that the page may be called by (a proxy's)",
     )
-    parser.add_argument(
-        "--allow-actions", action="store_true", help="let the page cancel jobs and answer them"
-    )
-    parser.add_argument(
-        "--metrics-db", metavar="FILE|URL", help="the metric tables (default: those below --home)"
-    )
-    parser.add_argument(
-        "--poll", action="store_true", help="look through the records every second (network file systems)"
-    )
+    add("--allow-actions", action="store_true", help="let the page cancel jobs and answer them")
+    add("--metrics-db", metavar="FILE|URL", help="the metric tables (default: those below --home)")
+    add("--poll", action="store_true", help="look through the records every second (network file systems)")
     _add_limits(parser)
-    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
+    add("--json", action="store_true", help="print the ready line as JSON")
     parser.set_defaults(run=run_dashboard)
 
 
@@ -85,12 +73,13 @@ def _add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Show the fleet live in the terminal, problems first. Keys are listed at the bottom.",
         epilog="example:\n  jobwire top --session backend",
     )
-    parser.add_argument("--session", default="", metavar="NAME", help="only jobs of this session")
-    parser.add_argument("--text", default="", help="only jobs whose id, title or detail has this text")
-    parser.add_argument("--once", action="store_true", help="print the fleet once, as text, and end")
-    parser.add_argument("--poll", action="store_true", help="for records on a network file system")
+    add = parser.add_argument
+    add("--session", default="", metavar="NAME", help="only jobs of this session")
+    add("--text", default="", help="only jobs whose id, title or detail has this text")
+    add("--once", action="store_true", help="print the fleet once, as text, and end")
+    add("--poll", action="store_true", help="for records on a network file system")
     _add_limits(parser)
-    parser.add_argument("--json", action="store_true", help="print the fleet once, one JSON object a job")
+    add("--json", action="store_true", help="print the fleet once, one JSON object a job")
     parser.set_defaults(run=run_top)
 
 
@@ -108,21 +97,22 @@ def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--stuck-after",
         type=_SECONDS,
         default=300.0,
         metavar="SECONDS",
         help="silence after which a job without an idle timeout counts as stuck (300)",
     )
-    parser.add_argument(
+    add(
         "--late-after",
         type=_SECONDS,
         default=600.0,
         metavar="SECONDS",
         help="waiting after which a job that nobody picked counts as late (600)",
     )
-    parser.add_argument(
+    add(
         "--failed-for",
         type=_SECONDS,
         default=86_400.0,

@@ -17,13 +17,14 @@ _STATUSES = [str(name) for name in Status]
 
 def register_options(parser: argparse.ArgumentParser) -> None:
     """Add what a new job is given."""
-    parser.add_argument("--title", default="", help="one line for people")
-    parser.add_argument("--instructions", default="", metavar="TEXT", help="what to do")
-    parser.add_argument("--instructions-file", metavar="FILE", help="what to do, from a file; - is stdin")
-    parser.add_argument("--agent-session", metavar="NAME", help="only a worker of this name may pick it")
-    parser.add_argument("--priority", choices=PRIORITIES, default="normal")
+    add = parser.add_argument
+    add("--title", default="", help="one line for people")
+    add("--instructions", default="", metavar="TEXT", help="what to do")
+    add("--instructions-file", metavar="FILE", help="what to do, from a file; - is stdin")
+    add("--agent-session", metavar="NAME", help="only a worker of this name may pick it")
+    add("--priority", choices=PRIORITIES, default="normal")
     _add_timeouts(parser)
-    parser.add_argument(
+    add(
         "--broker",
         action="append",
         default=[],
@@ -31,19 +32,15 @@ def register_options(parser: argparse.ArgumentParser) -> None:
         help="a broker setting for this job alone (broker, port, tls, ...); may be repeated",
     )
     _add_max_attempts(parser)
-    parser.add_argument(
-        "--idempotency-key", metavar="KEY", help="registering again under it makes no second job"
-    )
-    parser.add_argument(
+    add("--idempotency-key", metavar="KEY", help="registering again under it makes no second job")
+    add(
         "--label",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="what figures are wanted by, such as team=docs; may be repeated, 16 at most",
     )
-    parser.add_argument(
-        "--unique-session", action="store_true", help="return the session's unfinished job if it has one"
-    )
+    add("--unique-session", action="store_true", help="return the session's unfinished job if it has one")
 
 
 def pick_options(parser: argparse.ArgumentParser) -> None:
@@ -55,14 +52,11 @@ def pick_options(parser: argparse.ArgumentParser) -> None:
         "lease ran out; while it asks for permission, a day later. Such a job rests before it can be picked\n"
         "again: 5 s, 10 s, 20 s, ..., 10 minutes at most."
     )
-    parser.add_argument(
-        "--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody"
-    )
-    parser.add_argument("--any-session", action="store_true", help="take jobs addressed to anybody")
+    add = parser.add_argument
+    add("--agent-session", metavar="NAME", help="take jobs addressed to this name or to nobody")
+    add("--any-session", action="store_true", help="take jobs addressed to anybody")
     _add_grant(parser)
-    parser.add_argument(
-        "--wait", type=duration, default=0.0, metavar="SECONDS", help="wait this long for a job"
-    )
+    add("--wait", type=duration, default=0.0, metavar="SECONDS", help="wait this long for a job")
 
 
 def claim_options(parser: argparse.ArgumentParser) -> None:
@@ -102,9 +96,10 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 
 def list_options(parser: argparse.ArgumentParser) -> None:
     """Add which jobs are listed."""
-    parser.add_argument("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
-    parser.add_argument("--agent-session", metavar="NAME", help="jobs addressed to this name")
-    parser.add_argument("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
+    add = parser.add_argument
+    add("--status", action="append", default=[], choices=_STATUSES, help="may be repeated")
+    add("--agent-session", metavar="NAME", help="jobs addressed to this name")
+    add("--limit", type=count, default=50, metavar="N", help="at most N jobs (default: 50)")
 
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
@@ -123,12 +118,13 @@ def dismiss_options(parser: argparse.ArgumentParser) -> None:
 def update_options(parser: argparse.ArgumentParser) -> None:
     """Add what changes, and what must still hold."""
     add_job(parser)
-    parser.add_argument("--title", help="one line for people")
-    parser.add_argument("--priority", choices=PRIORITIES)
-    parser.add_argument("--agent-session", metavar="NAME", help="address it to this name")
+    add = parser.add_argument
+    add("--title", help="one line for people")
+    add("--priority", choices=PRIORITIES)
+    add("--agent-session", metavar="NAME", help="address it to this name")
     _add_timeouts(parser)
     _add_max_attempts(parser)
-    parser.add_argument(
+    add(
         "--status",
         choices=[str(Status.PENDING), str(Status.ERROR), str(Status.CANCELLED)],
         help=(
@@ -136,15 +132,10 @@ def update_options(parser: argparse.ArgumentParser) -> None:
             "states belong to pick and to events"
         ),
     )
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
-    parser.add_argument("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
-    parser.add_argument("--expect-seq", type=count, metavar="N", help="refuse (exit 20) unless last_seq is N")
-    parser.add_argument(
-        "--expect-attempt",
-        type=count,
-        metavar="N",
-        help="refuse (exit 20) in another attempt",
-    )
+    add("--reason", default="", metavar="TEXT", help="why, for the history")
+    add("--expect-status", choices=_STATUSES, help="refuse (exit 20) unless it is this")
+    add("--expect-seq", type=count, metavar="N", help="refuse (exit 20) unless last_seq is N")
+    add("--expect-attempt", type=count, metavar="N", help="refuse (exit 20) in another attempt")
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
@@ -165,34 +156,25 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
 def ticket_options(parser: argparse.ArgumentParser) -> None:
     """Add the job, and what its ticket holds."""
     add_job(parser)
-    parser.add_argument("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
-    parser.add_argument("--owner", metavar="NAME", help="who holds the lease of a job that was pending")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--out", default="-", metavar="FILE", help="mode 0600 (default: stdout)")
+    add("--owner", metavar="NAME", help="who holds the lease of a job that was pending")
+    add(
         "--lease",
         type=duration,
         default=_TICKET_LEASE_SECONDS,
         metavar="SECONDS",
         help=f"a pending job is claimed for this long (default: {_TICKET_LEASE_SECONDS:g})",
     )
-    parser.add_argument(
+    add(
         "--broker",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         help="a broker setting as the worker's host sees it; may be repeated",
     )
-    parser.add_argument(
-        "--certificate",
-        action="store_true",
-        help="with a certificate of its own instead of a password",
-    )
-    parser.add_argument(
-        "--certificate-hours",
-        type=duration,
-        default=24.0,
-        metavar="H",
-        help="its lifetime (default: 24)",
-    )
+    add("--certificate", action="store_true", help="with a certificate of its own instead of a password")
+    add("--certificate-hours", type=duration, default=24.0, metavar="H", help="its lifetime (default: 24)")
 
 
 def answer_options(parser: argparse.ArgumentParser) -> None:
