@@ -12,6 +12,7 @@ from jobwire.coordination.message import MAX_BULK, Artifact, NewMessage, split_w
 from jobwire.coordination.places import open_store, open_to_read, place_to_make
 from jobwire.coordination.stored import thread_json
 from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
+from jobwire.core.told import at_most
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -82,8 +83,8 @@ def fetch(args: Namespace) -> int:
     agent = who_am_i(args)
     statuses = _statuses(args.status) or (() if args.unread else FETCHED)
     store = open_to_read(args)
-    found = fetch_threads(store, agent, statuses=statuses, limit=args.limit, unread=args.unread)
-    shown = [thread_json(one) for one in found]
+    found = fetch_threads(store, agent, statuses=statuses, limit=args.limit + 1, unread=args.unread)
+    shown = [thread_json(one) for one in at_most(args, found)]
     body = {"threads": shown, "event_id": store.latest_event()}
     if not found:
         raise NoWorkError(f"nothing for {agent}", hint=NOTHING_TO_FETCH, response=body)
@@ -153,9 +154,9 @@ def list_threads(args: Namespace) -> int:
         created_by=args.created_by,
         assigned_to=args.assigned_to,
         run_id=args.run_id,
-        limit=args.limit,
+        limit=args.limit + 1,
     )
-    shown = [thread_json(one) for one in found]
+    shown = [thread_json(one) for one in at_most(args, found)]
     body = {"threads": shown, "event_id": store.latest_event()}
     say(args, body, lambda: _present().threads(shown))
     return 0
@@ -166,8 +167,8 @@ def search(args: Namespace) -> int:
     from jobwire.coordination.reading import search as search_messages  # noqa: PLC0415 - as above
 
     store = open_to_read(args)
-    found = search_messages(store, " ".join(args.words), below=args.before, limit=args.limit)
-    bodies = [one.to_json() for one in found]
+    found = search_messages(store, " ".join(args.words), below=args.before, limit=args.limit + 1)
+    bodies = [one.to_json() for one in at_most(args, found)]
     body = {"messages": bodies, "event_id": store.latest_event()}
     if not found:
         raise NoWorkError("no message holds these words", hint=NO_SUCH_WORDS, response=body)

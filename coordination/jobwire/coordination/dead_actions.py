@@ -15,6 +15,7 @@ from jobwire.coordination.stored import delivery_json
 from jobwire.coordination.tasks.stored import view_of
 from jobwire.core.errors import InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import safe, table
+from jobwire.core.told import at_most
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -50,7 +51,8 @@ def dead(args: Namespace) -> int:
 
 
 def _list(args: Namespace, store: CoordinationStore) -> int:
-    found = dead_letters.buried(store, _chosen(args))
+    messages, tasks = dead_letters.buried(store, _chosen(args)._replace(limit=args.limit + 1))
+    found = Buried(at_most(args, messages), at_most(args, tasks))
     bodies = [{**delivery_json(one.delivery), "message": one.message.to_json()} for one in found.messages]
     body = {"dead": bodies, "tasks": _tasks_json(store, found.tasks), "event_id": store.latest_event()}
     say(args, body, lambda: _lines(found))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jobwire.core.boundary import run_command
 from jobwire.core.errors import (
@@ -24,6 +24,8 @@ from jobwire.core.errors import (
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
 
 # The first class that fits names an error that has no code of its own.
 _CODES: tuple[tuple[type[JobwireError], str], ...] = (
@@ -89,6 +91,13 @@ def say(args: Namespace, value: Mapping[str, object], text: str | Callable[[], s
     if line:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def at_most(args: Namespace, found: list[_T]) -> list[_T]:
+    """Return the first --limit of what was found, of which one more was asked for; tell people of it."""
+    if len(found) > args.limit and not args.json:
+        sys.stderr.write(f"these are the first {args.limit}; --limit N shows more\n")
+    return found[: args.limit]
 
 
 def told(

@@ -12,6 +12,7 @@ from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.terminal_text import safe, table
+from jobwire.core.told import at_most
 from jobwire.jobs.labels import label_pairs
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
@@ -119,8 +120,9 @@ def show(args: argparse.Namespace) -> int:
 def list_jobs(args: argparse.Namespace) -> int:
     """Print the matching jobs, newest first, one JSON line each or a table."""
     queue = build(args)
-    records = queue.list(
-        statuses=[Status(name) for name in args.status], agent_session=args.agent_session, limit=args.limit
+    statuses = [Status(name) for name in args.status]
+    records = at_most(
+        args, queue.list(statuses=statuses, agent_session=args.agent_session, limit=args.limit + 1)
     )
     for item in quarantine.find(queue.store.jobs_path()):
         warn(quarantine.error_for(item).message)

@@ -247,3 +247,15 @@ def test_lists_take_commas_and_bars(inbox: Inbox, thread: str) -> None:
     for words in ("pending,blocked", "pending|blocked"):
         assert len(inbox("list", "--status", words, "--created-by", "lead")["threads"]) == 1
     assert inbox("list", "--status", "done|failed")["threads"] == []
+
+
+@pytest.mark.parametrize("verb", ["list", "fetch", "search"])
+def test_a_list_that_is_cut_says_so(inbox: Inbox, capfd: pytest.CaptureFixture[str], verb: str) -> None:
+    """Where --limit leaves something out, one line says so; where it does not, none."""
+    for number in range(2):
+        inbox("send", "--from", "lead", "--to", "builder", "--summary", f"word {number}")
+    words = {"list": [], "fetch": ["--agent", "builder"], "search": ["word"]}[verb]
+    assert cli.main([verb, *words, "--limit", "2"]) == 0
+    assert capfd.readouterr().err == ""
+    assert cli.main([verb, *words, "--limit", "1"]) == 0
+    assert "--limit" in capfd.readouterr().err

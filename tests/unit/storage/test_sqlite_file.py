@@ -99,6 +99,19 @@ def test_only_the_owner_may_read(file: SqliteFile, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_what_is_no_file_is_refused_at_once(
+    tmp_path: Path, schema: Schema, suffix: str, read_only: bool
+) -> None:
+    """A pipe, which SQLite would wait for without end, is named instead, for writers and for readers."""
+    SqliteFile(tmp_path / "db", schema).close()
+    (tmp_path / f"db{suffix}").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / f"db{suffix}")
+    with pytest.raises(StorageError, match=f"db{suffix} is no file"):
+        SqliteFile(tmp_path / "db", schema, read_only=read_only)
+
+
 def test_what_others_could_read_is_closed_to_them(tmp_path: Path, schema: Schema) -> None:
     """A database that is there with a wider mode gets the private one."""
     path = tmp_path / "a.db"

@@ -16,6 +16,7 @@ from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import safe, table
+from jobwire.core.told import at_most
 from jobwire.storage.named_files import read_named_file
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def board_wait(args: Namespace) -> int:
 
 def board_list(args: Namespace) -> int:
     """List boards."""
-    views = _boards(args).views(only_open=args.open, limit=args.limit)
+    views = at_most(args, _boards(args).views(only_open=args.open, limit=args.limit + 1))
     rows = [
         (
             view.board.board_id,

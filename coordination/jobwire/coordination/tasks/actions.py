@@ -17,6 +17,7 @@ from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.tasks.words import task_page, task_table
 from jobwire.core.errors import InvalidInputError, NotFoundError
+from jobwire.core.told import at_most
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -95,9 +96,9 @@ def task_list(args: Namespace) -> int:
     store = open_to_read(args)
     now_ms = _now_ms(store)
     found = Tasks(store, _NOBODY).listed(
-        args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit
+        args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit + 1
     )
-    told = [view.to_json(now_ms) for view in found]
+    told = [view.to_json(now_ms) for view in at_most(args, found)]
     body = {"tasks": told, "event_id": store.latest_event()}
     say(args, body, lambda: task_table(told))
     return 0

@@ -81,7 +81,9 @@ class SqliteFile:
         self._pid = os.getpid()
         self._connection: sqlite3.Connection | None = None
         read_only = read_only or frozen
-        if not read_only:
+        if read_only:
+            _check_regular(self.path)
+        else:
             _make_private(self.path)
         try:
             with self._errors("open"):
@@ -320,17 +322,33 @@ def _make_private(path: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
             return
-        for suffix in _FILES:
-            with contextlib.suppress(FileNotFoundError):
-                mode = os.stat(path + suffix).st_mode
-                if not stat.S_ISREG(mode):
-                    raise StorageError(
-                        f"{path + suffix} is no file that a database could be in", hint="name another one"
-                    )
-                if mode & _OTHERS:
-                    os.chmod(path + suffix, FILE_MODE)
+        for one, mode in _files_of(path):
+            if mode & _OTHERS:
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(one, FILE_MODE)
     except OSError as error:
         raise storage_failure("create", path, error) from error
+
+
+def _check_regular(path: str) -> None:
+    """Refuse what is no file: SQLite would wait for the writer of a pipe, and no signal ends that."""
+    try:
+        for _ in _files_of(path):
+            pass
+    except OSError as error:
+        raise storage_failure("open", path, error) from error
+
+
+def _files_of(path: str) -> Iterator[tuple[str, int]]:
+    """Yield the database's files that are there, with their modes. Raises OSError, StorageError."""
+    for one in (path + suffix for suffix in _FILES):
+        try:
+            mode = os.stat(one).st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(mode):
+            raise StorageError(f"{one} is no file that a database could be in", hint="name another one")
+        yield one, mode
 
 
 def _quoted(path: str) -> str:
