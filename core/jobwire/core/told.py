@@ -76,8 +76,15 @@ def say_failure(command: str, error: JobwireError) -> None:
     """Print a failure as one object on stdout."""
     import json  # noqa: PLC0415 - a help tells nothing
 
-    sys.stdout.write(json.dumps(failure_json(command, error), ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    line = json.dumps(failure_json(command, error), ensure_ascii=False) + "\n"
+    try:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        # A disk that is full cannot take the word that says so.
+        sys.stderr.write(line)
 
 
 def say(args: Namespace, value: Mapping[str, object], text: str | Callable[[], str]) -> None:

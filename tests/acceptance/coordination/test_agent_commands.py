@@ -1,5 +1,6 @@
 """`jobwire agent`, `jobwire wait`, `inbox watch` and `inbox wait-reply` as agents call them."""
 
+import errno
 import json
 import os
 import signal
@@ -167,3 +168,12 @@ def test_a_killed_waiter_leaves_nothing_behind(shell: Shell) -> None:
         "!",
     )
     assert shell("inbox", "wait-reply", "--agent", "w", "--thread", thread)["message"]["summary"] == "!"
+
+
+def test_a_full_disk_behind_stdout_is_told_elsewhere(shell: Shell) -> None:
+    """Where the answer cannot be written, stderr has the object that says so, and the exit code is 50."""
+    program = [sys.executable, "-m", "jobwire.coordination.cli", "list", "--home", str(shell.home), "--json"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 50
+    assert json.loads(ended.stderr)["error"]["errno"] == errno.ENOSPC
