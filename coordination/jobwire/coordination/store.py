@@ -79,7 +79,7 @@ class Transaction:
         payload: Mapping[str, object] | None = None,
     ) -> int:
         """Write down a change that is no message, and return its number."""
-        self.execute(
+        (inserted,) = self.rows(
             "insert_event",
             {
                 "run_id": run_id,
@@ -89,13 +89,13 @@ class Transaction:
                 "event_type": event_type,
                 "message_id": message_id,
                 "summary": summary,
-                "payload_json": json.dumps(payload or {}, ensure_ascii=False),
+                "payload_json": json.dumps(payload, ensure_ascii=False) if payload else "{}",
                 "created_at": self.at,
             },
         )
         if thread_id:
             self.threads.add(thread_id)
-        return self.latest_event()
+        return int(inserted[0])
 
     def latest_event(self) -> int:
         """Return the number of the last change."""

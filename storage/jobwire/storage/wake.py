@@ -8,6 +8,7 @@ commit: a watch on the database's log reports the frames before they can be read
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import zlib
 from typing import TYPE_CHECKING, TypeVar
@@ -107,5 +108,6 @@ def _watch(events: INotify, paths: Iterable[str]) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=1024)
 def _path(home: str, name: str) -> str:
     return HomePaths(home).wake_path(f"{zlib.crc32(name.encode()) % _BUCKETS:02x}")

@@ -75,7 +75,7 @@ def test_status_line_loads_nothing_heavy(writer: FleetWriter) -> None:
     """A status bar asks every few seconds: no web, terminal or validation library is loaded for it."""
     run(writer.home, "status", "--line")
     program = (
-        "import sys; from jobwire.cli.main import main; main(); "
+        "import sys; from jobwire.cli.main import main; main(sys.argv[1:]); "
         "print(*sorted(set(sys.modules) & {'pydantic', 'asyncio', 'starlette', 'uvicorn', 'textual', 'rich', "
         "'importlib.metadata', 'jobwire.registry.queue'}), file=sys.stderr)"
     )

@@ -54,7 +54,6 @@ LAST = {
     ("dashboard",): ["--host", "192.0.2.1"],
     ("demo",): ["--directory", "directory"],
     ("wait",): _AT_ONCE,
-    ("autopilot",): ["--dry-run", "--", "true"],
     ("inbox", "watch"): _AT_ONCE,
     ("inbox", "wait-reply"): _AT_ONCE,
     ("inbox", "ask"): _AT_ONCE,
@@ -64,6 +63,8 @@ LAST = {
     ("sessions", "create"): ["--agent", "nobody"],
     ("submit",): ["--agent", "nobody"],
 }
+# What follows a command's first word is the command's own.
+FIRST: dict[tuple[str, ...], list[str]] = {("autopilot",): ["--dry-run"]}
 # They write where they are told to.
 WRITERS = {
     ("init",), ("broker", "render"), ("broker", "passwd", "add"), ("broker", "passwd", "remove"),
@@ -211,7 +212,7 @@ def test_any_arguments(words: tuple[str, ...], ground: Ground) -> None:
     @_QUICKLY
     @given(more=arguments(ALL[words], paths=THINGS, without=WAITS))
     def examine(more: list[str]) -> None:
-        line = [*words, *with_last(more, LAST.get(words, []))]
+        line = [*words, *FIRST.get(words, []), *with_last(more, LAST.get(words, []))]
         with ground.entered(connecting=words in CONNECTING) as folder:
             before = set(folder.iterdir())
             check(outcome(main, line), line)

@@ -21,6 +21,7 @@ from jobwire.coordination.locks.roots import root_of
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.tables import TABLES
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
 from jobwire.testing import wait_for
 from jobwire.testing.clock import ManualClock
@@ -234,6 +235,15 @@ def test_a_wait_is_woken_by_its_own_path_alone(store: CoordinationStore, locks: 
         store.listeners.append(lambda commit: commits.append(commit.resources))
         locks.release("a", ["src/y"], run_id=RUN)
         assert commits == [{"src/y", f"lock-wait-{numbers['c']}"}]
+
+
+def test_what_is_near_is_read_by_index(foreign: sqlite3.Connection) -> None:
+    """No part of the look at what is near a request reads all locks of its run."""
+    values = {"run_id": RUN, "at": "[]", "below": "[]", "agents": "[]"}
+    plan = foreign.execute(f"EXPLAIN QUERY PLAN {TABLES.queries['file_locks_near']}", values).fetchall()
+    looks = [row[3] for row in plan if " file_locks " in row[3]]
+    assert len(looks) == 2
+    assert not [look for look in looks if look.endswith("(run_id=?)") or look.startswith("SCAN")], plan
 
 
 @contextlib.contextmanager

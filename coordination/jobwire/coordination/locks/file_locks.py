@@ -55,11 +55,10 @@ class Locks:
         Raises ConflictError: locked, with who holds it until when; deadlock, with the cycle; NoWorkError
         (timeout) after waiting in vain.
         """
-        asked = _checked(asked)
         begun = self.begin(asked, waits=wait_seconds > 0)
         if isinstance(begun, list):
             return begun
-        wait = begun
+        asked, wait = _checked(asked), begun
         granted: list[FileLock] | None = None
         try:
             granted = wake.wait_until(
@@ -102,7 +101,8 @@ class Locks:
     ) -> list[FileLock]:
         """Extend these, or all of the agent's, by what was granted; raises ConflictError (lease_lost)."""
         with self._store.changing() as change:
-            owned = self._owned(change, agent, targets, run_id, token)
+            state = self._cleared(change, run_id, targets, () if targets else [agent])
+            owned = _owned(state, agent, targets, token)
             return [changes.extend(change, lock) for lock in owned]
 
     def release(
@@ -110,10 +110,13 @@ class Locks:
     ) -> list[FileLock]:
         """Give these back, or all of the agent's; raises ConflictError (lease_lost) for what it lost."""
         with self._store.changing() as change:
-            owned = self._owned(change, agent, targets, run_id, token)
+            state = self._cleared(change, run_id, targets, () if targets else [agent])
+            owned = _owned(state, agent, targets, token)
             for lock in owned:
                 changes.end(change, lock, source=agent)
-            changes.wake_waiters(change, run_id, [lock.target for lock in owned])
+            # Who waits for the targets that were named is known by now: mostly nobody.
+            if state.waits or not targets:
+                changes.wake_waiters(change, run_id, [lock.target for lock in owned])
             return owned
 
     def conflicts(
@@ -267,12 +270,6 @@ class Locks:
     def _living(self, locks: list[FileLock]) -> list[FileLock]:
         over = {lock for lock, _ in self._over(locks, int(self._store.clock.now() * 1000))}
         return [lock for lock in locks if lock not in over] if over else locks
-
-    def _owned(
-        self, change: Transaction, agent: str, targets: Sequence[str], run_id: str, token: int | None
-    ) -> list[FileLock]:
-        state = self._cleared(change, run_id, targets, () if targets else [agent])
-        return _owned(state, agent, targets, token)
 
     def _cleared(
         self, change: Transaction, run_id: str, targets: Sequence[str], agents: Sequence[str] = ()

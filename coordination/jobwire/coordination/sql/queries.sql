@@ -9,7 +9,8 @@ SELECT coalesce(max(event_id), 0) FROM events;
 -- name: insert_event
 -- A change that is no message.
 INSERT INTO events (run_id, task_id, thread_id, source, event_type, message_id, summary, payload_json, created_at)
-VALUES (:run_id, :task_id, :thread_id, :source, :event_type, :message_id, :summary, :payload_json, :created_at);
+VALUES (:run_id, :task_id, :thread_id, :source, :event_type, :message_id, :summary, :payload_json, :created_at)
+RETURNING event_id;
 
 -- name: events_after
 -- Changes behind a cursor, oldest first; NULL matches any thread.
@@ -508,7 +509,8 @@ SELECT
 FROM file_locks WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY run_id, target, agent_id;
 
 -- name: file_locks_near
--- Locks of a run that overlap targets (`at` these and those above them, `below` folders), or are an agent's.
+-- Locks of a run that overlap targets (`at` these and those above them, `below` folders), or are an agent's: by
+-- the agent's index (+), since a run may hold ten thousand.
 SELECT
     run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
     break_reason
@@ -523,7 +525,7 @@ UNION
 SELECT
     run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
     break_reason
-FROM file_locks WHERE agent_id IN (SELECT value FROM json_each(:agents)) AND run_id = :run_id
+FROM file_locks WHERE agent_id IN (SELECT value FROM json_each(:agents)) AND +run_id = :run_id
 ORDER BY 1, 2, 3;
 
 -- name: file_locks_to_look_at

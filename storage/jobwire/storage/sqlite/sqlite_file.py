@@ -77,6 +77,7 @@ class SqliteFile:
         check_library(sqlite3.sqlite_version_info)
         self.path = os.path.abspath(path)
         self._schema = schema
+        self._queries = schema.queries
         self._deadline_seconds = deadline_seconds
         self._pid = os.getpid()
         self._connection: sqlite3.Connection | None = None
@@ -104,21 +105,21 @@ class SqliteFile:
     def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
         """Return all rows of the named query."""
         try:
-            return self._live().execute(self._schema.queries[query], values or {}).fetchall()
+            return self._live().execute(self._queries[query], values or {}).fetchall()
         except sqlite3.DatabaseError as error:
             self._tell("use", error)
 
     def execute(self, query: str, values: Mapping[str, object] | None = None) -> int:
         """Run the named query, which returns nothing; return how many rows it changed."""
         try:
-            return self._live().execute(self._schema.queries[query], values or {}).rowcount
+            return self._live().execute(self._queries[query], values or {}).rowcount
         except sqlite3.DatabaseError as error:
             self._tell("change", error)
 
     def execute_many(self, query: str, values: Iterable[Mapping[str, object]]) -> int:
         """Run the named query for each of the values; return how many rows it changed."""
         try:
-            return self._live().executemany(self._schema.queries[query], values).rowcount
+            return self._live().executemany(self._queries[query], values).rowcount
         except sqlite3.DatabaseError as error:
             self._tell("change", error)
 
