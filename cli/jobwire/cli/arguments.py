@@ -162,7 +162,7 @@ def add_run(subparsers: Subparsers) -> None:
     add(
         "--approve-remotely",
         action="store_true",
-        help="with --agent codex: its questions wait for an answer from here; nobody can answer at its pane",
+        help="with --agent codex: its questions can be answered from here as well, by its app-server",
     )
     add("--mtls", action="store_true", help="give the worker a certificate for this job alone, no password")
     add("--quiet", action="store_true", help="no lines about events, only the output")

@@ -47,9 +47,12 @@ def request_id_of(desk: Desk, said: Said) -> str:
     return f"{desk.voice.job_id}.{digest[:10]}"
 
 
-def ask_person(desk: Desk, said: Said) -> Answered:
-    """Ask whether the tool may run, or what the agent's questions are answered; NOTHING where nobody did."""
-    with _watched(desk, said) as stop:
+def ask_person(desk: Desk, said: Said, settled: Callable[[], bool] | None = None) -> Answered:
+    """Ask whether the tool may run, or what the agent's questions are answered; NOTHING where nobody did.
+
+    `settled` tells that it was answered at the pane, where the agent's program says so.
+    """
+    with _watched(desk, said, settled) as stop:
         if said.questions:
             return _ask_questions(desk, said, stop)
         scope = "the same for the rest of this conversation" if said.suggestions else None
@@ -177,10 +180,10 @@ def _fitting(choices: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _watched(desk: Desk, said: Said) -> Iterator[threading.Event]:
+def _watched(desk: Desk, said: Said, settled: Callable[[], bool] | None = None) -> Iterator[threading.Event]:
     """Give an event that is set once nobody waits for the answer any more."""
     stop, done = threading.Event(), threading.Event()
-    gone = _looks(desk, said)
+    gone = [*_looks(desk, said), *([settled] if settled else [])]
 
     def watch() -> None:
         while not done.wait(_LOOK_SECONDS):

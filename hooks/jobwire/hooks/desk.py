@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from jobwire.hooks.policy import Policy
 
 ENV_AGENT, ENV_SESSION = "JOBWIRE_AGENT", "JOBWIRE_SESSION"
-# Of one launch: the process ends with its turn, and gives the verdict; permissions wait for a person although
-# nobody can answer at the pane meanwhile.
+# Of one launch: the process ends with its turn, and gives the verdict; permissions wait for a person, either
+# in the hook, so that nobody can answer at the pane meanwhile, or at the agent's own server, beside the pane.
 ENV_ENDS, ENV_HOLD = "JOBWIRE_AGENT_ENDS", "JOBWIRE_APPROVE_REMOTELY"
+HELD, SERVED = "held", "served"
 
 
 class AgentPlace(NamedTuple):
@@ -78,7 +79,17 @@ class Desk:
     @property
     def waits(self) -> bool:
         """Tell whether a hook may wait for a person."""
-        return self.kind.waits or bool(self.environ.get(ENV_HOLD))
+        return self.kind.waits or self.environ.get(ENV_HOLD) == HELD
+
+    @property
+    def is_served(self) -> bool:
+        """Tell whether the agent's own server asks, and can wake it."""
+        return self.kind.name == "codex" and self.environ.get(ENV_HOLD) == SERVED
+
+    @property
+    def wakes(self) -> bool:
+        """Tell whether the agent can be told to go on once its turn is over."""
+        return self.kind.wakes or self.is_served
 
     @cached_property
     def policy(self) -> Policy:

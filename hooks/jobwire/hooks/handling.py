@@ -82,6 +82,8 @@ def _permission(desk: Desk, said: Said, _: JobRecord) -> Answered:
         ruled = desk.policy.judge(said.tool, _judged(said))
         if ruled.verdict != ASK:
             return _by_policy(desk, said, ruled)
+    if desk.is_served:
+        return NOTHING
     if not desk.waits:
         desk.voice.say("permission_required", f"at its pane: {line_of(said.tool, said.given)}")
         return NOTHING
@@ -131,7 +133,7 @@ def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
     if end.ending is AfterTurn.PERSON:
         if used:
             desk.voice.say("progress", last_line(said.text) or "the turn ended", used)
-        if not desk.kind.wakes:
+        if not desk.wakes:
             desk.voice.say("permission_required", "the turn ended without a verdict: go on at the pane")
         return _with_messages(desk, said, NOTHING)
     desk.voice.say("progress", "the turn ended: asked for a verdict", used)
@@ -143,7 +145,7 @@ def _failed(desk: Desk, said: Said, record: JobRecord) -> Answered:
     from jobwire.hooks.retrying import RETRYABLE, UNKNOWN, failure_of  # noqa: PLC0415 - rare
 
     # What wakes the agent asks about it; how a process that ends with its turn ends is the verdict.
-    asked = desk.kind.wakes or desk.ends_with_its_turn
+    asked = desk.wakes or desk.ends_with_its_turn
     error = said.kind or UNKNOWN
     data = {"error": error, "retryable": error in RETRYABLE}
     desk.voice.say("progress" if asked else "permission_required", failure_of(said), data)

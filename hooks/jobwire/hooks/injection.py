@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import InvalidInputError
 from jobwire.hooks import claude, codex
-from jobwire.hooks.desk import ENV_ENDS, ENV_HOLD
+from jobwire.hooks.desk import ENV_ENDS, ENV_HOLD, HELD
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.main import WAKE
 from jobwire.hooks.own_policy import own_policy
@@ -31,6 +31,8 @@ WAIT_SECONDS, WORK_SECONDS = 86_400, 30
 _EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 _MAX_SETTINGS = 1024 * 1024
 _PLUGIN = "opencode_plugin.js"
+# What starts Codex behind its own server.
+_SERVED_WORDS = (sys.executable, "-P", "-m", "jobwire.hooks.codex_server")
 # What makes an agent's process end with its turn.
 _ENDING = {"claude": {"-p", "--print"}, "codex": {"exec", "e", "review"}, "opencode": {"run"}}
 
@@ -54,16 +56,19 @@ def injected(
 
     Raises InvalidInputError where the command does not start the agent, or its own settings cannot be read.
     """
-    place = _place(agent, command)
-    own = {ENV_HOLD: "1"} if approve_remotely else {}
-    if _ENDING[agent] & set(command[place:]):
+    place = options_place(agent, command)
+    own = {ENV_HOLD: HELD} if approve_remotely else {}
+    ends = _ENDING[agent] & set(command[place:])
+    if ends:
         own[ENV_ENDS] = "1"
     environment = {**environ, **own}
     before, after = list(command[:place]), list(command[place:])
     if agent == "claude":
         words = _claude_words(after, folder, environ)
     elif agent == "codex":
-        words = [*_codex_words(), *after]
+        if approve_remotely and not ends:
+            return Injected([*_SERVED_WORDS, *command], environment)
+        words = [*codex_words(), *after]
     else:
         words = after
         environment |= _opencode_variables(folder, environ)
@@ -73,14 +78,14 @@ def injected(
 def starts(agent: str, command: Sequence[str]) -> bool:
     """Tell whether the command starts the agent, so that it can be given our hooks."""
     try:
-        _place(agent, command)
+        options_place(agent, command)
     except InvalidInputError:
         return False
     return True
 
 
-def _place(agent: str, command: Sequence[str]) -> int:
-    """Return where the agent's own options begin."""
+def options_place(agent: str, command: Sequence[str]) -> int:
+    """Return where the agent's own options begin; raises InvalidInputError where nothing starts the agent."""
     if agent not in NAMES:
         raise InvalidInputError(f"no agent {agent[:40]!r} is known", hint=f"one of: {', '.join(NAMES)}")
     for number, word in enumerate(command):
@@ -179,7 +184,7 @@ _CODEX_KEYS = {
 }
 
 
-def _codex_words() -> list[str]:
+def codex_words() -> list[str]:
     """Return the options that bring our hooks into Codex, and its trust in them alone.
 
     What it trusts is a digest of the hook as it reads it. Where its form is another, it does not run ours,

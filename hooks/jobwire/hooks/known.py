@@ -35,7 +35,7 @@ KNOWN: Mapping[str, AgentFacts] = {
     "codex": AgentFacts(
         "`-c hooks…`, trusted by their digest alone",
         "with `--approve-remotely`",
-        "with it nobody can answer there; without it only there",
+        "can answer as well; without it only there",
         "0.169.0",
         codex.EVENTS,
     ),

@@ -77,7 +77,9 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
     desk = open_desk(kind, environ, home=home)
     place = place_of(environ, home=home)
     if wakes:
-        told = _wait_behind(desk, place, said)
+        from jobwire.hooks.waking import wait_behind
+
+        told = wait_behind(desk, place, said)
         if told:
             print(told, file=sys.stderr)  # noqa: T201 - what a command does
         return WAKES if told else 0
@@ -101,17 +103,6 @@ def _handled(desk: Desk | None, place: AgentPlace | None, said: Said) -> Answere
     if desk is not None:
         return handle(desk, said)
     return between_jobs(place.home, place.agent, said) if place is not None else None
-
-
-def _wait_behind(desk: Desk | None, place: AgentPlace | None, said: Said) -> str:
-    from jobwire.core.clock import SystemClock
-    from jobwire.hooks.idle import is_idle, wait_for_messages
-    from jobwire.hooks.waking import wait_behind
-
-    told = wait_behind(desk, said) if desk is not None else ""
-    if told or place is None or not is_idle(desk, said):
-        return told
-    return wait_for_messages(place, said, SystemClock())
 
 
 def _leave(code: int) -> None:

@@ -80,6 +80,22 @@ class Delegated:
         self._wait(is_open, "a request")
         return found[0]
 
+    def press_while(self, shown: str, *keys: str) -> None:
+        """Press keys until the pane shows something else: a question that was just drawn may ignore them."""
+
+        def gone() -> bool:
+            if shown in self.screen:
+                self.press(*keys)
+                return False
+            return True
+
+        self._wait(gone, f"a pane without {shown!r}", step_seconds=1.0)
+
+    def next_request(self, before: Request) -> Request:
+        """Wait until that is closed and something else asked, and return it."""
+        self._wait(lambda: before.id not in [one.id for one in self._open()], "the request closed")
+        return self.request()
+
     def answer(self, text: str) -> None:
         """Answer what is asked, as a person elsewhere."""
         give_answer(self.queue, self.request().id, Answer(text, "somebody", "test"))
@@ -95,8 +111,8 @@ class Delegated:
         jobs = self.queue.list(statuses=[Status.RUNNING], limit=2)
         return [one for job in jobs for one in open_requests(job.requests) if one.named]
 
-    def _wait(self, fact: Callable[[], bool], what: str) -> None:
+    def _wait(self, fact: Callable[[], bool], what: str, *, step_seconds: float = 0.05) -> None:
         try:
-            wait_for(fact, what=what, deadline_seconds=DEADLINE)
+            wait_for(fact, what=what, deadline_seconds=DEADLINE, step_seconds=step_seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.screen}") from error

@@ -54,7 +54,7 @@ class HookedAgent:
 
     def behind(self, event: str, **fields: Any) -> str:
         """Run the hook behind a turn; return what wakes the agent."""
-        return wait_behind(self._desk(), self._said(event, fields))
+        return wait_behind(self._desk(), None, self._said(event, fields))
 
     def answer(self, request: Request, text: str) -> None:
         """Answer as a person does."""

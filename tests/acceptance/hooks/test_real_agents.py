@@ -83,21 +83,55 @@ def test_what_is_answered_at_claudes_pane_is_closed_elsewhere(at_work: Delegated
     assert not (at_work.work / "second.txt").exists()
 
 
-def test_codex_reports_and_is_answered_remotely(at_work: Delegated) -> None:
-    """It trusts our hooks by their digest; with --approve-remotely it is answered from elsewhere."""
+def touching(path: str) -> Calls:
+    """Let Codex ask for a command that its sandbox does not let run."""
+    call = {"cmd": f"touch {path}", "sandbox_permissions": "require_escalated", "justification": "Make it?"}
+    return Calls((("exec_command", call),))
+
+
+def test_codex_is_answered_remotely_or_at_its_pane(at_work: Delegated) -> None:
+    """With --approve-remotely: what is asked stands at both, and whoever answers first settles it."""
     program = require_agent("codex")
-    call = {"cmd": "touch made.txt", "sandbox_permissions": "require_escalated", "justification": "Make it?"}
     script: list[Turn] = [
-        Calls((("exec_command", call),)),
-        Says("I made it."),
+        touching("first.txt"),
+        touching("second.txt"),
+        touching("third.txt"),
+        Says("I made them."),
         Says("error: there was no need"),
     ]
     with ScriptedModel(*script) as model:
         environ = codex_environment(at_work.user, at_work.work, model.url)
         at_work.start("codex", program, environ, "--approve-remotely")
+        first = at_work.request()
+        assert (first.kind, first.tool, first.preview) == ("permission", "Bash", "touch first.txt")
+        at_work.shows("Would you like to run")
+        at_work.answer("allow")
+        second = at_work.next_request(first)
+        at_work.shows("$ touch second.txt")
+        at_work.press_while("$ touch second.txt", "y")
+        at_work.next_request(second)
+        at_work.answer("deny: two are enough")
+        assert at_work.ends() == ("error", "there was no need")
+        assert model.said("two are enough")
+        requests = [one for one in newest_record(at_work.home).requests if one.named]
+        assert [str(one.state) for one in requests] == ["applied", "resolved", "applied"]
+    made = [path.name for path in sorted(at_work.work.glob("*.txt"))]
+    assert made == ["first.txt", "second.txt"]
+
+
+def test_a_codex_without_a_server_waits_in_its_hook(at_work: Delegated) -> None:
+    """An older one is answered from elsewhere all the same, though not at its pane."""
+    program = require_agent("codex")
+    older = at_work.work.parent / "codex"
+    older.write_text(f'#!/bin/sh\ncase "$*" in *app-server*) exit 2;; esac\nexec {program} "$@"\n')
+    older.chmod(0o700)
+    script: list[Turn] = [touching("made.txt"), Says("I made it."), Says("completed: it is there")]
+    with ScriptedModel(*script) as model:
+        environ = codex_environment(at_work.user, at_work.work, model.url)
+        at_work.start("codex", older, environ, "--approve-remotely")
         assert at_work.request().preview == "touch made.txt"
         at_work.answer("allow")
-        assert at_work.ends() == ("error", "there was no need")
+        assert at_work.ends() == ("completed", "it is there")
     assert (at_work.work / "made.txt").exists()
 
 
@@ -128,6 +162,22 @@ def test_opencode_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: 
     store.close()
 
 
+def test_codex_goes_on_after_errors_of_its_models_service(at_work: Delegated) -> None:
+    """Its own tries are over: it is told to go on by policy, and the job comes to its end."""
+    program = require_agent("codex")
+    own = at_work.user / ".config" / "jobwire" / "jobwire.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[agents.policy]\nretry_seconds = 1\n")
+    # Its settings here: each request twice, each stream twice.
+    with ScriptedModel(*[Fails(500)] * 4, Says("I did it."), Says("completed: in the end")) as model:
+        environ = codex_environment(at_work.user, at_work.work, model.url)
+        at_work.start("codex", program, environ, "--approve-remotely")
+        assert at_work.ends() == ("completed", "in the end")
+        asked = [one for one in newest_record(at_work.home).requests if one.kind == "error"]
+        assert [one.text[-8:] for one in asked] == ["(1 of 3)"]
+        assert model.said("go on with the work")
+
+
 def test_claude_goes_on_after_errors_of_its_models_service(at_work: Delegated) -> None:
     """529, 500 and 429: each is said and tried again by policy, and the job comes to its end."""
     program = require_agent("claude")
@@ -145,7 +195,7 @@ def test_claude_goes_on_after_errors_of_its_models_service(at_work: Delegated) -
         assert model.said("go on with the work")
 
 
-@pytest.mark.parametrize("agent", ["claude", "opencode"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode"])
 def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> None:
     """Its job is done and nobody types: the message reaches its model, and its next hook confirms it."""
     program = require_agent(agent)
@@ -153,6 +203,9 @@ def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> 
     with ScriptedModel(Says("I did it."), Says("completed: it is done"), Says("I will.")) as model:
         if agent == "claude":
             at_work.start(agent, program, claude_environment(at_work.user, at_work.work, model.url))
+        elif agent == "codex":
+            environ = codex_environment(at_work.user, at_work.work, model.url)
+            at_work.start(agent, program, environ, "--approve-remotely")
         else:
             environ = opencode_environment(at_work.user, model.url)
             at_work.start(agent, program, environ, prompt=("--prompt", PROMPT))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.hooks.desk import ENV_ENDS, ENV_HOLD
+from jobwire.hooks.desk import ENV_ENDS, ENV_HOLD, HELD
 from jobwire.hooks.injection import injected
 
 
@@ -78,9 +78,16 @@ def test_codex_trusts_our_hooks_alone(user: Path, folder: Path) -> None:
     assert made.command[-2:] == ["exec", "do it"]
     assert made.environment[ENV_ENDS] == "1"
     assert ENV_HOLD not in made.environment
-    held = injected("codex", ["codex"], {"HOME": str(user)}, folder, approve_remotely=True)
-    assert held.environment[ENV_HOLD] == "1"
-    assert ENV_ENDS not in held.environment
+
+
+def test_codex_is_put_behind_its_own_server(user: Path, folder: Path) -> None:
+    """So its pane can answer as well; what ends with its turn has no pane, and waits in its hook."""
+    served = injected("codex", ["codex", "do it"], {"HOME": str(user)}, folder, approve_remotely=True)
+    assert served.command[2:] == ["-m", "jobwire.hooks.codex_server", "codex", "do it"]
+    assert ENV_ENDS not in served.environment
+    held = injected("codex", ["codex", "exec", "do it"], {"HOME": str(user)}, folder, approve_remotely=True)
+    assert held.environment[ENV_HOLD] == HELD
+    assert "codex_server" not in " ".join(held.command)
 
 
 def test_opencodes_own_plugins_stay(user: Path, folder: Path) -> None:
