@@ -6,7 +6,7 @@ one copy and a few microseconds a block.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from jobwire.core.topics import Topics, filter_matches
 from jobwire.journal.block import REDELIVERED, RETAINED, sections
-from jobwire.journal.scan import CheckedBlock, Span, checked_blocks
+from jobwire.journal.entry import DAMAGED, DAMAGED_TOPIC
+from jobwire.journal.index import SegmentIndex
+from jobwire.journal.scan import CheckedBlock, Lost, Span, checked_blocks, readable_blocks
 
 BATCH_ROWS = 100_000
 # Payload offsets are 32 bits (Arrow's `binary`), and a batch is held in memory once per reader.
@@ -44,25 +46,63 @@ def record_batches(
     topic_filters: Sequence[str] = (),
     max_rows: int = BATCH_ROWS,
     columns: Sequence[str] = tuple(SCHEMA.names),
+    skip: SegmentIndex | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the span's rows as batches with the given columns of SCHEMA, in offset order.
 
     `data` comes from `load_span`, or was carried along. `job_id` is null where the topic is not one
     of `topics`. With `topic_filters` (MQTT filters), only rows whose topic matches one are given.
     A batch ends with the block that reaches `max_rows`. Raises JournalCorrupt; what was yielded
-    before is sound.
+    before is sound. With `skip`, the segment's index, a row stands for each entry that damage took: its
+    verdict is DAMAGED, and its time that of what was sound before it, 0 where nothing was.
     """
-    for group in _groups(checked_blocks(data, span), max_rows):
+    known_us = 0
+    blocks = checked_blocks(data, span) if skip is None else readable_blocks(data, span, skip)
+    for group in _groups(blocks, max_rows):
+        if isinstance(group, Lost):
+            if not topic_filters:
+                yield lost_batch(group.first_offset, group.end_offset, columns, received_us=known_us)
+            continue
+        known_us = max(block.header.received_max for block in group)
         batch = _Batch(data, group, topics, topic_filters)
         yield pa.RecordBatch.from_arrays(
             [batch.column(name) for name in columns], schema=pa.schema([SCHEMA.field(c) for c in columns])
         )
 
 
-def _groups(blocks: Iterator[CheckedBlock], max_rows: int) -> Iterator[list[CheckedBlock]]:
+def lost_batch(
+    first_offset: int, end_offset: int, columns: Sequence[str], *, received_us: int = 0
+) -> pa.RecordBatch:
+    """Return rows of SCHEMA in the place of entries that damage took."""
+    count = end_offset - first_offset
+    same = {
+        "received_at": received_us,
+        "topic": DAMAGED_TOPIC,
+        "job_id": None,
+        "retained": False,
+        "redelivered": False,
+        "verdict": DAMAGED,
+        "payload": b"",
+    }
+    arrays = [
+        pa.array(range(first_offset, end_offset), pa.int64())
+        if name == "offset"
+        else pa.repeat(pa.scalar(same[name], SCHEMA.field(name).type), count)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in columns]))
+
+
+def _groups(blocks: Iterable[CheckedBlock | Lost], max_rows: int) -> Iterator[list[CheckedBlock] | Lost]:
     group: list[CheckedBlock] = []
     rows = size = 0
     for block in blocks:
+        if isinstance(block, Lost):
+            if group:
+                yield group
+            yield block
+            group, rows, size = [], 0, 0
+            continue
         if group and (rows >= max_rows or size + block.header.payload_bytes > BATCH_BYTES):
             yield group
             group, rows, size = [], 0, 0

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 # Beside `accepted` and the reasons of refusals: genuine, between an agent and the store, and about no job.
 AGENT_VERDICT = "agent"
+# In the place of an entry that damage took, for readers that go on behind it: on this topic, without payload.
+DAMAGED = "damaged"
+DAMAGED_TOPIC = "$jobwire/damaged"
 
 
 class Entry(NamedTuple):

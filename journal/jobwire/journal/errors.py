@@ -42,7 +42,7 @@ def corrupt(segment: str, position: int, reason: str, *, offset: int | None = No
     """Return the error for a bad place inside the durable part of a segment."""
     return JournalCorrupt(
         f"journal segment {segment} is damaged at byte {position}: {reason}",
-        hint="run `jobwire journal verify` for the extent; the offsets it names can be skipped or restored",
+        hint="run `jobwire journal verify` for the extent; the metrics go on behind what it names",
         segment=segment,
         position=position,
         reason=reason,

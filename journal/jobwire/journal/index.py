@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from jobwire.journal.block import HEADER_BYTES, parse_header
 from jobwire.journal.checksum import crc32c
+from jobwire.journal.errors import BadBlockError
 from jobwire.journal.segment import index_name
 from jobwire.storage.files import FILE_MODE, FileSystem
 
@@ -81,6 +83,23 @@ class SegmentIndex:
         """Return the last entry that satisfies `holds`, or None; see `passed`."""
         passed = self.passed(holds)
         return self.entry(passed - 1) if passed else None
+
+    def resume(self, bad: int, limit: int, read: Callable[[int, int], bytes]) -> IndexEntry | None:
+        """Return the next place after `bad`, before `limit`, where a block certainly begins.
+
+        `read(position, size)` gives bytes of the segment.
+        """
+        for number in range(self.passed(lambda entry: entry.position <= bad), self.count):
+            entry = self.entry(number)
+            if entry is None or entry.position >= limit:
+                continue
+            try:
+                header = parse_header(read(entry.position, HEADER_BYTES))
+            except BadBlockError:
+                continue
+            if header.base_offset == entry.offset:
+                return entry
+        return None
 
     def valid_prefix(self) -> list[IndexEntry]:
         """Return the entries up to the first damaged one."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobwire.journal.block import HEADER_BYTES, parse_header
-from jobwire.journal.errors import BadBlockError, corrupt
+from jobwire.journal.errors import BadBlockError, JournalCorrupt, corrupt
 from jobwire.journal.index import IndexEntry, SegmentIndex
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader
 from jobwire.journal.walk import PlacedBlock, walk
@@ -28,6 +28,21 @@ class SegmentView:
         if found is None or found.header.base_offset > offset:
             raise corrupt(self.segment.name, self.limit, "offsets are missing", offset=offset)
         return found
+
+    def start_of(self, offset: int) -> int:
+        """Return where reading of `offset` begins: at its block, or before it where the way is damaged."""
+        try:
+            return self.block_with(offset).position
+        except JournalCorrupt:
+            return self._start(lambda entry: entry.offset <= offset)
+
+    def end_of(self, offset: int) -> int:
+        """Return where the block with `offset` ends, or the end of all where the way to it is damaged."""
+        try:
+            block = self.block_with(offset)
+        except JournalCorrupt:
+            return self.limit
+        return block.position + block.header.length
 
     def first_since(self, received_us: int) -> PlacedBlock | None:
         """Return the first block with an entry received at `received_us` or later, or None."""

@@ -16,6 +16,7 @@ from jobwire.journal.block import decode_rows
 from jobwire.journal.entry import Stored
 from jobwire.journal.errors import (
     BadBlockError,
+    JournalCorrupt,
     JournalRecreated,
     corrupt,
     not_found,
@@ -160,9 +161,13 @@ class JournalReader:
         end = min(start + max_rows, head.end_offset)
         left = max_bytes
         for base, offset in self._segments_over(start, end, head):
-            view = self._view(base, head)
-            position = view.block_with(offset).position
-            if view.limit - position > left and (cut := view.cut_after(position, left)) is not None:
+            try:
+                view = self._view(base, head)
+            except JournalCorrupt:
+                continue  # whoever reads it finds nothing
+            position = view.start_of(offset)
+            cut = view.cut_after(position, left) if view.limit - position > left else None
+            if cut is not None and cut.offset > offset:
                 return min(end, cut.offset)
             left -= view.limit - position
             if left <= 0:
@@ -170,19 +175,22 @@ class JournalReader:
         return end
 
     def scan(self, start: int, end: int, *, max_bytes: int = _SPAN_BYTES) -> Iterator[Span]:
-        """Yield spans of about `max_bytes` that together hold exactly [start, end)."""
+        """Yield spans of about `max_bytes` that together hold exactly [start, end), damaged or not."""
         head = self._head()
         if end > head.end_offset:
             raise truncated(end, self.first_offset, head.end_offset)
         for base, first in self._segments_over(start, end, head):
-            view = self._view(base, head)
             last = min(end, self._end_of(base, head))
-            final = view.block_with(last - 1)
-            stop = final.position + final.header.length
-            position, offset = view.block_with(first).position, first
+            try:
+                view = self._view(base, head)
+            except JournalCorrupt:
+                yield Span(self.identity, base, segment_name(base), 0, 0, first, last)
+                continue
+            stop = view.end_of(last - 1)
+            position, offset = view.start_of(first), first
             while position < stop:
                 cut = view.cut_after(position, max_bytes)
-                if cut is None or cut.position >= stop:
+                if cut is None or cut.position >= stop or not offset < cut.offset < last:
                     reached, until = stop, last
                 else:
                     reached, until = cut.position, cut.offset

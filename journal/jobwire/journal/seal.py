@@ -18,6 +18,7 @@ from jobwire.core.topics import Topics
 from jobwire.journal import arrow
 from jobwire.journal.errors import truncated
 from jobwire.journal.history import History
+from jobwire.journal.index import SegmentIndex
 from jobwire.journal.parsing import PARSED, parse_accepted
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, load_span
@@ -83,7 +84,11 @@ def sealed_file(
         sink, SCHEMA, compression="zstd", use_dictionary=_REPEATED, write_page_checksum=True
     ) as writer:
         for span in spans:
-            for batch in arrow.record_batches(load_span(directory, span), span, topics=topics):
+            data, index = (
+                load_span(directory, span, skip=True),
+                SegmentIndex.load(directory, span.segment_base),
+            )
+            for batch in arrow.record_batches(data, span, topics=topics, skip=index):
                 writer.write_batch(_with_parsed(batch, judge))
     return bytes(sink.getvalue())
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.journal.block import HEADER_BYTES, decode_rows, parse_header
+from jobwire.journal.block import decode_rows
 from jobwire.journal.errors import BadBlockError, JournalCorrupt, JournalRecreated
 from jobwire.journal.head import Head, HeadReader
-from jobwire.journal.index import IndexEntry, SegmentIndex
+from jobwire.journal.index import SegmentIndex
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, list_segments, segment_name
 from jobwire.journal.walk import walk
 
@@ -93,7 +93,7 @@ class _Check:
                 position, offset, bad = self._sound_part(reader, position, offset, limit)
                 if bad is None and offset >= end_offset:
                     return
-                onward = _resume(reader, index, position, limit) if bad is not None else None
+                onward = index.resume(position, limit, reader.read) if bad is not None else None
                 resumed = onward.offset if onward is not None else end_offset
                 reason = bad.reason if bad is not None else "entries are missing"
                 self.damage.append(Damage(reader.name, position, reason, offset, max(offset, resumed)))
@@ -117,18 +117,3 @@ class _Check:
         except BadBlockError as error:
             return position, offset, error
         return position, offset, None
-
-
-def _resume(reader: SegmentReader, index: SegmentIndex, bad: int, limit: int) -> IndexEntry | None:
-    """Return the next place after `bad` where a block certainly begins."""
-    for number in range(index.passed(lambda entry: entry.position <= bad), index.count):
-        entry = index.entry(number)
-        if entry is None or entry.position >= limit:
-            continue
-        try:
-            header = parse_header(reader.read(entry.position, HEADER_BYTES))
-        except BadBlockError:
-            continue
-        if header.base_offset == entry.offset:
-            return entry
-    return None

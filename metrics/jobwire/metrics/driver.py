@@ -17,6 +17,7 @@ from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import FolderError, QueryError
 from jobwire.metrics.failures import failure_of, may_pass
+from jobwire.metrics.fold import WIDTHS_SECONDS
 from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
 from jobwire.metrics.health_listener import HealthListener
 from jobwire.metrics.pipeline import Journal, Pipeline, oldest, open_journals
@@ -38,6 +39,7 @@ _STEP_SECONDS = 0.2
 _OWN_GROUP = "jobwire-metrics"
 # Batches whose reports may still come.
 _REMEMBERED = 20
+_MICROSECONDS = 1_000_000
 
 
 class Driver:
@@ -52,6 +54,7 @@ class Driver:
         self._clock = clock if clock is not None else SystemClock()
         self._sealer = Sealer(settings, note=self._note, stop=stop, clock=self._clock)
         self._batches = 0
+        self._rested_at = self._clock.monotonic()
         self._ingests: list[Ingest] = []
         self._health: HealthTable | None = None
         self._health_lock = threading.Lock()
@@ -85,7 +88,9 @@ class Driver:
             before, digests = tables.progress(), tables.digests()
             journals = [self._whole(one, before) for one in open_journals(self._settings, before)]
             tables.clear()
-            pipeline = Pipeline(session=session, settings=self._settings, journals=journals)
+            pipeline = Pipeline(
+                session=session, settings=self._settings, journals=journals, on_batch=self._count_batch
+            )
             rows = 0
             for journal in journals:
                 place = before.get(journal.identity)
@@ -186,6 +191,8 @@ class Driver:
 
     def _query(self, session: Any, tables: AllShards, *, available_now: bool) -> None:
         journals = open_journals(self._settings, tables.progress())
+        for journal in journals:
+            tables.begin(journal.identity, journal.start)
         pipeline = Pipeline(
             session=session, settings=self._settings, journals=journals, on_batch=self._count_batch
         )
@@ -193,6 +200,7 @@ class Driver:
             query = pipeline.start(available_now=available_now)
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
                 self._sealer.seal(journals)
+                self._rest(tables, journals)
                 for ingest in self._ingests:
                     ingest.keep_alive()
             failure = None if query.isActive else query.exception()
@@ -201,6 +209,7 @@ class Driver:
                 if (last := query.lastProgress) is not None:
                     self._on_health(read_progress(json.loads(last.json)))
                 pipeline.stop(query)
+                self._rest(tables, journals, now=True)
                 self._sealer.seal(journals, now=available_now)
         except JobwireError:
             raise
@@ -209,9 +218,25 @@ class Driver:
         if failure is not None:
             raise failure_of(failure)
 
+    def _rest(self, tables: AllShards, journals: Sequence[Journal], *, now: bool = False) -> None:
+        """Let the windows become final in which a journal was idle, once in the time of the shortest."""
+        if not now and self._clock.monotonic() < self._rested_at + WIDTHS_SECONDS[0]:
+            return
+        self._rested_at = self._clock.monotonic()
+        for journal in journals:
+            # The time first: what comes after the end that is read then is stamped later.
+            at_us = int(self._clock.now() * _MICROSECONDS)
+            with JournalReader(journal.directory) as reader:
+                tables.rest(journal.identity, reader.durable_offset, at_us)
+
     def _count_batch(self, batch_id: int, counts: Sequence[Any]) -> None:
         self._batches += 1
         rows = sum(count.rows + count.repeated for count in counts)
+        if damaged := sum(count.damaged for count in counts):
+            self._note(
+                f"{damaged:,} journaled entries are damaged, and counted as such;"
+                " `jobwire journal verify` tells where"
+            )
         with self._health_lock:
             self._rows = {batch_id: rows} | dict(list(self._rows.items())[:_REMEMBERED])
 

@@ -17,9 +17,10 @@ from jobwire.core.canonical import canonical_json
 from jobwire.core.strict_json import decode_object
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.fact import ENDING_FACTS, Fact, FactKind
+from jobwire.journal.parsing import microsecond_of
 from jobwire.metrics.buckets import ATTEMPT, EVERYTHING, LABEL, PICKUP, QUEUED, SESSION, WORKER
 from jobwire.metrics.fold import Count, Ended, end_counts, length_counts
-from jobwire.metrics.rows import FactRow
+from jobwire.metrics.rows import LATENESS_US, FactRow
 
 _LONGEST = 64
 _SECOND_US = 1_000_000
@@ -104,11 +105,14 @@ def fold_facts(
         before = changes.jobs.get(fact.job_id) or known.get(fact.job_id)
         if before is None or fact.created_at > before.created_at:
             before = DecidedJob(fact.job_id, fact.created_at)
-        windows = windows_of(row.at_us, widths)
+        happened = microsecond_of(fact.at)
+        at_us = row.told_us if happened is None else min(row.told_us, happened)
+        # What is told late changes no window that was final by then.
+        windows = windows_of(max(at_us, row.told_us - LATENESS_US), widths)
         if (fact.created_at, fact.place) <= (before.created_at, before.place):
             changes.repeated.update(windows)
             continue
-        job = before.after(fact, row.at_us)
+        job = before.after(fact, at_us)
         changes.jobs[job.job_id] = job
         changes.counts.update((window, str(fact.kind), fact.timeout, job.session) for window in windows)
         if before.claimed_us is None and job.claimed_us is not None and job.registered_us is not None:

@@ -36,7 +36,7 @@ def apply_facts(
     refused = [(*window, DUPLICATE, count) for window, count in changes.repeated.items()]
     for row, fact in read:
         if fact is None:
-            refused += [(*window, UNREADABLE, 1) for window in windows_of(row.at_us, WIDTHS_SECONDS)]
+            refused += [(*window, UNREADABLE, 1) for window in windows_of(row.told_us, WIDTHS_SECONDS)]
     return AppliedFacts(
         settled.ended,
         refused,

@@ -2,7 +2,8 @@
 
 Each row counts once: in `windows` and its job's totals when it is an accepted event that was not
 seen before, else in `rejections`. Windows are by the time of receipt. Nothing is dropped for being
-late: a row that comes after the watermark (the recorder's clock was set back) changes its old window.
+late: a row that is older than the watermark before it (the recorder's clock was set back) counts at that
+watermark. So a window that lies before it does not change.
 
 What a batch says of a job is a few segments: stretches in which its seqs rise by one. A job with one
 segment that continues what the tables know is the common case, and stays in columns up to the
@@ -30,14 +31,11 @@ from jobwire.metrics.buckets import (
     buckets_of,
 )
 from jobwire.metrics.job_totals import OPEN, STARTED, WAITING, JobTotals, Run, Segment, one_event
-from jobwire.metrics.rows import DUPLICATE, NO_TIME, Flags, Ints, Rows, counts_of
+from jobwire.metrics.rows import DUPLICATE, LATENESS_US, NO_TIME, Flags, Ints, Rows, counts_of
 
 SECOND_US = 1_000_000
 _HOUR_SECONDS = 3600
 WIDTHS_SECONDS = (10, 60, 3600)
-# How much later than a newer row an older one may come: the recorder stamps in order of arrival, so
-# this only covers clocks being set.
-LATENESS_US = 10 * SECOND_US
 # Shares of a whole are asked for over minutes at least.
 _DIMENSION_WIDTHS = {EVERYTHING: WIDTHS_SECONDS, SESSION: WIDTHS_SECONDS[1:]}
 # There may be many workers and labels.

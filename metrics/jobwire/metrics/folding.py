@@ -18,11 +18,11 @@ from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import open_shard
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.source.options import SourceOptions
+from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
 from jobwire.metrics.source.planning import Piece
 
 # As Spark's DDL.
-COUNTS = "journal string, shard bigint, rows bigint, repeated bigint"
+COUNTS = "journal string, shard bigint, rows bigint, repeated bigint, damaged bigint"
 
 
 class FoldTask(NamedTuple):
@@ -57,11 +57,16 @@ class FoldTask(NamedTuple):
             yield pa.RecordBatch.from_pylist(counts)
 
     def _fold(self, row: dict[str, Any]) -> dict[str, Any]:
+        from jobwire.journal.entry import DAMAGED  # noqa: PLC0415 - as below
         from jobwire.journal.scan import Span  # noqa: PLC0415 - in a worker only
         from jobwire.metrics.source.fold_form import rows_in  # noqa: PLC0415 - as above
 
         options = SourceOptions(
-            Path(row["journal"]), topic_root=self.topic_root, verify=self.verify, shards=self.shards
+            Path(row["journal"]),
+            topic_root=self.topic_root,
+            parse=PARSE_RANGES,
+            verify=self.verify,
+            shards=self.shards,
         )
         piece = Piece(Span(*(row[name] for name in Span._fields)), row["data"])
         shard = row["shard"]
@@ -77,6 +82,7 @@ class FoldTask(NamedTuple):
             "shard": shard,
             "rows": applied.rows,
             "repeated": applied.repeated,
+            "damaged": rows.count_of(DAMAGED) if applied.rows else 0,
         }
 
 

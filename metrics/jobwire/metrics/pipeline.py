@@ -51,7 +51,8 @@ def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) 
                 raise truncated(start, first, end)
             start = first if start < first else end
         journals.append(Journal(directory, identity, start))
-    _check_not_recreated(settings, journals, set(progress))
+    folded = {name for name, place in progress.items() if place.first_offset < place.next_offset}
+    _check_not_recreated(settings, journals, folded)
     return journals
 
 
@@ -76,7 +77,7 @@ def _check_not_recreated(settings: MetricsSettings, journals: Sequence[Journal],
 class Pipeline:
     """The query, and the same tasks over ranges of a journal that is named.
 
-    `on_batch` gets the number of each batch and its rows of COUNTS, one for each shard of each journal.
+    `on_batch` gets the number of each batch, -1 of a range, and its rows of COUNTS, one for each shard of each journal.
     """
 
     def __init__(
@@ -151,7 +152,9 @@ class Pipeline:
         """Fold [start, end) of one journal in by a batch read, and return the rows counted."""
         reader = self._reader(self._session.read, journal).option("parse", PARSE_RANGES)
         ranges = reader.option("startingOffset", start).option("endingOffset", end).load()
-        return sum(row.rows for row in ranges.mapInArrow(self._task.fold, COUNTS).collect())
+        counts = ranges.mapInArrow(self._task.fold, COUNTS).collect()
+        self._on_batch(-1, counts)
+        return sum(row.rows for row in counts)
 
     def stop(self, query: Any, *, deadline_seconds: float = 60.0) -> None:
         """Let the present batch finish, then end the query."""

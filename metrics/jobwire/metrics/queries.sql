@@ -38,6 +38,14 @@ ON CONFLICT (journal, shard) DO UPDATE SET
     first_offset = excluded.first_offset, next_offset = excluded.next_offset,
     watermark_us = excluded.watermark_us, updated_at = excluded.updated_at
 
+-- name: begin_progress
+INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
+VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT (journal, shard) DO NOTHING
+
+-- Of a journal that was read to its end at that time.
+-- name: raise_watermark
+UPDATE progress SET watermark_us = ? WHERE journal = ? AND next_offset = ? AND watermark_us < ?
+
 -- The next three end the statement that adds rows to the table (`Database.add`).
 -- name: add_window_counts
 ON CONFLICT (width_seconds, window_start, event_type, session, shard)

@@ -13,7 +13,7 @@ from jobwire.jobs.fact import FACT_KINDS
 
 # `seq` is null for whatever is not an accepted event; `label` is the event's type, the reason, or the kind
 # of a fact. `note` is what of the payload is read by itself, as JSON: counts of messages that the recorder
-# did not store, a fact (then `received_us` is when it happened), or what an event says was used.
+# did not store, a fact, or what an event says was used.
 SCHEMA = pa.schema(
     [
         ("offset", pa.int64()),
@@ -31,6 +31,9 @@ UNREADABLE = "unreadable"
 # A verdict is a word of ours; a foreign journal's own words must not fill the table with keys.
 _REASON = re.compile(r"[a-z0-9_]{1,40}")
 _OTHER = "other"
+# How much later than a newer row an older one may come: the recorder stamps in order of arrival, so
+# this only covers clocks being set.
+LATENESS_US = 10_000_000
 NO_TIME = np.iinfo(np.int64).min
 
 Ints = npt.NDArray[np.int64]
@@ -38,10 +41,10 @@ Flags = npt.NDArray[np.bool_]
 
 
 class FactRow(NamedTuple):
-    """A fact as it stands in a journal: of which job, when it happened, its JSON text."""
+    """A fact as it stands in a journal: of which job, when it was told, its JSON text."""
 
     job_id: str
-    at_us: int
+    told_us: int
     payload: str
 
 
@@ -81,9 +84,13 @@ class Rows(NamedTuple):
         places = np.flatnonzero(self.fact)
         columns = (column[places].tolist() for column in (self.job, self.received_us, self.note))
         return [
-            FactRow(self.jobs[job], at_us, self.notes[note])
-            for job, at_us, note in zip(*columns, strict=True)
+            FactRow(self.jobs[job], told_us, self.notes[note])
+            for job, told_us, note in zip(*columns, strict=True)
         ]
+
+    def count_of(self, label: str) -> int:
+        """Return how many rows have this label."""
+        return int(np.count_nonzero(self.label == self.labels.index(label))) if label in self.labels else 0
 
     def since(self, next_offset: int) -> "Rows":
         """Return the rows that are not below this offset."""
@@ -136,13 +143,22 @@ def rows_of(table: Any, whole: tuple[int, int, int] | None = None) -> Rows:
         complete=True,
         newest_us=whole[2] if whole else 0,
     )
+    in_place = bool((rows.offset[1:] > rows.offset[:-1]).all())
+    rows = rows if in_place else rows.taken(np.argsort(rows.offset, kind="stable"))
     if whole is None and rows.size:
+        rows = rows._replace(received_us=in_order(rows.received_us))
         first, last = int(rows.offset.min()), int(rows.offset.max())
         complete = last - first + 1 == rows.size
         newest = int(rows.received_us.max())
         rows = rows._replace(begin=first, end=last + 1, complete=complete, newest_us=newest)
-    in_order = bool((rows.offset[1:] > rows.offset[:-1]).all())
-    return rows if in_order else rows.taken(np.argsort(rows.offset, kind="stable"))
+    return rows
+
+
+def in_order(received_us: Ints, newest_us: int = 0) -> Ints:
+    """Return times of receipt of which none is far behind one before it, or behind `newest_us`."""
+    newest: Ints = np.maximum.accumulate(np.maximum(received_us, newest_us))
+    moved: Ints = np.maximum(received_us, newest - LATENESS_US)
+    return moved
 
 
 def _numbers(column: Any, missing: int) -> Ints:

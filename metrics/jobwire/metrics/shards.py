@@ -12,6 +12,7 @@ from typing import Any
 
 from jobwire.core.clock import Clock
 from jobwire.metrics.database import Database, SqliteDatabase, open_database, shard_place
+from jobwire.metrics.rows import LATENESS_US
 from jobwire.metrics.sink import AppliedRange, MetricsSink
 from jobwire.metrics.statements import queries
 
@@ -58,6 +59,23 @@ class AllShards:
         """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""
         for sink in self._files():
             sink.clear()
+
+    def begin(self, identity: str, start: int) -> None:
+        """Note a journal of which nothing may be folded yet: no window is final without it."""
+        present = self._count()
+        for shard in range(present):
+            with contextlib.closing(open_database(shard_place(self._sink, shard, present))) as database:
+                values = (identity, shard, start, start, self._clock.now())
+                database.execute(queries()["begin_progress"], values)
+
+    def rest(self, identity: str, end: int, at_us: int) -> None:
+        """Raise the watermark where a journal is folded to `end`, which was its end at that time.
+
+        What is received later is stamped later, so a window becomes final though nothing comes.
+        """
+        watermark_us = at_us - LATENESS_US
+        for sink in self._files():
+            sink.rest(identity, end, watermark_us)
 
     def drop_kept_sessions(self) -> None:
         """Forget them: the rebuild is finished, and they are in the tables again."""

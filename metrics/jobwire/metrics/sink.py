@@ -131,8 +131,8 @@ class MetricsSink:
             if fresh.begin < fresh.end:
                 if self._fail_on_data_loss:
                     _check_complete(fresh, place, journal)
-                self._write(fresh)
                 before = place.watermark_us if place else 0
+                self._write(fresh._replace(received_us=np.maximum(fresh.received_us, before)))
                 watermark = watermark_us(fresh, before)
                 begun = place.first_offset if place else fresh.begin
                 self._database.execute(
@@ -142,6 +142,10 @@ class MetricsSink:
                 if self._keep.is_due(before, watermark):
                     self._keep.trim(self._database, self._shard, self._shards, watermark)
         return Applied(fresh.size, rows.size - fresh.size)
+
+    def rest(self, journal: str, end: int, watermark_us: int) -> None:
+        """Raise the watermark of a journal, in the shards that have all of it up to `end`."""
+        self._database.execute(self._sql["raise_watermark"], (watermark_us, journal, end, watermark_us))
 
     def clear(self) -> None:
         """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""

@@ -44,7 +44,7 @@ def status(settings: MetricsSettings) -> dict[str, Any]:
         found["unjournaled_jobs"] = unjournaled_jobs(settings.home, lambda *_: [])
     found["journals"] = [_journal(settings, directory, progress) for directory in settings.journals]
     if progress:
-        found["watermark_at"] = min(place[2] for place in progress.values()) / _MICROSECONDS
+        found["watermark_at"] = min(place[2] for place in progress.values()) / _MICROSECONDS or None
     return found
 
 

@@ -75,9 +75,8 @@ def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
     job_id = address.job_id if address else None
     place = (row.offset, row.received_at_us, job_id)
     if row.verdict == FACT:
-        kind, at_us, text = fact_of(row.topic, job_id, row.payload)
-        happened_us = row.received_at_us if at_us is None else min(row.received_at_us, at_us)
-        return (row.offset, happened_us, job_id, None, kind, None, text)
+        kind, text = fact_of(row.topic, job_id, row.payload)
+        return (*place, None, kind, None, text)
     if row.verdict != ACCEPTED:
         told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC
         return (*place, None, row.verdict, None, row.payload.decode() if told else None)

@@ -91,6 +91,15 @@ def test_what_is_damaged_costs_a_message_and_what_is_lost_is_not_skipped(home: A
     assert again.returncode == 0, again.stderr
     assert home.digests() == home.expected()
 
+    segment = min((home.path / "journal").glob("*.seg"))
+    content = bytearray(segment.read_bytes())
+    content[-100] ^= 1
+    segment.write_bytes(content)
+    skipped = home.run("rebuild", "--history", "")
+    assert skipped.returncode == 0, skipped.stderr
+    assert "damaged, and counted as such" in skipped.stderr
+    assert home.counted() == 300
+
     before = home.counted()
     (home.path / "journal").rename(tmp_path / "old-journal")
     home.record(ENTRIES[:30])

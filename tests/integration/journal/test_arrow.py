@@ -1,5 +1,6 @@
 """Arrow batches say exactly what the reader says."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ pa = pytest.importorskip("pyarrow")
 from jobwire.core.topics import Topics, filter_matches  # noqa: E402 - only where pyarrow is installed
 from jobwire.journal import Entry, JournalReader, JournalWriter, load_span  # noqa: E402 - as above
 from jobwire.journal.arrow import SCHEMA, record_batches  # noqa: E402 - as above
+from jobwire.journal.entry import DAMAGED, DAMAGED_TOPIC  # noqa: E402 - as above
+from jobwire.journal.index import SegmentIndex  # noqa: E402 - as above
 from jobwire.testing import ManualClock  # noqa: E402 - as above
 
 _TOPICS = Topics("root")
@@ -40,6 +43,38 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ]
             )
     return directory
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_what_damage_took_is_a_row_of_its_own(
+    journal: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever byte is wrong: each offset comes once and in order, as it was stored or said to be damaged."""
+    with JournalReader(journal) as reader:
+        wanted = reader.read(0, max_rows=_TOTAL, max_bytes=1 << 30)
+    copy = tmp_path_factory.mktemp("damaged") / "j"
+    shutil.copytree(journal, copy)
+    path = data.draw(st.sampled_from(sorted(p for p in copy.iterdir() if p.suffix in {".seg", ".idx"})))
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1)) if content else 0
+    if content:
+        content[place] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(content)
+    found: list[tuple[object, ...]] = []
+    with JournalReader(copy) as reader:
+        for span in reader.scan(0, _TOTAL, max_bytes=data.draw(st.sampled_from([1, 20_000, 1 << 24]))):
+            index = SegmentIndex.load(copy, span.segment_base)
+            loaded = load_span(copy, span, skip=True)
+            for batch in record_batches(loaded, span, topics=_TOPICS, skip=index):
+                names = ("offset", "topic", "payload", "verdict")
+                found += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    assert [row[0] for row in found] == list(range(_TOTAL))
+    for row, stored in zip(found, wanted, strict=True):
+        sound = (stored.offset, stored.topic, stored.payload, stored.verdict)
+        assert row in {sound, (stored.offset, DAMAGED_TOPIC, b"", DAMAGED)}
+    took = sum(row[3] == DAMAGED for row in found)
+    assert took == 0 if path.suffix == ".idx" else took < _TOTAL
 
 
 @settings(deadline=None)

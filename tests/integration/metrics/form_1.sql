@@ -91,7 +91,7 @@ CREATE VIEW jobs AS SELECT job_id, outcome FROM job_totals;
 
 INSERT INTO metrics_schema VALUES (1);
 
-INSERT INTO progress VALUES ('j', 0, 6, 7190000000, 1.5);
+INSERT INTO progress VALUES ('j', 0, 6, 52000000, 1.5);
 
 INSERT INTO windows VALUES (0, 10, 'started', 'docs', 2), (0, 60, 'started', 'docs', 2),
     (60, 60, 'progress', 'docs', 1), (120, 60, 'progress', 'docs', 2);

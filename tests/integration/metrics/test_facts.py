@@ -108,6 +108,26 @@ def fleet(tmp_path: Path, database_url: str) -> Iterator[Fleet]:
     made.close()
 
 
+def test_what_is_told_late_changes_no_final_window(fleet: Fleet) -> None:
+    """A cancel that the journal learns of an hour later counts then; the job itself ended when it ended."""
+    job, other = fleet.register(), fleet.register()
+    fleet.tell(job, other)
+    fleet.queue.cancel(job.job_id)
+    ended = fleet.clock.now()
+    fleet.clock.advance(3600)
+    fleet.queue.claim(other.job_id, GRANT)
+    fleet.say(other, 1, "started")
+    fleet.fold()
+    final = fleet.ask("SELECT * FROM error_rates WHERE final = 1")
+    assert final
+    fleet.tell(job, other)
+    fleet.fold()
+    assert set(final) <= set(fleet.ask("SELECT * FROM error_rates WHERE final = 1"))
+    assert fleet.ask("SELECT finished_at FROM jobs WHERE outcome = 'cancelled'")[0][0] == pytest.approx(ended)
+    counted = fleet.ask("SELECT window_start FROM facts WHERE kind = 'cancelled' AND width_seconds = 10")
+    assert counted[0][0] >= fleet.clock.now() - 20
+
+
 def test_a_timeout_two_cancels_and_a_success(fleet: Fleet) -> None:
     """Four jobs are finished, one of them wrong, and none is open: a cancelled job says nothing itself."""
     slow = fleet.register(timeouts=Timeouts(wall_seconds=5.0), agent_session="docs")

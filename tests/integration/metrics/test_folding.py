@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow.dataset
 import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
-from jobwire.journal import Entry, JournalReader
+from jobwire.core.topics import Topics
+from jobwire.journal import Entry, JournalCorrupt, JournalReader, Retention, RetentionPolicy
+from jobwire.journal.history import History
+from jobwire.journal.seal import seal
+from jobwire.journal.verify import verify
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import SinkError
 from jobwire.metrics.folding import FoldTask, close_tables
@@ -19,6 +24,7 @@ from jobwire.metrics.session import QUERY_SETTINGS, SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
+from jobwire.metrics.source.batch import JournalTable
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.stream import JournalStream
 from jobwire.testing.plain_consumer import PlainConsumer
@@ -121,6 +127,80 @@ def test_a_task_connects_anew_after_its_database_was_restarted(
             run(task, journal, HALF, len(ENTRIES))
         run(task, journal, HALF, len(ENTRIES))
     assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)
+
+
+def damaged(journal: Path, at: int) -> None:
+    """Flip one bit of the journal's first segment."""
+    path = min(journal.glob("*.seg"))
+    content = bytearray(path.read_bytes())
+    content[at] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("place", ["body", "header", "segment"])
+def test_one_flipped_bit_costs_the_entries_that_it_took(
+    place: str, make_journal: Callable[..., Path], tmp_path: Path, *, inline: bool
+) -> None:
+    """They are counted as damaged, each once, in the tables and in sealed files, and all others as ever."""
+    journal = make_journal(ENTRIES, batch=5, segment_bytes=40_000)
+    first, second = sorted(journal.glob("*.seg"))[:2]
+    damaged(journal, {"body": 200, "header": 64 + 6, "segment": 12}[place])
+    lost = sum(found.end_offset - found.first_offset for found in verify(journal).damage)
+    assert 0 < lost <= int(second.stem) - int(first.stem)
+    sink = str(tmp_path / "metrics.db")
+    tables = AllShards(sink, clock=SystemClock())
+    tables.prepare(2)
+    task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
+    counts = [
+        row
+        for batches in ranges(journal, 2, 0, len(ENTRIES), inline=inline)
+        for batch in task.fold(iter(batches))
+        for row in batch.to_pylist()
+    ]
+    told = sum(count["damaged"] for count in counts)
+    # Where the header is sound, reading goes on behind the block.
+    assert told == 5 if place == "body" else lost <= told <= int(second.stem)
+    database = open_database(sink, read_only=True)
+    try:
+        counted = "SELECT SUM(events) FROM rejections WHERE width_seconds = 3600 AND reason = 'damaged'"
+        assert database.rows(counted) == [(told,)]
+        rest = "SELECT SUM(accepted) + SUM(rejected) FROM error_rates WHERE width_seconds = 3600"
+        assert database.rows(rest) == [(len(ENTRIES),)]
+    finally:
+        database.close()
+    history = History(str(tmp_path / "history"))
+    assert list(seal(journal, history, clock=SystemClock(), topics=Topics()))[-1] == len(ENTRIES)
+    files = pyarrow.dataset.dataset(tmp_path / "history").to_table().sort_by("offset")
+    assert files.column("offset").to_pylist() == list(range(len(ENTRIES)))
+    words = [(row.verdict, row.payload) for row in ENTRIES]
+    found = list(zip(*(files.column(name).to_pylist() for name in ("verdict", "payload")), strict=True))
+    assert found.count(("damaged", b"")) == told
+    assert all(one in {said, ("damaged", b"")} for one, said in zip(found, words, strict=True))
+
+
+def test_a_damaged_sealed_file_costs_its_entries(make_journal: Callable[..., Path], tmp_path: Path) -> None:
+    """Of a pruned journal whose first sealed file is damaged the rest is counted."""
+    journal = make_journal(ENTRIES, batch=5, segment_bytes=40_000)
+    list(seal(journal, History(str(tmp_path / "history")), clock=SystemClock(), topics=Topics()))
+    Retention(journal, clock=SystemClock(), limits=RetentionPolicy(0, 0)).prune()
+    path = min((tmp_path / "history").rglob("*.parquet"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    lost = int(path.name[21:41])
+    sink = str(tmp_path / "metrics.db")
+    AllShards(sink, clock=SystemClock()).prepare(1)
+    task = FoldTask.of(settings_of(tmp_path, journal, sink, 1))
+    options = SourceOptions(journal, parse="ranges", shards=1, history=str(tmp_path / "history"))
+    stream = JournalStream(options)
+    begin = stream.initialOffset()
+    (part,) = stream.partitions(begin, {**begin, "offset": len(ENTRIES)})
+    counts = [row for batch in task.fold(stream.read(part)) for row in batch.to_pylist()]
+    stream.stop()
+    assert (sum(row["rows"] for row in counts), sum(row["damaged"] for row in counts)) == (len(ENTRIES), lost)
+    with pytest.raises(JournalCorrupt):
+        list(JournalTable(options._replace(parse="none")).read(part))
 
 
 def test_a_task_without_its_tables_says_so(

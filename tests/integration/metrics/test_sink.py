@@ -15,6 +15,7 @@ from jobwire.journal.entry import Entry
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import DataLossError, SinkError
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
+from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
 from jobwire.testing.rehearsal import Rehearsal
 
@@ -175,6 +176,36 @@ def test_the_views_answer_in_seconds(sink: MetricsSink, database_url: str) -> No
     assert {job[0] for job in stuck} == {job[0] for job in jobs if job[5] == "open"}
     assert sum(rate[0] + rate[1] for rate in rates) == len(ENTRIES)
     assert all(type(rate[4]) in (float, int) and 0 <= rate[4] <= 1 for rate in rates)
+
+
+def test_no_window_is_final_that_still_changes(sink: MetricsSink, database_url: str) -> None:
+    """Two journals, one with a clock that is set back, one idle: final comes by the clock, and for good."""
+    tables = AllShards(database_url, clock=SystemClock())
+    tables.begin(JOURNAL, 0)
+    tables.begin("idle", 0)
+    wanted = "SELECT * FROM error_rates WHERE final = 1"
+    reader = open_database(database_url, read_only=True)
+    random = Random(5)  # noqa: S311 - the same test at each run
+    moved = [
+        entry._replace(
+            received_at_us=ENTRIES[0].received_at_us + number * 500_000 - random.choice((0, 0, 0, 90_000_000))
+        )
+        for number, entry in enumerate(ENTRIES)
+    ]
+    final: set[tuple[Any, ...]] = set()
+    for start in range(0, len(moved), 20):
+        part = rows(moved[start : start + 20], start)
+        sink.apply(part, JOURNAL)
+        assert final <= set(reader.rows(wanted)), "a window changed that was final"
+        assert start or not reader.rows(wanted), "the idle journal was not looked at yet"
+        tables.rest("idle", 1, part.newest_us)  # it was folded to 0, so this is not its end
+        tables.rest("idle", 0, part.newest_us)
+        final = set(reader.rows(wanted))
+    assert 0 < len(final) < len(reader.rows("SELECT * FROM error_rates"))
+    for name, end in ((JOURNAL, len(moved)), ("idle", 0)):
+        tables.rest(name, end, part.newest_us + 4_000_000_000)
+    assert len(reader.rows(wanted)) == len(reader.rows("SELECT * FROM error_rates"))
+    reader.close()
 
 
 def test_tables_of_another_form_are_refused(sink: MetricsSink, database_url: str) -> None:

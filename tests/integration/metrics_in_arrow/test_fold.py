@@ -180,17 +180,21 @@ def test_skewed_clocks_change_delays_only(tables: Tables, table_of: TableOf) -> 
     assert found["delay"] == len(entries)
 
 
-def test_a_clock_set_back_changes_its_old_window(tables: Tables, table_of: TableOf) -> None:
-    """A row received "before" the watermark is counted all the same, and the watermark never falls."""
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_clock_set_back_changes_no_final_window(tables: Tables, table_of: TableOf, batches: int) -> None:
+    """A row received "before" the watermark counts at the watermark, in whichever batch it comes."""
     entries = list(Rehearsal(seed=1, jobs=3))
     late = entries[-1]._replace(
-        received_at_us=entries[0].received_at_us - 3_600_000_000, verdict="malformed", payload=b"?"
+        received_at_us=entries[0].received_at_us - 3_600_000_000, verdict="set_back", payload=b"?"
     )
-    tables.apply([table_of([*entries, late])])
-    old = late.received_at_us // 10_000_000 * 10
-    found = tables.counts("SELECT width_seconds, window_start, reason, events FROM rejections")
-    assert found[10, old, "malformed"] == 1
     high = watermark_us(table_of(entries), 0)
+    parts = [[*entries, late]] if batches == 1 else [entries, [late]]
+    starts = [0, len(entries)]
+    tables.apply([table_of(part, start) for part, start in zip(parts, starts, strict=False)])
+    found = tables.counts("SELECT width_seconds, window_start, reason, events FROM rejections")
+    assert {key: count for key, count in found.items() if key[2] == "set_back"} == {
+        (width, high // 1_000_000 // width * width, "set_back"): 1 for width in WIDTHS_SECONDS
+    }
     assert watermark_us(table_of([late], len(entries)), high) == high
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from jobwire.core.topics import Topics, filter_matches
 from jobwire.journal.errors import JournalNotFound, JournalTruncated
-from jobwire.journal.scan import Span, is_sealed, load_span
+from jobwire.journal.index import SegmentIndex
+from jobwire.journal.scan import Span, is_sealed
 from jobwire.journal.segment import list_segments
 from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES, RANGE_COLUMNS, SourceOptions
-from jobwire.metrics.source.planning import Piece, SpanPartition
+from jobwire.metrics.source.planning import Piece, SpanPartition, load
 
 # As Spark's DDL. Nothing is declared NOT NULL: Spark would plan on it before it has read anything.
 _STORED = {
@@ -63,7 +64,7 @@ def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
     parsed = [name for name in names if name in _EVENT]
     needed = {*names, *(("verdict", "payload") if parsed else ())} - _EVENT.keys()
     for piece in partition.pieces:
-        for _, arrays in stored_columns(options, piece, needed, partition.shard):
+        for arrays in stored_columns(options, piece, needed, partition.shard):
             if parsed:
                 from jobwire.journal.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
 
@@ -74,43 +75,68 @@ def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
 
 def stored_columns(
     options: SourceOptions, piece: Piece, needed: Iterable[str], shard: int | None
+) -> Iterator[dict[str, Any]]:
+    """Yield columns of the rows that are the shard's, signatures checked where that was asked for."""
+    for stored in _batches(options, piece, _stored_names(options, needed)):
+        yield _columns_of(options, stored, shard)
+
+
+def stored_in_order(
+    options: SourceOptions, piece: Piece, needed: Iterable[str], shard: int | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield columns of the rows that are the shard's, signatures checked where that was asked for.
+    """Yield what `stored_columns` does, with times that do not go back (rows.in_order), whoever has the rows.
 
-    With them goes when the latest of all these rows was received, in microseconds since the epoch; 0 for
-    whoever does not need `received_at`.
+    With them goes when the latest of all rows so far was received, in microseconds since the epoch.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+    import numpy as np  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - as above
 
+    from jobwire.metrics.rows import in_order  # noqa: PLC0415 - needs Arrow
+
+    newest = 0
+    for stored in _batches(options, piece, _stored_names(options, needed)):
+        place = stored.schema.get_field_index("received_at")
+        received = in_order(np.asarray(stored.column(place).cast(pa.int64())), newest)
+        newest = max(newest, int(received.max(initial=0)))
+        field = stored.schema.field(place)
+        stored = stored.set_column(place, field, pa.array(received).cast(field.type))  # noqa: PLW2901 - the same rows
+        yield newest, _columns_of(options, stored, shard)
+
+
+def _stored_names(options: SourceOptions, needed: Iterable[str]) -> list[str]:
+    wanted = {*needed, *(_JUDGED if options.verify else ()), *(("job_id",) if options.shards > 1 else ())}
+    return [name for name in STORED_COLUMNS if name in wanted]
+
+
+def _columns_of(options: SourceOptions, stored: Any, shard: int | None) -> dict[str, Any]:
+    rows = stored
+    if shard is not None and options.shards > 1:
+        rows = stored.filter(_of_shard(stored.column("job_id"), shard, options.shards))
+    arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
     judge = _judge(options)
-    divided = shard is not None and options.shards > 1
-    wanted = {*needed, *(_JUDGED if judge is not None else ()), *(("job_id",) if divided else ())}
-    names = [name for name in STORED_COLUMNS if name in wanted]
-    for stored in _batches(options, piece, names):
-        newest = pc.max(stored.column("received_at")).value or 0 if "received_at" in names else 0
-        rows = stored
-        if divided:
-            rows = stored.filter(_of_shard(stored.column("job_id"), shard, options.shards))
-        arrays = dict(zip(names, rows.columns, strict=True))
-        if judge is not None:
-            arrays["verdict"] = judge.verdicts(rows)
-        yield newest, arrays
+    if judge is not None:
+        arrays["verdict"] = judge.verdicts(rows)
+    return arrays
 
 
 def _batches(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
-    if not is_sealed(piece.span):
-        from jobwire.journal.arrow import record_batches  # noqa: PLC0415 - as above
+    from jobwire.journal.arrow import lost_batch, record_batches  # noqa: PLC0415 - as above
 
-        data = piece.data if piece.data is not None else _load(options, piece.span)
+    data = piece.data if piece.data is not None else _load(options, piece.span)
+    if not is_sealed(piece.span):
+        index = SegmentIndex.load(options.journal, piece.span.segment_base) if options.skips_damage else None
         topics = Topics(options.topic_root)
         yield from record_batches(
-            data, piece.span, topics=topics, topic_filters=options.topics, columns=names
+            data, piece.span, topics=topics, topic_filters=options.topics, columns=names, skip=index
         )
         return
-    from jobwire.journal.history import load_sealed, sealed_batches  # noqa: PLC0415 - as above
+    if not data:  # a file that is damaged anywhere cannot be read anywhere
+        if not options.topics:
+            yield lost_batch(piece.span.first_offset, piece.span.end_offset, names)
+        return
+    from jobwire.journal.history import sealed_batches  # noqa: PLC0415 - as above
 
-    content = piece.data if piece.data is not None else load_sealed(piece.span)
-    for batch in sealed_batches(content, piece.span, [*names, *({"topic"} - set(names))]):
+    for batch in sealed_batches(data, piece.span, [*names, *({"topic"} - set(names))]):
         yield (batch.filter(_matching(batch, options.topics)) if options.topics else batch).select(names)
 
 
@@ -150,7 +176,7 @@ def _spare_the_collector() -> None:
 
 def _load(options: SourceOptions, span: Span) -> bytes:
     try:
-        return load_span(options.journal, span)
+        return load(options, span)
     except JournalTruncated:
         if options.journal.is_dir() and list_segments(options.journal):
             raise

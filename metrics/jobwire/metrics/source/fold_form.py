@@ -14,13 +14,13 @@ from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT, decode_fact
 from jobwire.jobs.usage import KEYS, usage_of
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
-from jobwire.journal.parsing import microsecond_of, microseconds, parse_accepted
+from jobwire.journal.parsing import microseconds, parse_accepted
 from jobwire.metrics.rows import SCHEMA, UNREADABLE, Rows, rows_of
-from jobwire.metrics.source.columns import stored_columns
+from jobwire.metrics.source.columns import stored_in_order
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.planning import Piece
 
-NO_FACT = (None, None, None)
+NO_FACT = (None, None)
 # Most events say nothing of it, and are not parsed for it.
 _USAGE = f'"({"|".join(KEYS)})"'
 NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
@@ -29,8 +29,7 @@ NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
 def rows_in(options: SourceOptions, piece: Piece, shard: int | None) -> Rows:
     """Read a piece of a journal: what the shard's jobs have there. Raises the errors of jobwire.journal."""
     newest, tables = 0, []
-    for received, arrays in stored_columns(options, piece, NEEDED, shard):
-        newest = max(newest, received)
+    for newest, arrays in stored_in_order(options, piece, NEEDED, shard):  # noqa: B007 - the last one's counts
         columns = fold_columns(arrays)
         tables.append(pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
@@ -55,7 +54,6 @@ def fold_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
         notes = pc.coalesce(used, notes)
     if facts is not None:
         label = pc.coalesce(facts["kind"], label)
-        received_us = pc.min_element_wise(received_us, facts["at_us"])
         notes = pc.coalesce(facts["text"], notes)
     return {
         "offset": arrays["offset"],
@@ -93,7 +91,7 @@ def usage_text(payload: bytes) -> str | None:
 
 
 def _facts(arrays: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return kind, time and text of the registry's facts, null in other rows; None without any."""
+    """Return kind and text of the registry's facts, null in other rows; None without any."""
     told = pc.equal(arrays["verdict"], FACT)
     if not pc.any(told, min_count=0).as_py():
         return None
@@ -101,20 +99,19 @@ def _facts(arrays: Mapping[str, Any]) -> dict[str, Any] | None:
         *(arrays[name].to_pylist() for name in ("topic", "job_id", "payload")), told.to_pylist(), strict=True
     )
     read = [fact_of(topic, job_id, payload) if fact else NO_FACT for topic, job_id, payload, fact in rows]
-    kinds, times, texts = zip(*read, strict=True)
+    kinds, texts = zip(*read, strict=True)
     return {
         "kind": pa.array(kinds, pa.string()),
-        "at_us": pa.array(times, pa.int64()),
         "text": pa.array(texts, pa.string()),
     }
 
 
-def fact_of(topic: str, job_id: str | None, payload: bytes) -> tuple[str | None, int | None, str | None]:
-    """Return kind, time and text of an entry with the verdict of facts; "unreadable" for what is none."""
+def fact_of(topic: str, job_id: str | None, payload: bytes) -> tuple[str | None, str | None]:
+    """Return kind and text of an entry with the verdict of facts; "unreadable" for what is none."""
     fact = decode_fact(payload, job_id=job_id or "") if topic.endswith("/facts") else None
     if fact is None:
-        return UNREADABLE, None, None
-    return str(fact.kind), microsecond_of(fact.at), payload.decode()
+        return UNREADABLE, None
+    return str(fact.kind), payload.decode()
 
 
 def _notes(topics: Any, verdicts: Any, payloads: Any) -> Any:

@@ -61,6 +61,11 @@ class SourceOptions(NamedTuple):
     starting_time: str = ""
     ending_time: str = ""
 
+    @property
+    def skips_damage(self) -> bool:
+        """Tell whether an entry that damage took is given as a row that says so, or ends the query."""
+        return self.parse == PARSE_RANGES or not self.fail_on_data_loss
+
     def chosen(self, present: Iterable[str]) -> tuple[str, ...]:
         """Return the columns to give: all that are `present`, or those that option `columns` names.
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from jobwire.core.override import override
+from jobwire.journal.errors import JournalCorrupt
 from jobwire.journal.index import INDEX_STRIDE_BYTES
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, is_sealed, load_span
@@ -69,12 +70,20 @@ def oldest_offset(reader: JournalReader, options: SourceOptions) -> int:
 
 
 def load(options: SourceOptions, span: Span) -> bytes:
-    """Return the bytes of a span, of a segment or a sealed file. Raises the errors of jobwire.journal."""
+    """Return the bytes of a span, of a segment or a sealed file; none of a damaged file that may be skipped.
+
+    Raises the errors of jobwire.journal.
+    """
     if not is_sealed(span):
-        return load_span(options.journal, span)
+        return load_span(options.journal, span, skip=options.skips_damage)
     from jobwire.journal.history import load_sealed  # noqa: PLC0415 - needs Arrow
 
-    return load_sealed(span)
+    try:
+        return load_sealed(span)
+    except JournalCorrupt:
+        if not options.skips_damage:
+            raise
+        return b""
 
 
 def _scan(
