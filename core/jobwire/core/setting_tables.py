@@ -238,6 +238,13 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             8192,
             "size beyond which the journal keeps less",
         ),
+        Setting("keep_unread_days", _DAYS, 30, "so long the journal waits for a consumer that does not read"),
+        Setting(
+            "keep_unread_mib",
+            _number(0, _MAX_MIB, "MiB; 0 sets no limit"),
+            32768,
+            "size beyond which it no longer waits",
+        ),
         Setting(
             "on_attention",
             _NOWHERE,

@@ -171,7 +171,7 @@ def _print_consumers(consumers: list[dict[str, object]]) -> None:
 
 def prune(args: argparse.Namespace) -> int:
     """Remove what all consumers have read."""
-    limits = RetentionPolicy(keep_seconds=args.keep, keep_bytes=args.max_bytes)
+    limits = RetentionPolicy(args.keep, args.max_bytes, lag_seconds=args.max_lag)
     report = Retention(_directory(args), clock=SystemClock(), limits=limits).prune(
         force=args.force, dry_run=args.dry_run
     )

@@ -7,7 +7,7 @@ from jobwire.core.argument_types import whole
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.commands import CommandRow, Subparsers, add_group
 from jobwire.core.topics import DEFAULT_ROOT
-from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, duration, size
+from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, LAG_SECONDS, duration, size
 from jobwire.storage.home import Need
 
 _TAIL_ROWS = 10
@@ -53,6 +53,13 @@ def _prune(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-bytes", type=size, default=KEEP_BYTES, metavar="SIZE", help="unless larger than this (8G)"
+    )
+    parser.add_argument(
+        "--max-lag",
+        type=duration,
+        default=LAG_SECONDS,
+        metavar="AGE",
+        help="wait so long for a consumer that does not read (30d)",
     )
     parser.add_argument("--force", action="store_true", help="also what a consumer has not read; says whose")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")

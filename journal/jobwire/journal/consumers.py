@@ -72,11 +72,6 @@ class Consumers:
             known = self._same_journal(self._known(name), reader)
             return known.offset if offset <= known.offset else self._write(name, offset, reader)
 
-    def committed(self, name: str) -> int:
-        """Return the place. Raises NotFoundError for a name that is not registered."""
-        with JournalReader(self._directory) as reader:
-            return self._same_journal(self._known(name), reader).offset
-
     def remove(self, name: str) -> Committed:
         """Forget the consumer: it no longer holds anything back. Return its last place."""
         with self._locked():
@@ -92,10 +87,6 @@ class Consumers:
         """Return all consumers by name, whichever journal their places belong to."""
         names = sorted(path.name.removesuffix(_SUFFIX) for path in self._folder.glob("*" + _SUFFIX))
         return [known for name in names if (known := self._read(name)) is not None]
-
-    def lowest(self) -> Committed | None:
-        """Return the slowest consumer, or None where nobody is registered."""
-        return min(self.all(), key=lambda known: known.offset, default=None)
 
     def _path(self, name: str) -> Path:
         return self._folder / (check_identity(name) + _SUFFIX)

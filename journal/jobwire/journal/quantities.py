@@ -5,6 +5,9 @@ import argparse
 # What is kept of a journal where nobody says otherwise.
 KEEP_SECONDS = 7 * 86400.0
 KEEP_BYTES = 8 << 30
+# A consumer that is further behind is told, and no longer waited for.
+LAG_SECONDS = 30 * 86400.0
+LAG_BYTES = 32 << 30
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

@@ -2,8 +2,10 @@
 
 A closed segment is due when it was closed longer ago than `keep_seconds`, or while the journal is
 larger than `keep_bytes`. A due segment goes if every registered consumer has committed past it. One
-that somebody still needs stays, whatever the limits say, and the report names who holds it; only
-`force` removes it, and says what was taken from whom. The last segment always stays.
+that somebody still needs stays, and the report names who holds it, until it was closed longer ago than
+`lag_seconds` or the journal is larger than `lag_bytes`: a consumer that nobody runs any more would fill the
+disk. Then, or with `force`, it goes, and the report says what was taken from whom. The last segment
+always stays.
 """
 
 import logging
@@ -14,7 +16,7 @@ from uuid import UUID
 
 from jobwire.core.clock import Clock
 from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
-from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS
+from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, LAG_BYTES, LAG_SECONDS
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
 from jobwire.storage.failures import storage_failure
@@ -26,17 +28,19 @@ _log = logging.getLogger(__name__)
 
 
 class RetentionPolicy(NamedTuple):
-    """How much is kept after everybody has read it."""
+    """How much is kept after everybody has read it, and how far behind a consumer may be."""
 
     keep_seconds: float = KEEP_SECONDS
     keep_bytes: int = KEEP_BYTES
+    lag_seconds: float = LAG_SECONDS
+    lag_bytes: int = LAG_BYTES
 
 
 class Pruned(NamedTuple):
     """What a run removed (or would have), and what it could not.
 
-    `held_by` names the slowest consumer where it kept a due segment; `lost` tells the entries that
-    `force` took from each consumer.
+    `held_by` names the slowest consumer where it kept a due segment; `lost` tells the entries that were
+    taken unread from each consumer.
     """
 
     segments: list[str]
@@ -89,15 +93,18 @@ class Retention:
     def _prune(
         self, reader: JournalReader, consumers: list[Committed], *, force: bool, dry_run: bool
     ) -> Pruned:
+        limits = self._limits
         slowest = min(consumers, key=lambda known: known.offset, default=None)
         closed = self._closed(reader)
         left = self._bytes()
         first = closed[0].base if closed else reader.first_offset
         begin, removed, freed, held_by = first, [], 0, None
         for segment in closed:
-            if not self._due(segment, left):
+            if not self._beyond(segment, left, limits.keep_seconds, limits.keep_bytes):
                 break
-            if slowest is not None and segment.end > slowest.offset and not force:
+            unread = slowest is not None and segment.end > slowest.offset
+            late = self._beyond(segment, left, limits.lag_seconds, limits.lag_bytes)
+            if slowest is not None and unread and not (late or force):
                 held_by = slowest.name
                 break
             if not dry_run:
@@ -124,9 +131,10 @@ class Retention:
             (self._directory / segment_name(base)).stat().st_size for base in list_segments(self._directory)
         )
 
-    def _due(self, segment: _Closed, total_bytes: int) -> bool:
+    def _beyond(self, segment: _Closed, total_bytes: int, seconds: float, size: int) -> bool:
+        """Tell whether a segment is older than so many seconds, or the journal larger than `size`."""
         age_seconds = self._clock.now() - segment.closed_at_us / _MICROSECONDS
-        return age_seconds > self._limits.keep_seconds or total_bytes > self._limits.keep_bytes
+        return age_seconds > seconds or total_bytes > size
 
     def _remove(self, base: int) -> None:
         path = self._directory / segment_name(base)
@@ -145,4 +153,4 @@ class Retention:
                 report.kept_bytes,
             )
         if report.lost and not dry_run:
-            _log.error("journal pruned by force; entries taken unread: %s", report.lost)
+            _log.error("pruned what consumers have not read; entries taken unread: %s", report.lost)

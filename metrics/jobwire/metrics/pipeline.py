@@ -77,7 +77,8 @@ def _check_not_recreated(settings: MetricsSettings, journals: Sequence[Journal],
 class Pipeline:
     """The query, and the same tasks over ranges of a journal that is named.
 
-    `on_batch` gets the number of each batch, -1 of a range, and its rows of COUNTS, one for each shard of each journal.
+    `on_batch` gets the number of each batch (-1: a range) and its rows of COUNTS, one for each shard of each
+    journal.
     """
 
     def __init__(

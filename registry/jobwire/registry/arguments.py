@@ -146,8 +146,8 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         f"{parser.epilog}\n\n[registry] in jobwire.toml has keep_retained_days and keep_records_days,\n"
-        "and for the journal, of which nothing goes that a consumer has not read:\n"
-        "keep_journal_days (default: 7; 0: for ever) and keep_journal_mib (default: 8192; 0: no limit)"
+        "for the journal keep_journal_days (default: 7; 0: for ever) and keep_journal_mib (default: 8192;\n"
+        "0: no limit), and for what a consumer has not read keep_unread_days (30) and keep_unread_mib (32768)"
     )
     _add_rules(parser)
     add_broker_options(parser)

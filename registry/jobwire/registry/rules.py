@@ -33,10 +33,14 @@ def load_rules(home: Path, *, retained_days: float | None, record_days: float | 
 
 
 def _journal_limits(numbers: dict[str, float]) -> RetentionPolicy:
-    """Return how much of the journal is kept once every consumer has read it."""
+    """Return how much of the journal is kept of what every consumer has read, and of what not."""
     limits = RetentionPolicy()
     if (days := numbers.get("keep_journal_days")) is not None:
         limits = limits._replace(keep_seconds=days * _DAY or float("inf"))
     if (mib := numbers.get("keep_journal_mib")) is not None:
         limits = limits._replace(keep_bytes=int(mib * _MIB) or _NO_LIMIT)
+    if (days := numbers.get("keep_unread_days")) is not None:
+        limits = limits._replace(lag_seconds=days * _DAY or float("inf"))
+    if (mib := numbers.get("keep_unread_mib")) is not None:
+        limits = limits._replace(lag_bytes=int(mib * _MIB) or _NO_LIMIT)
     return limits

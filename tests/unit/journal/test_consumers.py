@@ -35,20 +35,17 @@ def directory(tmp_path: Path, clock: ManualClock) -> Path:
 def test_a_consumer_keeps_its_place(directory: Path, clock: ManualClock) -> None:
     """Registering again changes nothing; a commit moves forward only."""
     consumers = Consumers(directory, clock=clock)
-    assert consumers.lowest() is None
+    assert consumers.all() == []
     assert consumers.register("fold") == 0
     assert consumers.commit("fold", 5) == 5
     assert consumers.commit("fold", 3) == 5
     assert consumers.register("fold", 0) == 5
     assert consumers.register("metrics", 2) == 2
     assert [(c.name, c.offset) for c in consumers.all()] == [("fold", 5), ("metrics", 2)]
-    lowest = consumers.lowest()
-    assert lowest is not None
-    assert lowest.name == "metrics"
-    assert Consumers(directory).committed("fold") == 5
+    assert Consumers(directory).register("fold") == 5
     assert consumers.remove("fold").offset == 5
     with pytest.raises(NotFoundError):
-        consumers.committed("fold")
+        consumers.commit("fold", 5)
 
 
 def test_unusable_commits_are_refused(directory: Path) -> None:
@@ -75,7 +72,7 @@ def test_a_place_in_another_journal_is_not_believed(directory: Path, clock: Manu
         writer.append([Entry(1, "t", b"", False, "accepted")] * 30)
     (directory / "consumers").mkdir()
     (directory / "consumers" / "fold.json").write_bytes(kept)
-    for use in (consumers.committed, consumers.register, lambda name: consumers.commit(name, 9)):
+    for use in (consumers.register, lambda name: consumers.commit(name, 9)):
         with pytest.raises(JournalRecreated):
             use("fold")
     consumers.remove("fold")
@@ -90,7 +87,7 @@ def test_an_unreadable_place_is_reported(directory: Path) -> None:
     for content in (b"", b"{", b"[]", b'{"offset": "x"}'):
         path.write_bytes(content)
         with pytest.raises(JournalCorrupt) as error:
-            consumers.committed("fold")
+            consumers.register("fold")
         assert error.value.facts["segment"] == str(path)
 
 
@@ -128,6 +125,26 @@ def test_the_slowest_consumer_holds_retention_back(
     assert "slow" in caplog.text
     consumers.commit("slow", 20)
     assert retention.prune().first_offset == 18
+
+
+@pytest.mark.parametrize("policy", [RetentionPolicy(0, 0, 4.5 * 3600), RetentionPolicy(0, 0, lag_bytes=1700)])
+def test_a_consumer_is_not_waited_for_without_end(
+    policy: RetentionPolicy, directory: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beyond its lag unread segments go, each consumer's loss is told, and within it they stay."""
+    consumers = Consumers(directory, clock=clock)
+    consumers.register("gone", 1)
+    consumers.register("slow", 7)
+    consumers.register("fast", 20)
+    retention = Retention(directory, clock=clock, limits=policy)
+    assert retention.prune(dry_run=True).lost == {"gone": 9, "slow": 3}
+    report = retention.prune()
+    assert (report.first_offset, report.held_by, report.lost) == (10, "gone", {"gone": 9, "slow": 3})
+    told = [record for record in caplog.records if "taken unread" in record.message]
+    assert [record.levelno for record in told] == [logging.ERROR]
+    assert retention.prune().segments == []
+    consumers.commit("gone", 15)
+    assert retention.prune(dry_run=True).held_by == "slow"
 
 
 def test_force_takes_unread_segments_and_says_from_whom(

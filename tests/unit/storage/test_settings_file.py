@@ -153,6 +153,8 @@ def test_declared_defaults_are_those_in_force(tmp_path: Path) -> None:
         "keep_records_days": (kept.record_seconds or 0) / days,
         "keep_journal_days": kept.journal.keep_seconds / days,
         "keep_journal_mib": kept.journal.keep_bytes / (1 << 20),
+        "keep_unread_days": kept.journal.lag_seconds / days,
+        "keep_unread_mib": kept.journal.lag_bytes / (1 << 20),
     }
     in_code = {
         "metrics": metrics,
