@@ -222,7 +222,7 @@ class SqliteDatabase(Database):
                 mode = "ro" if self._read_only else "rw"
                 self._connection.execute(f"ATTACH ? AS {name}", (f"{path.absolute().as_uri()}?mode={mode}",))
             self._connection.create_function(
-                "shard_of", 1, lambda job_id: int(job_id, 16) % shards, deterministic=True
+                "shard_of", 1, lambda job_id: int(job_id[:8], 16) % shards, deterministic=True
             )
 
     @override

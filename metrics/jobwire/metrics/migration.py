@@ -1,7 +1,7 @@
 """Tables of an earlier form, taken over into the present one: what is counted stays counted.
 
 Form 1 had windows of 10 and 60 s, delays only, and the percentiles of jobs from the jobs' own rows; form 2
-had a shard for each journal. Runs inside the transaction that makes the tables.
+had a shard for each journal; form 3 no table `idle`. Runs inside the transaction that makes the tables.
 """
 
 import json
@@ -12,7 +12,9 @@ from jobwire.metrics.database import Database, Row
 from jobwire.metrics.fold import Ended, end_counts
 from jobwire.metrics.statements import queries, schema
 
-FORM = 3
+FORM = 4
+# From this one on the tables tell how many shards there are.
+SHARDED = 3
 _OLD = "earlier_"
 # Tables whose columns changed after that form, and views in the place of which tables stand.
 _REPLACED = {
@@ -54,7 +56,7 @@ def bring_up(database: Database, found: int, shards: int) -> None:
     for statement in schema():
         database.execute(statement)
     database.execute(queries()["put_form"], (FORM, 1 if found else shards))
-    if found:
+    if "progress" in replaced:
         database.execute(
             "INSERT INTO progress SELECT journal, 0, first_offset, next_offset, watermark_us, updated_at "
             "FROM earlier_progress"

@@ -42,9 +42,9 @@ ON CONFLICT (journal, shard) DO UPDATE SET
 INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
 VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT (journal, shard) DO NOTHING
 
--- Of a journal that was read to its end at that time.
--- name: raise_watermark
-UPDATE progress SET watermark_us = ? WHERE journal = ? AND next_offset = ? AND watermark_us < ?
+-- name: put_idle
+INSERT INTO idle (journal, next_offset, until_us) VALUES (?, ?, ?)
+ON CONFLICT (journal) DO UPDATE SET next_offset = excluded.next_offset, until_us = excluded.until_us
 
 -- The next three end the statement that adds rows to the table (`Database.add`).
 -- name: add_window_counts
@@ -105,6 +105,23 @@ ON CONFLICT (window_start, session, model, shard) DO UPDATE SET
 -- name: ends_of
 SELECT finished_us, started_us, waiting_us, outcome, COALESCE(session, ''), job_id
 FROM job_totals WHERE finished_us IS NOT NULL AND job_id IN (...)
+
+-- When a job was first heard of, by its worker's word or a fact. The lists of ids are filled in by the caller.
+-- name: begun_of
+SELECT job_id, MIN(begun_us) FROM (
+    SELECT job_id, started_us AS begun_us FROM job_totals WHERE job_id IN (...)
+    UNION ALL
+    SELECT job_id, COALESCE(registered_us, claimed_us, ended_us, purged_us) FROM job_facts WHERE job_id IN (...)
+) AS heard GROUP BY job_id
+
+-- name: created_at_of
+SELECT created_at FROM job_facts WHERE job_id = ?
+
+-- name: set_aside_job_totals
+UPDATE job_totals SET job_id = ? WHERE job_id = ?
+
+-- name: set_aside_job_facts
+UPDATE job_facts SET job_id = ? WHERE job_id = ?
 
 -- name: put_health
 INSERT INTO health (run_id, batch_id, rows, duration_ms, backlog, watermark_at, updated_at, phases)

@@ -21,6 +21,14 @@ CREATE TABLE IF NOT EXISTS progress (
     PRIMARY KEY (journal, shard)
 );
 
+-- When a journal was last seen to end at `next_offset`: so no window waits for one that is idle. Of all shards
+-- (with SQLite in the first one's file). Recorders' clocks may differ by 10 s.
+CREATE TABLE IF NOT EXISTS idle (
+    journal TEXT NOT NULL PRIMARY KEY,
+    next_offset BIGINT NOT NULL,
+    until_us BIGINT NOT NULL
+);
+
 -- Accepted events by type and session; width_seconds is 10, 60 or 3600. Read the view `windows`.
 CREATE TABLE IF NOT EXISTS window_counts (
     width_seconds INTEGER NOT NULL,
@@ -169,7 +177,7 @@ WHERE outcome = 'open';
 
 -- Of what ended in a window: errors (an error event, a timeout, or the registry gave up) / finished is the
 -- error rate of jobs; rejected / (accepted + rejected) is that of messages.
--- final: 1 when the window lies before the watermark of every journal.
+-- final: 1 when the window lies before the watermark of every journal, or the time until which it was idle.
 CREATE VIEW error_rates AS
 SELECT
     window_start,
@@ -188,7 +196,16 @@ SELECT
             / CAST(SUM(accepted) + SUM(rejected) AS DOUBLE PRECISION)
     END AS rejection_rate,
     CASE
-        WHEN (window_start + width_seconds) * 1000000 <= (SELECT MIN(watermark_us) FROM progress) THEN 1
+        WHEN (window_start + width_seconds) * 1000000 <= (
+            SELECT
+                MIN(
+                    CASE
+                        WHEN i.next_offset = p.next_offset AND i.until_us > p.watermark_us THEN i.until_us
+                        ELSE p.watermark_us
+                    END
+                )
+            FROM progress AS p LEFT JOIN idle AS i ON i.journal = p.journal
+        ) THEN 1
         ELSE 0
     END AS final,
     CAST(SUM(registered) AS BIGINT) AS registered,

@@ -69,13 +69,9 @@ class AllShards:
                 database.execute(queries()["begin_progress"], values)
 
     def rest(self, identity: str, end: int, at_us: int) -> None:
-        """Raise the watermark where a journal is folded to `end`, which was its end at that time.
-
-        What is received later is stamped later, so a window becomes final though nothing comes.
-        """
-        watermark_us = at_us - LATENESS_US
-        for sink in self._files():
-            sink.rest(identity, end, watermark_us)
+        """Note that a journal ended there at that time: what is received later is stamped later."""
+        with contextlib.closing(open_database(self._sink)) as database:
+            database.execute(queries()["put_idle"], (identity, end, at_us - LATENESS_US))
 
     def drop_kept_sessions(self) -> None:
         """Forget them: the rebuild is finished, and they are in the tables again."""

@@ -32,7 +32,8 @@ from jobwire.metrics.fold import (
     window_counts,
 )
 from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobTotals, continued, row_of, totals_of
-from jobwire.metrics.migration import FORM, bring_up
+from jobwire.metrics.lives import lives
+from jobwire.metrics.migration import FORM, SHARDED, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import Flags, Ints, Rows
 from jobwire.metrics.statements import COUNTED, queries
@@ -106,7 +107,7 @@ class MetricsSink:
     def count(self) -> int:
         """Return how many shards the tables have; 0 where there are none yet."""
         form = self._form()
-        return int(self._database.rows(self._sql["shards"])[0][0]) if form >= FORM else int(form > 0)
+        return int(self._database.rows(self._sql["shards"])[0][0]) if form >= SHARDED else int(form > 0)
 
     def _form(self) -> int:
         if "metrics_schema" not in self._database.tables():
@@ -132,7 +133,9 @@ class MetricsSink:
                 if self._fail_on_data_loss:
                     _check_complete(fresh, place, journal)
                 before = place.watermark_us if place else 0
-                self._write(fresh._replace(received_us=np.maximum(fresh.received_us, before)))
+                fresh = fresh._replace(received_us=np.maximum(fresh.received_us, before))
+                for part in lives(self._database, self._sql, fresh):
+                    self._write(part)
                 watermark = watermark_us(fresh, before)
                 begun = place.first_offset if place else fresh.begin
                 self._database.execute(
@@ -142,10 +145,6 @@ class MetricsSink:
                 if self._keep.is_due(before, watermark):
                     self._keep.trim(self._database, self._shard, self._shards, watermark)
         return Applied(fresh.size, rows.size - fresh.size)
-
-    def rest(self, journal: str, end: int, watermark_us: int) -> None:
-        """Raise the watermark of a journal, in the shards that have all of it up to `end`."""
-        self._database.execute(self._sql["raise_watermark"], (watermark_us, journal, end, watermark_us))
 
     def clear(self) -> None:
         """Empty all tables for a rebuild; the sessions, which no journal holds, are kept aside."""

@@ -18,6 +18,7 @@ from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.entry import AGENT_VERDICT
 from jobwire.metrics.database import open_database
+from jobwire.metrics.shards import AllShards
 from jobwire.metrics.show import tables
 from jobwire.metrics.sink import MetricsSink
 from jobwire.registry.queue import JobQueue
@@ -106,6 +107,54 @@ def fleet(tmp_path: Path, database_url: str) -> Iterator[Fleet]:
     made = Fleet(tmp_path / "home", database_url)
     yield made
     made.close()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["facts of both", "facts of the second"])
+def test_the_events_of_an_id_that_comes_back_count(fleet: Fleet, tmp_path: Path, *, told: bool) -> None:
+    """Its events count, whatever is in a batch; the earlier job keeps its figures under id and creation."""
+    job_id = "0badcafe"
+
+    def live(kinds: tuple[str, ...], *, facts: bool) -> str:
+        created = utc_timestamp(fleet.clock.now())
+        fact = Fact(job_id, created, 1, FactKind.REGISTERED, created, 1, "docs")
+        for line, decision in enumerate((FactKind.REGISTERED, FactKind.CLAIMED), start=1) if facts else ():
+            fleet.journal(TOPICS.facts(job_id), encode_fact(fact._replace(line=line, kind=decision)), FACT)
+        for seq, kind in enumerate(kinds, start=1):
+            fleet.clock.advance(5)
+            said = compose(
+                seq=seq, job_id=job_id, event=kind, timestamp=utc_timestamp(fleet.clock.now()), detail="",
+                data={},
+            )  # fmt: skip
+            fleet.journal(TOPICS.events(job_id), encode_signed(said, "k" * 32), "accepted")
+        return created
+
+    created = live(("started", "progress", "error"), facts=told)
+    fleet.clock.advance(91 * 86_400)
+    again = live(("started", "completed"), facts=True)
+    assert fleet.fold(max_rows=1) == fleet.fold()
+    jobs = fleet.ask("SELECT job_id, events, outcome, duration_s FROM jobs ORDER BY job_id")
+    began = created if told else utc_timestamp(fleet.clock.now() - 91 * 86_400 - 20)
+    assert jobs == [(job_id, 2, "completed", 5.0), (f"{job_id}@{began}", 3, "error", 10.0)]
+    assert fleet.ask("SELECT * FROM rejections") == []
+    ends = "SELECT outcome, SUM(events) FROM measured WHERE measure = 'duration' AND width_seconds = 3600"
+    assert {name: int(count) for name, count in fleet.ask(f"{ends} AND dimension = '' GROUP BY outcome")} == {
+        "error": 1,
+        "completed": 1,
+    }
+    assert again > created
+    # In one batch, and in tables that are divided, as one after the other.
+    whole = MetricsSink(open_database(str(tmp_path / "whole.db")), clock=fleet.clock, session_of=lambda _: "")
+    with whole:
+        whole.prepare()
+        consumer = PlainConsumer(fleet.writer.directory, sink=whole)
+        consumer.catch_up()
+        consumer.close()
+        with fleet.sink() as sink:
+            assert whole.digests() == sink.digests()
+    tables = AllShards(str(tmp_path / "whole.db"), clock=fleet.clock)
+    before = tables.digests()
+    tables.divide(3, lambda *_: pytest.fail("nothing is uneven"))
+    assert tables.digests() == before
 
 
 def test_what_is_told_late_changes_no_final_window(fleet: Fleet) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import SystemClock
-from jobwire.metrics.database import Database, open_database
+from jobwire.metrics.database import Database, open_database, shard_place
 from jobwire.metrics.retention import Keep
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
+from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
 
 FORM_1 = Path(__file__).with_name("form_1.sql").read_text(encoding="utf-8").split(";\n")
@@ -92,6 +93,23 @@ def test_the_second_form_keeps_its_shards(database: Database) -> None:
     sink.prepare()
     assert {name: place.next_offset for name, place in sink.progress().items()} == {"a": 1, "b": 9}
     assert database.rows("SELECT events FROM jobs") == [(1,)]
+
+
+def test_the_third_form_keeps_how_many_shards_there_are(database_url: str) -> None:
+    """Tables of two shards stay tables of two shards, and windows may become final."""
+    tables = AllShards(database_url, clock=SystemClock())
+    assert tables.prepare(2) == 2
+    for shard in range(2):
+        with contextlib.closing(open_database(shard_place(database_url, shard, 2))) as old:
+            old.drop_views()
+            for statement in ("DROP TABLE IF EXISTS idle", "UPDATE metrics_schema SET version = 3"):
+                old.execute(statement)
+    assert tables.prepare(1) == 2
+    tables.begin("j", 0)
+    tables.rest("j", 0, HOUR_US)
+    with contextlib.closing(open_database(database_url, read_only=True)) as reader:
+        assert reader.rows("SELECT COUNT(*), MAX(next_offset) FROM progress") == [(2, 0)]
+        assert reader.rows("SELECT COUNT(*) FROM error_rates") == [(0,)]
 
 
 def test_tables_forget_what_is_old_and_keep_its_sums(database: Database) -> None:
