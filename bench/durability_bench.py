@@ -44,8 +44,8 @@ from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.record import JobRecord
 from jobwire.journal import Entry, JournalReader, JournalWriter
-from jobwire.journal.admission import Admission
 from jobwire.journal.recorder import Recorded, Recorder
+from jobwire.testing.keyed_admission import Admission
 
 RESULTS = Path(__file__).resolve().parent / "results" / "durability.json"
 TOPICS = Topics("bench/jobs")

@@ -32,9 +32,9 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal import Entry, JournalReader, JournalWriter, load_span
-from jobwire.journal.admission import Admission
 from jobwire.journal.arrow import record_batches
 from jobwire.journal.recorder import Recorder
+from jobwire.testing.keyed_admission import Admission
 
 _TOPICS = Topics()
 _JOBS = 1000

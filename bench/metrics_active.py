@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -139,8 +139,28 @@ def task(home: Path, shards: int) -> dict[str, float]:
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def _run_plain(home: Path, database: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(_load("plain", home, database), check=True, stdout=subprocess.PIPE)
+def compared(
+    events: int, active: int, ways: Sequence[str], *, sink: str = "", plain: bool = True
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the figures of each way, and of the plain loop, over one journal; the tables are equal."""
+    with tempfile.TemporaryDirectory(prefix="jobwire-active-") as name:
+        home = Path(name)
+        store(home / "journal", events, active)
+        digests: dict[str, dict[str, str]] = {}
+        for way in ways:
+            shards, cores = map(int, way.split("x"))
+            place = sink or str(home / way / "metrics.db")
+            found = spark(home, place, shards, cores)
+            digests[way] = AllShards(place, clock=SystemClock()).digests()
+            yield f"{active:,} active, {shards} shards, {cores} processors", found
+        if plain:
+            place = str(home / "plain.db")
+            done = subprocess.run(_load("plain", home, place), check=True, stdout=subprocess.PIPE)
+            told = json.loads(done.stdout)
+            digests["plain"] = AllShards(place, clock=SystemClock()).digests()
+            rate = round(told["rows"] / told["seconds"])
+            yield f"{active:,} active, plain loop", {"rows/s": rate, "load": round(os.getloadavg()[0], 1)}
+        assert len({json.dumps(found) for found in digests.values()}) == 1, "the tables differ"
 
 
 def main() -> int:
@@ -156,28 +176,15 @@ def main() -> int:
     parser.add_argument("--no-plain", action="store_true", help="leave the plain loop out")
     args = parser.parse_args()
     for active in args.active:
-        with tempfile.TemporaryDirectory(prefix="jobwire-active-") as name:
-            home = Path(name)
-            store(home / "journal", args.events, active)
-            for shards in args.tasks or ():
-                load = round(os.getloadavg()[0], 1)
-                print(f"{active:,} active, a task of {shards}: {task(home, shards)}, load {load}", flush=True)
-            if args.tasks:
-                continue
-            digests: dict[str, dict[str, str]] = {}
-            for way in args.ways:
-                shards, cores = map(int, way.split("x"))
-                sink = args.sink or str(home / way / "metrics.db")
-                found = spark(home, sink, shards, cores)
-                digests[way] = AllShards(sink, clock=SystemClock()).digests()
-                print(f"{active:,} active, {shards} shards, {cores} processors: {found}", flush=True)
-            if not args.no_plain:
-                plain = str(home / "plain.db")
-                done = json.loads(_run_plain(home, plain).stdout)
-                digests["plain"] = AllShards(plain, clock=SystemClock()).digests()
-                rate = round(done["rows"] / done["seconds"])
-                print(f"{active:,} active, plain loop: {{'rows/s': {rate}}}", flush=True)
-            assert len({json.dumps(found) for found in digests.values()}) == 1, "the tables differ"
+        if args.tasks:
+            with tempfile.TemporaryDirectory(prefix="jobwire-active-") as name:
+                store(Path(name) / "journal", args.events, active)
+                for shards in args.tasks:
+                    load = round(os.getloadavg()[0], 1)
+                    print(f"{active:,} active, a task of {shards}: {task(Path(name), shards)}, load {load}")
+            continue
+        for way, found in compared(args.events, active, args.ways, sink=args.sink, plain=not args.no_plain):
+            print(f"{way}: {found}", flush=True)
     return 0
 
 

@@ -21,11 +21,11 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.journal import JournalWriter
-from jobwire.journal.admission import Admission
 from jobwire.journal.recorder import Recorder
 from jobwire.metrics.database import open_database
 from jobwire.metrics.sink import MetricsSink
 from jobwire.storage.signals import stop_event
+from jobwire.testing.keyed_admission import Admission
 from jobwire.testing.plain_consumer import PlainConsumer
 from jobwire.transport import PahoTransport, load_settings
 

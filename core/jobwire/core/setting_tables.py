@@ -198,7 +198,7 @@ _METRICS = (
         own=_TEXT,
     ),
     Setting("memory", Values('a size like "512m" or "2g"', _matches(_HEAP)), "1g", "heap of Spark's driver"),
-    Setting("trigger_seconds", _SECONDS, 0.5, "shortest time between two batches"),
+    Setting("trigger_seconds", _SECONDS, 0.4, "shortest time between two batches"),
     Setting(
         "history_seconds", _SECONDS, 3600.0, "time until the journal's growing segment is sealed as well"
     ),

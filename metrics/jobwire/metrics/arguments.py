@@ -29,7 +29,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="local[2] (default), or spark://HOST:PORT")
     parser.add_argument("--memory", metavar="SIZE", help="heap of the Spark driver (default: 1g)")
     parser.add_argument(
-        "--trigger", metavar="SECONDS", type=number(86400), help="shortest time between two batches (0.5)"
+        "--trigger", metavar="SECONDS", type=number(86400), help="shortest time between two batches (0.4)"
     )
     parser.add_argument(
         "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="the most rows that a batch reads (100000)"

@@ -49,11 +49,6 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
 
 def _check_history(place: str) -> None:
     if "://" not in place:
-        if (Path(place) / "_delta_log").exists():
-            raise ConfigError(
-                f"{place} holds a Delta table of an earlier jobwire",
-                hint="move the folder away: whatever reads Delta still reads it; the journal is sealed anew",
-            )
         _check_writable(Path(place).parent, "the history")
         return
     from jobwire.journal.history import History  # noqa: PLC0415 - the packages were looked for just now

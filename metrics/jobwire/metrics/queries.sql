@@ -138,9 +138,6 @@ INSERT INTO kept_sessions (job_id, session)
 SELECT job_id, session FROM job_totals WHERE session <> ''
 ON CONFLICT (job_id) DO NOTHING
 
--- name: kept_sessions
-SELECT job_id, session FROM kept_sessions
-
 -- name: any_kept_session
 SELECT 1 FROM kept_sessions LIMIT 1
 

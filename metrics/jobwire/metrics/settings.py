@@ -20,8 +20,8 @@ from jobwire.storage.settings_file import read_own_settings, read_settings
 # A postgresql:// URL may hold a password, which must not stand in argv.
 SINK_VARIABLE = "JOBWIRE_METRICS_SINK"
 LOCK_NAME = "driver.lock"
-# Half a second of rest a batch costs little freshness and leaves the cores to others.
-TRIGGER_SECONDS = 0.5
+# With a batch of 100 ms a row is in the tables half a second after its message; the rest is left to others.
+TRIGGER_SECONDS = 0.4
 HISTORY_SECONDS = 3600.0
 # SQLite attaches ten.
 MAX_FILES = 8

@@ -33,7 +33,7 @@ from jobwire.metrics.fold import (
 )
 from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobTotals, continued, row_of, totals_of
 from jobwire.metrics.lives import lives
-from jobwire.metrics.migration import FORM, SHARDED, bring_up
+from jobwire.metrics.migration import FORM, OLDEST, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import Flags, Ints, Rows
 from jobwire.metrics.statements import COUNTED, queries
@@ -107,7 +107,7 @@ class MetricsSink:
     def count(self) -> int:
         """Return how many shards the tables have; 0 where there are none yet."""
         form = self._form()
-        return int(self._database.rows(self._sql["shards"])[0][0]) if form >= SHARDED else int(form > 0)
+        return int(self._database.rows(self._sql["shards"])[0][0]) if form >= OLDEST else int(form > 0)
 
     def _form(self) -> int:
         if "metrics_schema" not in self._database.tables():
@@ -152,10 +152,6 @@ class MetricsSink:
             self._database.execute(self._sql["keep_sessions"])
             for table in COUNTED:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
-
-    def kept_sessions(self) -> dict[str, str]:
-        """Return job id -> session as the tables knew them before a rebuild that is not finished."""
-        return dict(self._database.rows(self._sql["kept_sessions"]))
 
     def _sessions_of(self, job_ids: Iterable[str]) -> dict[str, str]:
         """Return the session of each job: what was kept, else what is looked up."""

@@ -33,7 +33,7 @@ from jobwire.jobs.admission import JobView
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
 from jobwire.journal import JournalReader, JournalWriter
-from jobwire.journal.admission import Admission
+from jobwire.testing.keyed_admission import Admission
 from jobwire.journal.recorder import Recorder
 from jobwire.transport import PahoTransport, load_settings
 

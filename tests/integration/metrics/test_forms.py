@@ -2,18 +2,17 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.metrics.database import Database, open_database, shard_place
+from jobwire.metrics.errors import SinkError
 from jobwire.metrics.retention import Keep
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
 
-FORM_1 = Path(__file__).with_name("form_1.sql").read_text(encoding="utf-8").split(";\n")
 HOUR_US = 3_600_000_000
 DAY = 86_400
 
@@ -37,62 +36,15 @@ def database(database_url: str) -> Iterator[Database]:
         yield opened
 
 
-def test_the_database_is_taken_over(database: Database) -> None:
-    """Counts, jobs, gaps and offsets are there, lengths and hours are computed, and the fold goes on."""
-    for statement in FORM_1:
-        if statement.strip():
-            database.execute(statement)
-    sink = MetricsSink(database, clock=SystemClock())
-    sink.prepare()
-    sink.prepare()
-    assert database.rows("SELECT events FROM windows WHERE width_seconds = 3600 ORDER BY 1") == [(2,), (3,)]
-    assert database.rows("SELECT * FROM rejections ORDER BY 2") == [
-        (0, 60, "malformed", 1),
-        (0, 3600, "malformed", 1),
-    ]
-    lengths = database.rows(
-        "SELECT measure, dimension, SUM(events) FROM measured WHERE width_seconds = 3600"
-        " GROUP BY measure, dimension ORDER BY measure, dimension"
-    )
-    assert [(*names, int(count)) for *names, count in lengths] == [
-        ("ahead", "", 1),
-        *(("begun", "", 1), ("begun", "session", 1), ("delay", "", 5)),
-        *(("duration", "", 1), ("duration", "session", 1), ("waiting", "", 1), ("waiting", "session", 1)),
-    ]
-    assert {place.next_offset for place in sink.progress().values()} == {6}
-    sink.apply(
-        events(
-            (62_000_000, "00000002", 2, "completed"), (63_000_000, "00000001", 3, "progress"), first_offset=6
-        ),
-        "j",
-    )
-    assert database.rows("SELECT job_id, events, outcome, duration_s FROM jobs ORDER BY 1") == [
-        ("00000001", 5, "completed", 60.0),
-        ("00000002", 2, "completed", 57.0),
-    ]
-    assert not [table for table in database.tables() if table.startswith("earlier_")]
-
-
-def test_the_second_form_keeps_its_shards(database: Database) -> None:
-    """Rows that two journals added stay what they are, and both offsets are there."""
-    sink = MetricsSink(database, clock=SystemClock())
-    sink.prepare()
-    sink.apply(events((5, "00000001", 1, "started")), "a")
-    database.drop_views()
-    for statement in (
-        "DROP TABLE metrics_schema",
-        "DROP TABLE usage_counts",
-        "CREATE TABLE metrics_schema (version INTEGER NOT NULL PRIMARY KEY)",
-        "INSERT INTO metrics_schema VALUES (2)",
-        "DROP TABLE progress",
-        "CREATE TABLE progress (journal TEXT NOT NULL PRIMARY KEY, shard INTEGER NOT NULL UNIQUE, "  # noqa: ISC004 - SQL
-        "first_offset BIGINT, next_offset BIGINT, watermark_us BIGINT, updated_at DOUBLE PRECISION)",
-        "INSERT INTO progress VALUES ('a', 0, 0, 1, 0, 0), ('b', 1, 4, 9, 0, 0)",
-    ):
-        database.execute(statement)
-    sink.prepare()
-    assert {name: place.next_offset for name, place in sink.progress().items()} == {"a": 1, "b": 9}
-    assert database.rows("SELECT events FROM jobs") == [(1,)]
+def test_tables_from_before_the_first_release_are_refused(database: Database) -> None:
+    """They are left as they are, and the remedy is told."""
+    database.execute("CREATE TABLE metrics_schema (version INTEGER NOT NULL PRIMARY KEY)")
+    database.execute("INSERT INTO metrics_schema VALUES (2)")
+    before = database.tables()
+    with pytest.raises(SinkError, match="form 2") as caught:
+        MetricsSink(database, clock=SystemClock()).prepare()
+    assert "move them away" in caught.value.hint
+    assert database.tables() == before
 
 
 def test_the_third_form_keeps_how_many_shards_there_are(database_url: str) -> None:

@@ -14,11 +14,12 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import MAX_PAYLOAD, compose, encode_signed
 from jobwire.journal import JournalReader, JournalWriter, Stored
-from jobwire.journal.admission import Admission, unverified
+from jobwire.journal.admission import unverified
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, SUPPRESSED, SUPPRESSED_TOPIC, Evidence
 from jobwire.journal.recorder import Recorded, Recorder
 from jobwire.storage.files import SystemFiles
 from jobwire.testing import InMemoryBroker, ManualClock
+from jobwire.testing.keyed_admission import Admission
 
 _TOPICS = Topics("root")
 _JOB = "0000000a"
