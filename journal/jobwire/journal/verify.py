@@ -3,17 +3,14 @@
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jobwire.journal.block import decode_rows
 from jobwire.journal.errors import BadBlockError, JournalCorrupt, JournalRecreated
 from jobwire.journal.head import Head, HeadReader
 from jobwire.journal.index import SegmentIndex
+from jobwire.journal.scan import CheckedBlock, Lost, Span, readable_blocks
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, list_segments, segment_name
-from jobwire.journal.walk import walk
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 
 class Damage(NamedTuple):
@@ -40,7 +37,7 @@ class Verified(NamedTuple):
 
 
 def verify(directory: Path) -> Verified:
-    """Read the whole durable journal in bounded memory. Raises JournalNotFound, JournalCorrupt (head)."""
+    """Read the whole durable journal, a segment at a time. Raises JournalNotFound, JournalCorrupt (head)."""
     with closing(HeadReader(directory)) as head_file:
         head = head_file.read()
     bases = [base for base in list_segments(directory) if base <= head.segment_base]
@@ -75,45 +72,39 @@ class _Check:
 
     def segment(self, base: int, end_offset: int) -> None:
         """Check one segment, which should reach up to `end_offset`."""
-        identity: UUID = self._head.identity
+        name, identity = segment_name(base), self._head.identity
         try:
             reader = SegmentReader(self._directory, base, identity=identity)
         except FileNotFoundError:
             return  # pruned since the listing; a hole shows at the end of the segment before it
         except (JournalCorrupt, JournalRecreated) as error:
-            self.damage.append(Damage(segment_name(base), 0, error.message, base, end_offset))
+            self.damage.append(Damage(name, 0, error.message, base, end_offset))
             return
         with reader:
             size = reader.size()
             limit = self._head.durable_bytes if base == self._head.segment_base else size
             self.bytes += min(limit, size)
-            index = SegmentIndex.load(self._directory, base)
-            position, offset = SEGMENT_HEADER_BYTES, base
-            while offset < end_offset or position < limit:
-                position, offset, bad = self._sound_part(reader, position, offset, limit)
-                if bad is None and offset >= end_offset:
-                    return
-                onward = index.resume(position, limit, reader.read) if bad is not None else None
-                resumed = onward.offset if onward is not None else end_offset
-                reason = bad.reason if bad is not None else "entries are missing"
-                self.damage.append(Damage(reader.name, position, reason, offset, max(offset, resumed)))
-                if onward is None:
-                    return
-                position, offset = onward.position, onward.offset
+            data = reader.read(SEGMENT_HEADER_BYTES, limit - SEGMENT_HEADER_BYTES)
+        span = Span(str(identity), base, name, SEGMENT_HEADER_BYTES, len(data), base, end_offset)
+        reached = 0
+        for found in readable_blocks(data, span, SegmentIndex.load(self._directory, base)):
+            reached = len(data) if isinstance(found, Lost) else found.start + found.header.length
+            if (damage := self._damage(data, found, span)) is not None:
+                self.damage.append(damage)
+        if reached < len(data):
+            position = SEGMENT_HEADER_BYTES + reached
+            self.damage.append(Damage(name, position, "more than its entries", end_offset, end_offset))
 
-    def _sound_part(
-        self, reader: SegmentReader, position: int, offset: int, limit: int
-    ) -> tuple[int, int, BadBlockError | None]:
-        """Check from `position` up to the first bad place; return it, the offset there, and the cause."""
+    def _damage(self, data: bytes, found: CheckedBlock | Lost, span: Span) -> Damage | None:
+        if isinstance(found, Lost):
+            position, reason = found.cause.facts["position"], str(found.cause.facts["reason"])
+            return Damage(span.segment, int(str(position)), reason, found.first_offset, found.end_offset)
+        header = found.header
         try:
-            for block in walk(reader, position, limit):
-                if block.header.base_offset != offset:
-                    found = block.header.base_offset
-                    return position, offset, BadBlockError(f"block claims offset {found}, expected {offset}")
-                decode_rows(block.data, block.header, block.start)
-                position, offset = position + block.header.length, block.header.end_offset
-                self.blocks += 1
-                self.entries += block.header.rows
+            decode_rows(data, header, found.start)
         except BadBlockError as error:
-            return position, offset, error
-        return position, offset, None
+            position = span.position + found.start
+            return Damage(span.segment, position, error.reason, header.base_offset, header.end_offset)
+        self.blocks += 1
+        self.entries += found.end_row - found.first_row
+        return None

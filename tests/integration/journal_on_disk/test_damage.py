@@ -104,7 +104,7 @@ def test_verify_names_the_lost_offsets_and_reading_goes_on_behind(memory_path: P
     path.write_bytes(content)
     report = verify(directory)
     (damage,) = report.damage
-    assert damage.first_offset <= 5 < damage.end_offset < 70
+    assert (damage.first_offset, damage.end_offset) == (4, 5)
     assert report.entries == 400 - (damage.end_offset - damage.first_offset)
     with JournalReader(directory) as reader:
         assert reader.read(damage.end_offset)[0].offset == damage.end_offset
