@@ -55,7 +55,7 @@ def truncated(wanted: int, first_offset: int, durable_offset: int) -> JournalTru
     where = "pruned away" if wanted < first_offset else "past the end"
     return JournalTruncated(
         f"offset {wanted} is {where}: the journal holds {first_offset} up to {durable_offset}",
-        hint=f"start again at {first_offset}, or restore the missing segments",
+        hint=f"start again at {first_offset} (metrics: --allow-data-loss), or restore the missing segments",
         wanted=wanted,
         first_offset=first_offset,
         durable_offset=durable_offset,
