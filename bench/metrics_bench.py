@@ -28,6 +28,7 @@ from metrics_memory import Memory  # type: ignore[import-not-found]  # Python fi
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.journal import Entry, JournalWriter
+from jobwire.metrics.settings import TRIGGER_SECONDS
 from jobwire.testing import MosquittoServer, wait_for
 from jobwire.testing.rehearsal import CLEAN, Rehearsal
 
@@ -289,6 +290,7 @@ def main() -> int:
         "rounds": args.rounds,
         "seconds_at_each_rate": args.seconds,
         "seconds_of_warm_up": args.warm_up,
+        "trigger_seconds": TRIGGER_SECONDS,
         "targets": TARGETS,
     }
     for table in _measure(args):
