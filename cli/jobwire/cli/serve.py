@@ -15,9 +15,10 @@ def add_commands(subparsers: Subparsers) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Run the registry process; beside it agents elsewhere are served, the dead noticed, sessions kept."""
+    """Run the registry process; in it agents elsewhere and hooks are served, the dead noticed, panes kept."""
     from jobwire.coordination.companions import companions  # noqa: PLC0415 - help is printed without them
     from jobwire.core.clock import SystemClock  # noqa: PLC0415 - as above
+    from jobwire.hooks.companion import HookService  # noqa: PLC0415 - as above
     from jobwire.registry import process_actions  # noqa: PLC0415 - as above
     from jobwire.sessions.duty import SessionKeeper  # noqa: PLC0415 - as above
 
@@ -26,5 +27,6 @@ def serve(args: argparse.Namespace) -> int:
         lambda home, settings, writer: [
             *companions(home, settings, writer),
             SessionKeeper(str(home), SystemClock()),
+            HookService(home),
         ],
     )

@@ -1,26 +1,15 @@
-"""Which files of a directory changed: inotify(7) through ctypes, because the standard library lacks it.
+"""Which files of a directory changed, as inotify(7) tells it.
 
 A record is replaced by renaming over it, so IN_MOVED_TO names each changed record once, at a cost that
 does not depend on how many finished jobs lie in the directory. A poll would have to stat them all.
 """
 
-import contextlib
-import ctypes
-import errno
-import os
-import struct
 from pathlib import Path
 
-_IN_MOVED_TO = 0x80
-_IN_DELETE = 0x200
-_IN_DELETE_SELF = 0x400
-_IN_MOVE_SELF = 0x800
-_IN_Q_OVERFLOW = 0x4000
-_IN_IGNORED = 0x8000
-_IN_ONLYDIR = 0x01000000
-_GONE = _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_IGNORED
-_HEADER = struct.Struct("iIII")
-_BUFFER = 256 * 1024
+from inotify_simple import Event, INotify, flags
+
+_MASK = flags.MOVED_TO | flags.DELETE | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR
+_LOST = flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED
 
 
 class WatchLostError(Exception):
@@ -35,45 +24,30 @@ class DirectoryWatch:
     """
 
     def __init__(self, directory: Path) -> None:
-        library = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise _failure(directory)
-        mask = _IN_MOVED_TO | _IN_DELETE | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_ONLYDIR
-        if library.inotify_add_watch(self._descriptor, os.fsencode(directory), mask) < 0:
-            error = _failure(directory)
-            self.close()
-            raise error
+        self._source = INotify(nonblocking=True)
+        self._waiting: list[Event] = []
+        try:
+            self._source.add_watch(directory, _MASK)
+        except OSError:
+            self._source.close()
+            raise
+
+    def wait(self, seconds: float) -> None:
+        """Return once something changed, or after so long."""
+        if not self._waiting:
+            self._waiting += self._source.read(timeout=max(1, round(seconds * 1000)))
 
     def changed(self) -> set[str]:
         """Return the names; never blocks. Raises WatchLostError."""
+        events = (*self._waiting, *self._source.read(timeout=0))
+        self._waiting.clear()
         names: set[str] = set()
-        while True:
-            try:
-                data = os.read(self._descriptor, _BUFFER)
-            except BlockingIOError:
-                return names
-            _collect(data, names)
+        for event in events:
+            if event.mask & _LOST:
+                raise WatchLostError
+            names.add(event.name)
+        return names
 
     def close(self) -> None:
         """Close the watch; idempotent."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def _collect(data: bytes, names: set[str]) -> None:
-    position = 0
-    while position < len(data):
-        _, mask, _, length = _HEADER.unpack_from(data, position)
-        position += _HEADER.size
-        if mask & (_IN_Q_OVERFLOW | _GONE):
-            raise WatchLostError
-        names.add(os.fsdecode(data[position : position + length].rstrip(b"\0")))
-        position += length
-
-
-def _failure(directory: Path) -> OSError:
-    code = ctypes.get_errno() or errno.EIO
-    return OSError(code, os.strerror(code), str(directory))
+        self._source.close()

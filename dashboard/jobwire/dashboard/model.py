@@ -22,6 +22,10 @@ _SLACK = 50
 class Watch(Protocol):
     """Names what changed in a directory (jobwire.dashboard.inotify)."""
 
+    def wait(self, seconds: float) -> None:
+        """Return once something changed, or after so long."""
+        ...
+
     def changed(self) -> set[str]:
         """Return names; raises WatchLostError."""
         ...
@@ -79,6 +83,13 @@ class FleetModel:
         for job_id in self._facts:
             self._judge(job_id, now)
         self._trim()
+
+    def wait(self, seconds: float) -> bool:
+        """Return once a record changed, or after so long; False where the system cannot tell, at once."""
+        if self._watch is None:
+            return False
+        self._watch.wait(seconds)
+        return True
 
     def refresh(self) -> Changes:
         """Take in what changed since the last call; never waits."""

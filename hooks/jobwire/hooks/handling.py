@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.desk import has_store
+from jobwire.hooks.desk import ENV_SESSION, has_store, open_desk, place_of
 from jobwire.hooks.signs import IDLE, NOTHING, Answered, Said, Sign, last_line, line_of, shown
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import is_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobwire.hooks.desk import Desk
+    from jobwire.hooks.kinds import HookKind
     from jobwire.hooks.policy import Ruled
     from jobwire.jobs.record import JobRecord
 
@@ -22,6 +24,29 @@ _TOLD = frozenset({Sign.BEGUN, Sign.PROMPTED, Sign.TOOL_AFTER, Sign.TURN_END})
 QUIET_SECONDS = 3.0
 # As `hooks.policy` has them, which most signs need not.
 ALLOW, DENY, ASK = "allow", "deny", "ask"
+
+
+def respond(kind: HookKind, said: Said, environ: Mapping[str, str], *, home: str | None = None) -> str:
+    """Do a hook's work, and return what it prints: JSON in the agent's form, "" for nothing.
+
+    May wait for a person. Raises JobwireError where it cannot be kept: the agent goes its own way then.
+    """
+    if said.sign is Sign.BEGUN and environ.get(ENV_SESSION) and not said.within:
+        from jobwire.hooks.session import note_conversation  # noqa: PLC0415 - once a conversation
+
+        note_conversation(environ, said, home=home)
+    desk = open_desk(kind, environ, home=home)
+    place = place_of(environ, home=home)
+    if place is not None and said.sign is Sign.PROMPTED and not said.within:
+        from jobwire.hooks.idle import end_waiting  # noqa: PLC0415 - once a turn
+
+        end_waiting(place)
+    if desk is not None:
+        answered = handle(desk, said)
+    else:
+        answered = between_jobs(place.home, place.agent, said) if place is not None else NOTHING
+    answer = kind.write(said, answered) if answered else None
+    return json.dumps(answer) if answer is not None else ""
 
 
 def handle(desk: Desk, said: Said) -> Answered:

@@ -1,7 +1,8 @@
 """Where a hook begins and ends: a Python of its own (`injection.hook_words`), or `jobwire hook AGENT`.
 
-An agent stands still while it runs, so it loads what its sign needs and nothing else. It fails open: whatever
-goes wrong, the agent goes its own way, and one line on stderr says why.
+An agent stands still while it runs, so the registry process does its work where one runs, and else it loads
+what its sign needs and nothing else. It fails open: whatever goes wrong, the agent goes its own way, and one
+line on stderr says why.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import IO
 
-    from jobwire.hooks.desk import AgentPlace, Desk
-    from jobwire.hooks.signs import Answered, Said
+    from jobwire.hooks.kinds import HookKind
+    from jobwire.hooks.signs import Said
 
 WAKE = "--wake"
 # An agent that waits for nobody is woken by this exit code, and told what stands on stderr.
@@ -42,67 +43,58 @@ def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: s
         while not rest and _stdin().read(_CHUNK):
             pass
         return 0
-    from jobwire.core.errors import JobwireError
+    from jobwire.hooks.served import LostCallError, RefusedCallError
 
     try:
         return _hook(agent, rest, environ, home)
-    except JobwireError as error:
-        _complain(f"{error.message}; {error.hint}")
+    except (LostCallError, RefusedCallError) as error:
+        _complain(str(error))
     except Exception as error:  # noqa: BLE001 - an agent is never stopped by a defect of ours
-        _complain(f"unexpected {type(error).__name__}: {error}")
+        # A JobwireError says what to do; what loads the errors is loaded where one was raised.
+        message, hint = getattr(error, "message", ""), getattr(error, "hint", "")
+        _complain(f"{message}; {hint}" if message else f"unexpected {type(error).__name__}: {error}")
     return 0
 
 
 def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str | None) -> int:
-    from jobwire.hooks.kinds import kind_of
-    from jobwire.hooks.raw_input import NoHookInputError, parse, take_input
+    from jobwire.hooks.raw_input import NoHookInputError, parse, read_whole
+    from jobwire.hooks.served import call
 
-    kind = kind_of(agent)
     wakes = WAKE in rest
     given = [word for word in rest if word != WAKE]
     try:
-        body = parse(os.fsencode(given[-1])) if given else take_input(_stdin())
+        raw = os.fsencode(given[-1]) if given else read_whole(_stdin())
+        printed = call(agent, raw, environ) if home is None and not wakes else None
+        if printed is None:
+            from jobwire.hooks.kinds import kind_of
+
+            kind = kind_of(agent)
+            said = kind.read(parse(raw))
+            if said is None:
+                return 0
+            if wakes:
+                return _wake(kind, said, environ, home)
+            from jobwire.hooks.handling import respond
+
+            printed = respond(kind, said, environ, home=home)
     except NoHookInputError as error:
         _complain(str(error))
         return 0
-    said = kind.read(body)
-    if said is None:
-        return 0
-    from jobwire.hooks.desk import open_desk, place_of
-
-    if said.sign == "begun" and environ.get("JOBWIRE_SESSION") and not said.within:
-        from jobwire.hooks.session import note_conversation
-
-        note_conversation(environ, said, home=home)
-    desk = open_desk(kind, environ, home=home)
-    place = place_of(environ, home=home)
-    if wakes:
-        from jobwire.hooks.waking import wait_behind
-
-        told = wait_behind(desk, place, said)
-        if told:
-            print(told, file=sys.stderr)  # noqa: T201 - what a command does
-        return WAKES if told else 0
-    if place is not None and said.sign == "prompted" and not said.within:
-        from jobwire.hooks.idle import end_waiting
-
-        end_waiting(place)
-    answered = _handled(desk, place, said)
-    answer = kind.write(said, answered) if answered else None
-    if answer is not None:
-        import json
-
-        sys.stdout.write(json.dumps(answer))
+    if printed:
+        sys.stdout.write(printed)
         sys.stdout.flush()
     return 0
 
 
-def _handled(desk: Desk | None, place: AgentPlace | None, said: Said) -> Answered | None:
-    from jobwire.hooks.handling import between_jobs, handle
+def _wake(kind: HookKind, said: Said, environ: Mapping[str, str], home: str | None) -> int:
+    """Wait behind a turn; return the code that wakes the agent, with what it is told on stderr."""
+    from jobwire.hooks.desk import open_desk, place_of
+    from jobwire.hooks.waking import wait_behind
 
-    if desk is not None:
-        return handle(desk, said)
-    return between_jobs(place.home, place.agent, said) if place is not None else None
+    told = wait_behind(open_desk(kind, environ, home=home), place_of(environ, home=home), said)
+    if told:
+        print(told, file=sys.stderr)  # noqa: T201 - what a command does
+    return WAKES if told else 0
 
 
 def _leave(code: int) -> None:

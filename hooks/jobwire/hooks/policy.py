@@ -15,7 +15,6 @@ from jobwire.core.errors import InvalidInputError
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 VERDICTS = (DENY, ASK, ALLOW)
-MAX_RULES = 256
 MAX_RULE = 1024
 _RULE = re.compile(r"([A-Za-z0-9_.*?\[\]-]{1,100})(?:\((.*)\))?", re.DOTALL)
 # A command that is more than one: an allowance of its first word says nothing about the rest.

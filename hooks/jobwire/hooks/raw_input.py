@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import IO
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 # Of a tool that read a large file an agent hands over all: what is larger is not looked at.
 MAX_INPUT = 32 * 1024 * 1024
@@ -14,8 +15,8 @@ class NoHookInputError(ValueError):
     """What came is no input of a hook; the text says why."""
 
 
-def take_input(source: IO[bytes]) -> dict[str, object]:
-    """Read and return what the agent hands over; raises NoHookInputError.
+def read_whole(source: IO[bytes]) -> bytes:
+    """Read and return what the agent hands over; raises NoHookInputError where it is too much.
 
     It is read to its end in any case, so that the agent is not told of a broken pipe.
     """
@@ -24,11 +25,13 @@ def take_input(source: IO[bytes]) -> dict[str, object]:
         while source.read(_CHUNK):
             pass
         raise NoHookInputError(f"more than {MAX_INPUT} bytes of input")
-    return parse(raw)
+    return raw
 
 
 def parse(raw: bytes) -> dict[str, object]:
     """Return the object in `raw`; raises NoHookInputError."""
+    import json  # noqa: PLC0415 - most hooks hand their input on
+
     try:
         body = json.loads(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from jobwire.registry.requests import give_answer
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing.homes import new_home
+from jobwire.testing.hook_service import serving_hooks
 from jobwire.testing.waiting import wait_for
 
 CONVERSATION = "c-1"
@@ -49,6 +50,7 @@ class Agent:
         }
         self._patch = patch
         self._capsys = capsys
+        self.said = ""
 
     def own_settings(self, text: str) -> None:
         """Write the user's settings."""
@@ -68,8 +70,9 @@ class Agent:
         self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         self._capsys.readouterr()
         assert hook(agent, [], environ=self.environ if environ is None else environ) == 0
-        said = self._capsys.readouterr().out
-        return json.loads(said) if said else {}
+        printed = self._capsys.readouterr()
+        self.said = printed.err
+        return json.loads(printed.out) if printed.out else {}
 
     def tool(self, event: str, **fields: Any) -> dict[str, Any]:
         """Run a hook about the usual command."""
@@ -87,12 +90,23 @@ class Agent:
         return [(one["event"], one["detail"], one["data"]) for one in found]
 
 
-@pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Agent:
-    """Return an agent that has begun."""
+@pytest.fixture(params=["by itself", "by the registry process"])
+def agent(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Agent]:
+    """Give an agent that has begun, whose hooks do their work by themselves, or have it done."""
     made = Agent(tmp_path, monkeypatch, capsys)
-    made.hook("SessionStart", source="startup")
-    return made
+    if request.param == "by itself":
+        made.hook("SessionStart", source="startup")
+        yield made
+        return
+    with serving_hooks(Path(made.home)) as service:
+        made.hook("SessionStart", source="startup")
+        assert service.calls == 1
+        yield made
 
 
 class Waiting:
@@ -368,3 +382,11 @@ def test_what_was_used_is_said_once(agent: Agent) -> None:
     agent.hook("Stop", stop_hook_active=False, transcript_path=str(path))
     used = [data for _, _, data in agent.events() if "tokens_in" in data]
     assert [(one["tokens_in"], one["tokens_out"], one["model"]) for one in used] == [(15, 3, "opus")]
+
+
+def test_more_rules_than_are_looked_at_are_refused(agent: Agent) -> None:
+    """The question goes to the pane, and a line says why: no rule is silently left out."""
+    rules = ", ".join(f'"Tool{number}"' for number in range(257))
+    agent.own_settings(f"[agents.policy]\nallow = [{rules}]\n")
+    assert agent.tool("PermissionRequest") == {}
+    assert "at most 256 rules" in agent.said
