@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import termios
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +82,24 @@ def _judged(row: SessionRow, seen: PaneSeen | NotNow, lines: list[str]) -> PaneS
     if is_typed(left := before_cursor(seen, lines)):
         return NotNow(f"somebody types in the pane of session {row.name}: {left.strip()[-40:]!r}")
     return seen
+
+
+def reads_keys(pid: int) -> bool:
+    """Tell whether the process reads its terminal key by key, as one with a prompt does (termios(3): ICANON).
+
+    Before that the terminal echoes what is pasted, and makes another key of Enter (ICRNL). True also where
+    nobody can tell.
+    """
+    try:
+        terminal = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        return not termios.tcgetattr(terminal)[3] & termios.ICANON
+    except termios.error:
+        return True
+    finally:
+        os.close(terminal)
 
 
 def is_typed(left: str) -> bool:

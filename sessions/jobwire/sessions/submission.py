@@ -28,7 +28,7 @@ from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.launching import check_directory
 from jobwire.sessions.opening import agent_of
-from jobwire.sessions.panes import NotNow, find_pane, look_closely, pane_held
+from jobwire.sessions.panes import NotNow, find_pane, look_closely, pane_held, reads_keys
 from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
 from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, job_spec
 from jobwire.storage.durable import replace_durably
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _READY_SECONDS = 60.0
+# What takes pasted text reads its terminal key by key; a program that does not is given so long to begin.
+_PATIENT_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
 
@@ -171,13 +173,19 @@ class ToLiving(Taking):
 
     def _hand_over(self, row: SessionRow) -> TextSent:
         tmux, sender, clock = Tmux.at(row.socket), Sender(self.home), SystemClock()
-        until = clock.monotonic() + _READY_SECONDS
+        until, patient = clock.monotonic() + _READY_SECONDS, clock.monotonic() + _PATIENT_SECONDS
+        is_prompt = agent_of(row).delivery is InstructionsBy.PASTE
         before: list[str] = []
         while True:
             with pane_held(self.home, row):
                 seen, shown = look_closely(tmux, row)
                 # A screen that changes is drawn still: what is pasted into that is lost.
-                if not isinstance(seen, NotNow) and shown == before and any(map(str.strip, shown)):
+                still = shown == before and any(map(str.strip, shown))
+                # Nor does it take keys while it says only how it begins.
+                listens = clock.monotonic() > patient or (
+                    not isinstance(seen, NotNow) and (not is_prompt or reads_keys(seen.pid))
+                )
+                if not isinstance(seen, NotNow) and still and listens:
                     self.inventory.change(self.name, lambda found: found._replace(handing=HANDING))
                     sent = sender.write(row, self._words(seen.brackets))
                     if sent.word != DEFERRED:

@@ -242,3 +242,42 @@ def test_run_in_a_pane_is_a_session_too(desk: Desk) -> None:
     assert answer.returncode == 0, answer.stderr
     row = desk.inventory.get(desk.session)
     assert (row.agent, row.state, row.ended_by) == ("command", "stopped", "itself")
+
+
+# Says something while it begins and takes keys only then, as programs with a prompt do.
+_BEGINS = """\
+import sys, time, tty
+print("a newer version is there", flush=True)
+time.sleep(2)
+tty.setraw(0)
+print("\\x1b[2J\\x1b[H> ", end="", flush=True)
+text = ""
+while key := sys.stdin.buffer.raw.read(1).decode():
+    if key == "\\r":
+        open("given", "w").write(text)
+        text = ""
+    text += key
+    print(f"\\r> {text}", end="", flush=True)
+"""
+
+
+def test_an_agent_that_begins_is_given_its_work_at_its_prompt(desk: Desk) -> None:
+    """What it says before is no prompt: a text that came then would stand there, its Enter another key."""
+    program = desk.house.folder / "begins.py"
+    program.write_text(_BEGINS)
+    line = f"{sys.executable} {program}"
+    agent = (
+        *desk.agent[:2],
+        "--agent-command",
+        line,
+        "--deliver",
+        "paste",
+        "--directory",
+        str(desk.house.folder),
+    )
+    begun = desk.submit(*agent, "--detach", "do the first")
+    assert begun.returncode == 0, begun.stderr
+    given = desk.house.folder / "given"
+    wait_for(
+        lambda: given.exists() and "do the first" in given.read_text(), what="the work", deadline_seconds=60
+    )
