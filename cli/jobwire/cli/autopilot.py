@@ -13,7 +13,6 @@ from jobwire.coordination.command import coordination_command
 from jobwire.coordination.handling.tries import Tries, check_tries
 from jobwire.coordination.message import split_words
 from jobwire.coordination.places import open_store, open_to_read
-from jobwire.coordination.reading import message_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import InvalidInputError
@@ -121,7 +120,7 @@ def _show(args: argparse.Namespace, store: CoordinationStore, plan: AutopilotPla
     autopilot = Autopilot(
         store, plan, tell=lambda _: None, warn=lambda _: None, environ={}, directory=Path.cwd()
     )
-    found = [(agent, message_of(store, seq)) for agent, seq in autopilot.open_work()]
+    found = autopilot.open_work()
     if args.json:
         rows = [{"agent": agent, **message.to_json()} for agent, message in found]
         print(json.dumps({"ok": True, "command": "autopilot", "dry_run": True, "would_handle": rows}))

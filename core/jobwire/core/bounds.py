@@ -49,7 +49,9 @@ def check_count(field: str, value: int, maximum: int) -> None:
 def check_line(field: str, value: str, limit: int, *, empty: bool = False) -> None:
     """Refuse what is not one printable line of at most `limit` characters."""
     check_text(field, value, limit)
-    if not (value or empty) or any(char < " " or "\x7f" <= char <= "\x9f" for char in value):
+    if not (value or empty):
+        raise InvalidInputError(f"the {field} is empty", hint="it is one printable line")
+    if any(char < " " or "\x7f" <= char <= "\x9f" for char in value):
         raise InvalidInputError(
             f"the {field} is not one printable line", hint="leave out line breaks and control characters"
         )

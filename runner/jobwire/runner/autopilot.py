@@ -22,13 +22,14 @@ from jobwire.coordination import agents, taking
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.bus import session_export, session_import
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
-from jobwire.coordination.handling.assignment import Assignment, assign, wind_up
+from jobwire.coordination.handling.assignment import Assignment, asks_for_work, assign, wind_up
 from jobwire.coordination.handling.open_work import adopt
 from jobwire.coordination.handling.tries import Tries
 from jobwire.coordination.heartbeat import Heartbeat, StorePulse
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import TakingRules
 from jobwire.coordination.tasks.stored import task_of_thread
 from jobwire.coordination.work import ThreadWork
@@ -171,17 +172,18 @@ class Autopilot:
                 self._end_runs()
                 self._nursery.close()
 
-    def open_work(self) -> list[tuple[str, int]]:
-        """Return what the agents could take now: name, and the number of the message. Changes nothing."""
+    def open_work(self) -> list[tuple[str, InboxMessage]]:
+        """Return what the agents could take now: name and message. Changes nothing."""
         catch_up(self._store)
         now_ms = int(self._store.clock.now() * 1000)
-        return [
-            (agent, row[1])
+        found = [
+            (agent, message_of(self._store, row[1]))
             for agent in self._plan.agents
             for row in self._store.rows(
                 "next_deliveries", {"agent_id": agent, "now_ms": now_ms, "limit": 1000}
             )
         ]
+        return [(agent, message) for agent, message in found if asks_for_work(self._store, agent, message)]
 
     def _step(self) -> bool | None:
         """Begin what can begin; True once all is over."""

@@ -67,6 +67,7 @@ def test_the_way_of_an_agent(lock: Lock) -> None:
         (("acquire", "/", "--agent", "a"), 30, "invalid_input"),
         (("acquire", "..", "--agent", "a"), 30, "invalid_input"),
         (("acquire", "a\nb", "--agent", "a"), 30, "invalid_input"),
+        (("acquire", "", "--agent", "a"), 30, "invalid_input"),
         (("acquire", "x" * 5000, "--agent", "a"), 30, "invalid_input"),
         (("acquire", os.fsdecode(b"\xff"), "--agent", "a"), 30, "invalid_input"),
         (("acquire", "x", "--agent", "a", "--ttl", "-1"), 30, "invalid_input"),

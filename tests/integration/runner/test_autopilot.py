@@ -443,3 +443,15 @@ def test_open_work_is_taken_where_asked(flight: Flight) -> None:
     assert flight.fly(script, agents=["builder", "tester"], open_work=True) == ["done"] * 5
     assert set(_statuses(plan).values()) == {"completed"}
     assert set(Counter((flight.folder / "ran").read_text().split()).values()) == {1}
+
+
+def test_what_could_be_taken_is_what_would_be(flight: Flight) -> None:
+    """A dry run names the task that a run handles, and not the answer that it passes over."""
+    asked = sending.send(
+        flight.store, NewMessage("builder", ("boss",), "question", summary="which?")
+    ).thread_id
+    sending.send(flight.store, NewMessage("boss", ("builder",), "answer", summary="x", thread_id=asked))
+    flight.send()
+    shown = flight.autopilot(["true"]).open_work()
+    assert [(agent, message.kind) for agent, message in shown] == [("builder", "task")]
+    assert flight.fly("echo ok") == ["done"]

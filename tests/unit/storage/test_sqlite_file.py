@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.core.errors import ConfigError, StorageError
+from jobwire.core.errors import ConfigError, InvalidInputError, StorageError
 from jobwire.storage.file_lock import LockTimeoutError
 from jobwire.storage.sqlite.failures import (
     ConstraintError,
@@ -89,6 +89,14 @@ def _add(file: SqliteFile, *names: str) -> None:
 def _content(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         return list(connection.iterdump())
+
+
+def test_what_is_no_text_is_refused(file: SqliteFile) -> None:
+    """A word of a command line that is bytes: refused as such, and nothing is written."""
+    before = _names(file)
+    with pytest.raises(InvalidInputError, match="not valid UTF-8"):
+        _add(file, "\udcff")
+    assert _names(file) == before
 
 
 def test_only_the_owner_may_read(file: SqliteFile, tmp_path: Path) -> None:

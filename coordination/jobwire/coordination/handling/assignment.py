@@ -63,6 +63,11 @@ def is_wanted(message: InboxMessage, *, leads: bool) -> bool:
     return message.kind in ASKED or (leads and (message.kind in _OF_LEADS or message.type in _OF_LEADS))
 
 
+def asks_for_work(store: CoordinationStore, agent: str, message: InboxMessage) -> bool:
+    """Tell whether a command is to be run for an agent's message."""
+    return is_wanted(message, leads=part_in(store, message.thread_id, agent).leads)
+
+
 def assign(
     work: ThreadWork, taken: Taken, *, seconds: float, tries: Tries, shape: Shape
 ) -> Assignment | None:
@@ -72,7 +77,7 @@ def assign(
     """
     store, message = work.store, taken.message
     catch_up(store)
-    if not is_wanted(message, leads=part_in(store, message.thread_id, work.agent).leads):
+    if not asks_for_work(store, work.agent, message):
         _settle(store, taken)
         return None
     thread = _thread_for(work, message)

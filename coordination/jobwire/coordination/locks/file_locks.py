@@ -321,11 +321,17 @@ def _owned(state: LockState, agent: str, targets: Sequence[str], token: int | No
     wanted = list(dict.fromkeys(targets)) or list(own)
     for target in wanted:
         lock = own.get(target)
-        if lock is None or token not in {None, lock.token}:
+        if lock is not None and token not in {None, lock.token}:
+            raise ConflictError(
+                f"{agent} holds {target} by another token than {token}",
+                hint="that lock ended, and it was taken again since: `jobwire lock list` shows its token",
+                code="lease_lost",
+                path=target,
+            )
+        if lock is None:
             holders = [other.agent_id for other in state.locks if other.target == target]
             raise ConflictError(
-                f"{agent} no longer holds {target}"
-                + (f": {', '.join(holders)} does" if holders and lock is None else ""),
+                f"{agent} no longer holds {target}" + (f": {', '.join(holders)} does" if holders else ""),
                 hint="stop writing to it; `jobwire lock acquire` asks for it again",
                 code="lease_lost",
                 path=target,

@@ -278,7 +278,9 @@ class Tasks:
             if task.status is not TaskStatus.APPROVED:
                 raise ConflictError(
                     f"task {task_id} is {task.status}, not approved",
-                    hint="`jobwire tasks review approve` comes first",
+                    hint="nothing is left to do"
+                    if task.ended
+                    else "`jobwire tasks review approve` comes first",
                     code="not_expected",
                     status=str(task.status),
                 )

@@ -16,7 +16,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jobwire.core.errors import ConfigError, StorageError
+from jobwire.core.errors import ConfigError, InvalidInputError, StorageError
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.sqlite.failures import DatabaseVersionError, sqlite_failure
 
@@ -106,21 +106,21 @@ class SqliteFile:
         """Return all rows of the named query."""
         try:
             return self._live().execute(self._queries[query], values or {}).fetchall()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeEncodeError) as error:
             self._tell("use", error)
 
     def execute(self, query: str, values: Mapping[str, object] | None = None) -> int:
         """Run the named query, which returns nothing; return how many rows it changed."""
         try:
             return self._live().execute(self._queries[query], values or {}).rowcount
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeEncodeError) as error:
             self._tell("change", error)
 
     def execute_many(self, query: str, values: Iterable[Mapping[str, object]]) -> int:
         """Run the named query for each of the values; return how many rows it changed."""
         try:
             return self._live().executemany(self._queries[query], values).rowcount
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeEncodeError) as error:
             self._tell("change", error)
 
     @contextlib.contextmanager
@@ -275,7 +275,12 @@ class SqliteFile:
         except sqlite3.DatabaseError as error:
             self._tell(action, error)
 
-    def _tell(self, action: str, error: sqlite3.DatabaseError) -> NoReturn:
+    def _tell(self, action: str, error: sqlite3.DatabaseError | UnicodeEncodeError) -> NoReturn:
+        if isinstance(error, UnicodeEncodeError):
+            # A word of a command line may be bytes (os.fsdecode); no text here ever is.
+            raise InvalidInputError(
+                f"{str(error.object)[:80]!a} is not valid UTF-8", hint="is it a text?"
+            ) from error
         # Without a code it is an error of use: a wrong thread, value or statement.
         if getattr(error, "sqlite_errorcode", None) is None:
             raise error
