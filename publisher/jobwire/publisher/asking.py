@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobwire.core.clock import Clock
     from jobwire.delivery.outbox_sender import OutboxSender
     from jobwire.delivery.ticket_log import TicketEventLog
+    from jobwire.jobs.record import JobRecord
     from jobwire.registry.event_log import HomeEventLog
 
 _LONG_SECONDS = 86400.0
@@ -73,15 +74,17 @@ def no_answer(request_id: str, seconds: float) -> NoAnswerError:
 
 
 class HomeAnswers:
-    """See `Answers`: the record tells, and whoever changes it wakes us."""
+    """See `Answers`: the record tells, and whoever changes the request in it wakes us."""
 
     def __init__(self, events: HomeEventLog, *, clock: Clock) -> None:
         self._events = events
         self._clock = clock
+        # What the file was when it was read, and the record: one, since several threads may look.
+        self._kept: tuple[object, JobRecord | None] = (None, None)
 
     def asked(self, request_id: str) -> bool:
         """See `Answers.asked`; raises StoppedError for a job that is not ours, or full of requests."""
-        record = self._events.record()
+        record = self._record()
         check_open(record)
         if sum(not one.settled for one in record.requests) >= MAX_REQUESTS:
             raise StoppedError(
@@ -92,7 +95,7 @@ class HomeAnswers:
 
     def answer(self, request_id: str) -> Answer | None:
         """See `Answers.answer`."""
-        found = find(self._events.record().requests, request_id)
+        found = find(self._record().requests, request_id)
         return answer_in(found) if found is not None and found.answer is not None else None
 
     def wait(self, request_id: str, seconds: float) -> Heard | None:
@@ -100,20 +103,29 @@ class HomeAnswers:
         return wait_until(
             lambda: self._look(request_id),
             home=self._events.home,
-            names=[f"job:{self._events.job_id}"],
+            names=[f"request:{request_id}"],
             seconds=min(seconds, self._left(request_id), _LONG_SECONDS),
             clock=self._clock,
         )
 
+    def _record(self) -> JobRecord:
+        """Return the record, read again once it changed: two hundred who wait look every second."""
+        seen, record = self._kept
+        now = self._events.stamp()
+        if record is None or now is None or now != seen:
+            record = self._events.record()
+            self._kept = now, record
+        return record
+
     def _left(self, request_id: str) -> float:
         """Return how long the request can still be answered."""
-        found = find(self._events.record().requests, request_id)
+        found = find(self._record().requests, request_id)
         if found is None or found.expires_at is None:
             return _LONG_SECONDS
         return max(0.0, epoch(found.expires_at) - self._clock.now())
 
     def _look(self, request_id: str) -> Heard | None:
-        record = self._events.record()
+        record = self._record()
         found = find(record.requests, request_id)
         if found is not None and found.answer is not None and found.state is not RequestState.VOID:
             return Heard(answer_in(found))

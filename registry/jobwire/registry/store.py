@@ -154,10 +154,10 @@ class RecordStore(HomeLayout):
         self._put(
             [one.after for one in changed], marked=marked, append=append, threads=threads, announce=announce
         )
-        moved = [one.after for one in changed if state_of(one.after) != state_of(one.before)]
-        self._copy_status(moved)
-        asked = [one.after for one in changed if one.after.requests != one.before.requests]
-        names = {f"job:{record.job_id}" for record in (*moved, *asked)}
+        self._copy_status([one.after for one in changed if state_of(one.after) != state_of(one.before)])
+        asked = [one for one in changed if one.after.requests != one.before.requests]
+        # Each waits for its own: of two hundred open ones, the others are not woken by it.
+        names = {f"request:{name}" for one in asked for name in _requests_changed(one)}
         names |= {f"thread:{thread_of(record)}" for record in threads}
         touch(self.home, {*names, "requests"} if asked else names)
 
@@ -397,3 +397,9 @@ def _author(record: JobRecord, source: str) -> str:
     if source != REGISTRY:
         return REGISTRY if source == REAPER else source
     return user_name()
+
+
+def _requests_changed(one: Revision) -> list[str]:
+    """Return the requests that were there before and are not as they were."""
+    after = {request.id: request for request in one.after.requests}
+    return [request.id for request in one.before.requests if after.get(request.id) != request]
