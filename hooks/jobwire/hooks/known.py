@@ -47,6 +47,26 @@ KNOWN: Mapping[str, AgentFacts] = {
         opencode.EVENTS,
     ),
 }
+_OF_OTHERS = (
+    "Others run as any command does (`jobwire run -- COMMAND`). Of their hooks their documents say this; none"
+    " of them was run here:"
+)
+# What others' own documents say of their hooks (2026).
+OTHERS: Mapping[str, tuple[str, str]] = {
+    "Gemini CLI": (
+        "`BeforeAgent`, `BeforeTool`, `AfterTool`, `AfterAgent`, `Notification`",
+        "a tool denied; no permission",
+    ),
+    "Antigravity CLI": (
+        "`SessionStart`, `PreInvocation`, `PostInvocation`, `Stop`",
+        "the turn goes on; no permission",
+    ),
+    "Qwen Code, Kimi": (
+        "the events of Claude Code, in its form",
+        "as Claude Code's",
+    ),
+    "Aider, any command": ("none", "`::permission` lines, `jobwire ask`"),
+}
 _SAYS: Mapping[Sign, str] = {
     Sign.BEGUN: "a conversation begins",
     Sign.PROMPTED: "it is given a prompt",
@@ -62,7 +82,7 @@ _SAYS: Mapping[Sign, str] = {
 
 
 def tables() -> str:
-    """Return what is known as two tables in Markdown: how agents get our hooks, and which events are read."""
+    """Return what is known as tables in Markdown: how agents get our hooks, which events are read, others."""
     rows = [
         f"| `{name}` | {one.gets} | {one.waits} | {one.pane} | {one.seen} |" for name, one in KNOWN.items()
     ]
@@ -82,6 +102,8 @@ def tables() -> str:
                 "Which of its events says what; all others are left alone:",
             ),
             *("", f"| | {names} |", f"|---|{'---|' * len(KNOWN)}", *events),
+            *("", _OF_OTHERS, "", "| agent | its hooks tell | may be answered |", "|---|---|---|"),
+            *(f"| {name} | {told} | {answered} |" for name, (told, answered) in OTHERS.items()),
         ]
     )
 
