@@ -81,7 +81,8 @@ def _served(
             return
 
         def complain(text: str) -> None:
-            log.write(f"jobwire: {' '.join(text.split())[:400]!a}\n".encode())
+            with suppress(OSError, ValueError):  # full, or closed at the end
+                log.write(f"jobwire: {' '.join(text.split())[:400]!a}\n".encode())
 
         over = threading.Event()
         work = threading.Thread(
