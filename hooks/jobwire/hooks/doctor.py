@@ -61,11 +61,12 @@ def examine(environ: Mapping[str, str]) -> Iterator[AgentFinding]:
     except JobwireError as error:
         yield AgentFinding("wrong", "policy", f"{error.message}; {error.hint}")
     else:
-        yield AgentFinding(
-            "ok",
-            "policy",
-            f"{len(policy.rules)} rules, else {policy.default}; a turn's end: {policy.turn_end}",
+        told = any(environ.get(name, "").startswith("/") for name in ("HOME", "XDG_CONFIG_HOME"))
+        rules = (
+            f"{len(policy.rules)} rules" if told else "your own rules are not read, since $HOME is not set"
         )
+        words = f"{rules}, else {policy.default}; a turn's end: {policy.turn_end}"
+        yield AgentFinding("ok" if told else "note", "policy", words)
     for name in NAMES:
         yield _agent(name, environ)
 

@@ -60,6 +60,15 @@ def test_what_is_here_is_named(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"bin"}
 
 
+@pytest.mark.parametrize("home", [{}, {"HOME": ""}, {"HOME": "relative"}])
+def test_a_user_whose_home_is_not_told_is_told(home: dict[str, str]) -> None:
+    """Rules that deny something would not be read: said, and nothing fails."""
+    found = list(examine({"PATH": f"{Path(sys.executable).parent}:/bin", **home}))
+    (policy,) = [one for one in found if one.subject == "policy"]
+    assert policy.level == "note"
+    assert "$HOME" in policy.message
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
