@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PARALLEL := -n $(WORKERS) --dist worksteal
 # What computes more than it waits follows after: a worker a core, and a file's tests on one worker, since
-# they share a JVM, a browser or an engine.
+# they share a JVM, a browser or an engine. The longest files first, as tests/conftest.py orders them, not
+# those with most tests.
 HEAVY := spark or browser or docker or alone
-HEAVY_PARALLEL := -n $(if $(filter 0,$(WORKERS)),0,$(shell nproc)) --dist loadfile
+HEAVY_PARALLEL := -n $(if $(filter 0,$(WORKERS)),0,$(shell nproc)) --dist loadfile --no-loadscope-reorder
 STAMP := $(VENV)/.installed
 
 # Commands start as they do for users, from cached bytecode: compiling our modules at each start would

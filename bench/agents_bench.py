@@ -22,8 +22,8 @@ from pathlib import Path
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.delivery.call import SOCKET_FILE
 from jobwire.hooks.injection import hook_words
-from jobwire.hooks.served import SOCKET_FILE
 from jobwire.jobs.requests import open_requests
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

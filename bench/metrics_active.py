@@ -102,9 +102,7 @@ def spark(home: Path, sink: str, shards: int, cores: int) -> dict[str, float]:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:cores])
     try:
-        Supervisor(settings=settings, clock=SystemClock(), on_report=note, stop=threading.Event()).run(
-            "once", tries=1
-        )
+        Supervisor(settings=settings, on_report=note, stop=threading.Event()).run("once", tries=1)
     finally:
         os.sched_setaffinity(0, allowed)
     steady = ends[1:]

@@ -1,11 +1,13 @@
 """The metrics pipeline on a Spark cluster: a master and workers, all of them processes on this machine.
 
-    make cluster                             a generated journal of about 20,000 messages
+    make cluster                             a generated journal of about 200,000 messages
     make cluster ARGS="--home .hermes"       the journal of a home; its own tables are not touched
     make cluster ARGS="--inline --json"      bytes travel in the tasks; the result as JSON
 
-The job goes there by spark-submit, as on a cluster of many hosts (docs/scaling.md). Its tables are
-compared with those of a plain loop. Ctrl-C ends the batch in hand, the job and the cluster.
+The job goes there by spark-submit, as on a cluster of many hosts (docs/scaling.md): first with one worker,
+then with two, each cluster held to as many processors as it has workers (sched_setaffinity(2)), driver and
+master included. The tables are compared with those of a plain loop. Ctrl-C ends the batch in hand, the job
+and the cluster.
 """
 
 import argparse
@@ -84,7 +86,7 @@ def run_job(
     command = cluster.submit_command(
         Path(str(job.__file__)), ["once", "--home", str(home), "--history", "", *words], options=options
     )
-    seen: dict[str, Any] = {"batches": 0, "rows": 0, "executors": []}
+    seen: dict[str, Any] = {"batches": [], "executors": []}
     begin = time.monotonic()
     last: dict[str, Any] = {}
     with submitted(command, folder, cluster) as process:
@@ -137,8 +139,7 @@ def follow(report: dict[str, Any], seen: dict[str, Any], cluster: StandaloneClus
         case "note":
             show("job", report["text"])
         case "batch":
-            seen["batches"] += 1
-            seen["rows"] += report["rows"]
+            seen["batches"].append((report["rows"], report["duration_ms"]))
             seen["executors"] = sorted({*seen["executors"], *cluster.executors()})
             took = report["duration_ms"]
             show(
@@ -164,9 +165,25 @@ def open_tables(path: Path) -> MetricsSink:
     return sink
 
 
-def perform(args: argparse.Namespace, folder: Path, show: Show) -> dict[str, Any]:
-    """Do all of it and return what happened. Raises JobwireError, KeyboardInterrupt."""
-    clock = SystemClock()
+def steady_rate(batches: Sequence[tuple[int, int]]) -> int | None:
+    """Return rows a second from (rows, milliseconds) without the first batch, which pays for the start."""
+    rows, took_ms = (sum(column) for column in zip(*batches[1:], strict=True)) if batches[1:] else (0, 0)
+    return round(rows * 1000 / took_ms) if took_ms else None
+
+
+@contextlib.contextmanager
+def held_to(processors: int) -> Iterator[None]:
+    """Hold this process and whatever it starts to so many processors for the block, where there are more."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:processors])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def perform(args: argparse.Namespace, folder: Path, show: Show) -> list[dict[str, Any]]:
+    """Do all of it and return what happened, cluster by cluster. Raises JobwireError."""
     topic_root = load_metrics_settings(Path(args.home or folder), {}, {}).topic_root
     journal = (Path(args.home).absolute() if args.home else folder) / "journal"
     if not args.home:
@@ -174,14 +191,30 @@ def perform(args: argparse.Namespace, folder: Path, show: Show) -> dict[str, Any
     with JournalReader(journal) as reader:
         rows = reader.durable_offset - reader.first_offset
     show("journal", f"{rows:,} messages in {journal}" if args.home else f"{rows:,} messages, generated")
-    # A home of its own: another run's lock, checkpoint and place in the journal stay untouched.
-    (folder / "home").mkdir()
-    (folder / "home" / "jobwire.toml").write_text(
-        f'[broker]\ntopic_root = {json.dumps(topic_root)}\n[metrics]\nconsumer = ""\n'
-    )
+    done = []
+    for number, count in enumerate(args.workers):
+        place = folder / f"{number}"
+        # A home of its own: another run's lock, checkpoint and place in the journal stay untouched.
+        (place / "home").mkdir(parents=True)
+        (place / "home" / "jobwire.toml").write_text(
+            f'[broker]\ntopic_root = {json.dumps(topic_root)}\n[metrics]\nconsumer = ""\n'
+        )
+        with held_to(count):
+            done.append(on_cluster(args, count, place, journal, show))
+        end = done[-1]["end"]
+        plain = tables_of_a_plain_loop(journal, place, topic_root, end)
+        done[-1]["equal_to_a_plain_loop"] = done[-1].pop("digests") == plain
+    return done
+
+
+def on_cluster(
+    args: argparse.Namespace, count: int, folder: Path, journal: Path, show: Show
+) -> dict[str, Any]:
+    """Run the job on a cluster of so many workers, with a shard for each; return what was seen."""
+    clock = SystemClock()
     words = ["--journal", str(journal), "--max-rows", str(args.max_rows), *(["--inline"] * args.inline)]
-    words += ["--shards", str(args.workers)]
-    with StandaloneCluster(folder / "cluster", clock=clock, workers=args.workers) as cluster:
+    words += ["--shards", str(count)]
+    with StandaloneCluster(folder / "cluster", clock=clock, workers=count) as cluster:
         workers = cluster.workers()
         show(
             "cluster", f"{cluster.url}, {len(workers)} workers with {sum(w['cores'] for w in workers)} cores"
@@ -194,15 +227,15 @@ def perform(args: argparse.Namespace, folder: Path, show: Show) -> dict[str, Any
         )
     tables = AllShards(str(folder / "home" / "metrics" / "metrics.db"), clock=clock)
     places = list(tables.progress().values())
-    counted = sum(place.next_offset - place.first_offset for place in places)
-    end = max((place.next_offset for place in places), default=0)
-    same = tables.digests() == tables_of_a_plain_loop(journal, folder, topic_root, end)
     return {
         "workers": len(workers),
         "cores": sum(worker["cores"] for worker in workers),
         **seen,
-        "rows": counted,
-        "equal_to_a_plain_loop": same,
+        "batches": len(seen["batches"]),
+        "rows_per_second": steady_rate(seen["batches"]),
+        "rows": sum(place.next_offset - place.first_offset for place in places),
+        "end": max((place.next_offset for place in places), default=0),
+        "digests": tables.digests(),
     }
 
 
@@ -218,9 +251,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--home", metavar="DIR", help="read this home's journal (default: a generated one)")
-    parser.add_argument("--messages", type=int, default=20_000, metavar="N", help="to generate (20000)")
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="worker processes of a core (2)")
-    parser.add_argument("--max-rows", type=int, default=5_000, metavar="N", help="rows a batch (5000)")
+    parser.add_argument("--messages", type=int, default=200_000, metavar="N", help="to generate (200000)")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2], metavar="N", help="worker processes of a core (1 2)"
+    )
+    parser.add_argument("--max-rows", type=int, default=50_000, metavar="N", help="rows a batch (50000)")
     parser.add_argument("--inline", action="store_true", help="send the journal's bytes with the tasks")
     parser.add_argument("--json", action="store_true", help="JSON on standard output, nothing else")
     return parser.parse_args(argv)
@@ -243,13 +278,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     if args.json:
         print(json.dumps(done))
-    else:
-        took = f"{done['batches']} batches, {done['seconds']} s with Spark's start"
-        show("job", f"{done['rows']:,} rows in {took}")
-        executors = ", ".join(map(str, done["executors"]))
-        show("executors", f"{len(done['executors'])} on {done['workers']} workers: processes {executors}")
-        show("tables", "equal to those of a plain loop" if done["equal_to_a_plain_loop"] else "DIFFERENT")
-    return 0 if done["equal_to_a_plain_loop"] else 1
+    for one in done:
+        rate = f", {one['rows_per_second']:,} rows/s after the first" if one["rows_per_second"] else ""
+        took = f"{one['batches']} batches, {one['seconds']} s with Spark's start{rate}"
+        show("workers", f"{one['workers']}: {one['rows']:,} rows in {took}")
+        executors = ", ".join(map(str, one["executors"]))
+        show("executors", f"{len(one['executors'])} on {one['workers']} workers: processes {executors}")
+        show("tables", "equal to those of a plain loop" if one["equal_to_a_plain_loop"] else "DIFFERENT")
+    return 0 if all(one["equal_to_a_plain_loop"] for one in done) else 1
 
 
 if __name__ == "__main__":

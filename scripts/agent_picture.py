@@ -18,10 +18,11 @@ from readme_picture import chromium
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from jobwire.testing.agent_programs import claude_environment, require_agent
+from jobwire.hooks.scripted_agents import claude_environment
+from jobwire.hooks.scripted_model import Says, ScriptedModel, Turn, calls
+from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.delegated_agent import DEADLINE, Delegated
-from jobwire.testing.model_server import Says, ScriptedModel, Turn, calls
 from jobwire.testing.waiting import wait_for
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "agent.png"

@@ -46,6 +46,16 @@ def _parse_alone(*arguments: Any, **options: Any) -> Any:
 ast.parse = _parse_alone
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files whose tests may take longest, by their time limits: none is left for the end."""
+    limits: dict[Any, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits.get(item.path, 0.0), mark.args[0] if mark else 0.0)
+    items.sort(key=lambda item: -limits[item.path])
+
+
 @pytest.fixture(scope="session")
 def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Say that a test runs Spark, which needs Java; JVMs that live for seconds start quickly."""
@@ -57,6 +67,8 @@ def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         try:
             patch.setenv("JDK_JAVA_OPTIONS", quick_java(folder))
+            # Spark's Python workers have the environment in which this process's first JVM started.
+            patch.setenv("JOBWIRE_KEYS_FILE", str(tmp_path_factory.mktemp("keys") / "keys.json"))
         except JavaMissingError as error:
             skip_here(str(error))
         yield

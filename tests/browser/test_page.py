@@ -220,6 +220,8 @@ def test_restart_under_an_open_page(
     server = serve("--token-file", str(password))
     browser.driver.get(server.url)
     log_in(browser, "correct horse battery")
+    # Another page that is asked for at once would end the form's request before its cookie is here.
+    wait_for(lambda: browser.texts("a.title") == ["kept job"])
     open_fleet(browser, server, f"jobs/{job}")
     writer.say(job, "progress", "before")
     wait_for(lambda: len(browser.texts(".entry")) == 3)

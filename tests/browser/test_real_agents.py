@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.by import By
 
-from jobwire.testing.agent_programs import claude_environment, codex_environment, require_agent
+from jobwire.hooks.scripted_agents import claude_environment, codex_environment
+from jobwire.hooks.scripted_model import Calls, Says, ScriptedModel, Turn, calls
+from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.delegated_agent import DEADLINE, Delegated
-from jobwire.testing.model_server import Calls, Says, ScriptedModel, Turn, calls
 from jobwire.testing.waiting import wait_for
 
 from .conftest import Browser

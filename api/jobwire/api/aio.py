@@ -196,7 +196,7 @@ class AsyncSubscriber:
 
 
 class AsyncHome:
-    """`Home` for asyncio; takes what `Home` takes, or the `home` itself.
+    """`Home` for asyncio, made as that is; `home` is the one behind it.
 
     home = AsyncHome(".hermes")
     job = await home.register("write the release notes")

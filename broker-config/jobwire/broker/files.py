@@ -9,8 +9,7 @@ from pathlib import Path
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
-from jobwire.storage.durable import make_directories, replace_durably
-from jobwire.storage.failures import storage_failure
+from jobwire.storage.durable import replace_durably
 from jobwire.storage.file_lock import locked_folder
 from jobwire.storage.files import FILE_MODE, SystemFiles
 from jobwire.storage.named_files import read_named_file
@@ -19,14 +18,6 @@ _FILES = SystemFiles()
 # Access lists and password files of many thousand accounts.
 _MAX_TEXT = 16 * 1024 * 1024
 _PLACE = re.compile(r"@([A-Z_]+)@")
-
-
-def make_private_directory(path: Path) -> None:
-    """Create `path` with mode 0700; an existing directory is left as it is."""
-    try:
-        make_directories(path, files=_FILES)
-    except OSError as error:
-        raise storage_failure("create", path, error) from error
 
 
 def require_writable(directory: Path, what: str) -> None:

@@ -5,9 +5,10 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.broker.files import make_private_directory, read_text, render_template, write_private
+from jobwire.broker.files import read_text, render_template, write_private
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.files import make_directory
 from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES, Finding, Level
 from jobwire.core.bounds import MAX_PORT, PROTOCOLS
@@ -87,7 +88,7 @@ def prepare_home(
     parse_permitted(parse_server_names([host]), ())
     paths = BrokerPaths(home)
     for directory in (home, paths.broker, paths.passwords, paths.data):
-        make_private_directory(directory)
+        make_directory(directory)
     authority = CertificateAuthority(paths.certs)
     if not authority.exists():
         more = () if holds_for(DEFAULT_SERVER_NAMES, host) else (host,)

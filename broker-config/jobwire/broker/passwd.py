@@ -129,11 +129,6 @@ class PasswordFile:
             if users.render() != before or not path.exists():
                 replace_private(path, users.render())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the user names in file order."""
-        return tuple(self.entries)
-
     def verify(self, name: str, password: bytes) -> bool:
         """Tell whether `password` is the one of `name`.
 

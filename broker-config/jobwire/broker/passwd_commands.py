@@ -6,9 +6,10 @@ import secrets
 import sys
 from pathlib import Path
 
-from jobwire.broker.files import make_private_directory, read_text, write_private
+from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import BrokerPaths, read_password
 from jobwire.broker.passwd import PasswordFile, check_user_name
+from jobwire.certs.files import make_directory
 from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
 
@@ -27,7 +28,7 @@ def add(args: argparse.Namespace) -> int:
             )
         users.set(name, password, iterations=args.iterations)
         if secret is not None:
-            make_private_directory(secret.parent)
+            make_directory(secret.parent)
             write_private(secret, password + "\n")
     if args.json:
         print(json.dumps({"name": name, "password_file": secret and str(secret)}))

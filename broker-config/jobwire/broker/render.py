@@ -12,7 +12,7 @@ from jobwire.broker.configuration import (
     render_service,
 )
 from jobwire.broker.defaults import PRESENT_DAY_ITERATIONS
-from jobwire.broker.files import make_private_directory, read_text, write_private
+from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import (
     ROLES,
     BrokerFiles,
@@ -23,6 +23,7 @@ from jobwire.broker.home import (
 )
 from jobwire.broker.passwd import PasswordFile, check_iterations
 from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.files import make_directory
 from jobwire.certs.names import parse_server_names
 from jobwire.core.errors import ConflictError
 from jobwire.core.topics import Topics
@@ -68,7 +69,7 @@ def render_deployment(home: Path, out: Path, deployment: Deployment, *, force: b
         protocol="5",
     )
     for folder in (out, target.certs, target.data):
-        make_private_directory(folder)
+        make_directory(folder)
     write_private(target.configuration, configuration)
     write_private(out / SERVICE_FILE, service, mode=0o644)
     write_access_list(target.acl, deployment.topic_root)

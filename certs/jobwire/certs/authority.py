@@ -223,13 +223,13 @@ class CertificateAuthority:
         """Return where the rollover to a new authority stands."""
         return rollover.phase(self.places)
 
-    def begin_rollover(self, *, permit: Sequence[str] = (), lifetime_seconds: float = CA_LIFETIME) -> None:
+    def begin_rollover(self, *, permit: Sequence[str] = ()) -> None:
         """Make a new authority and trust it beside the old one, which goes on signing.
 
         Next: bring `ca.pem` and `crl.pem` to every broker and client. ConflictError if one is under way.
         """
         with self._alone() as now:
-            rollover.begin(self.places, permit, now=now, lifetime=lifetime_seconds)
+            rollover.begin(self.places, permit, now=now)
 
     def switch_rollover(self) -> list[str]:
         """Let the new authority sign; renew servers and clients from it and return their names."""

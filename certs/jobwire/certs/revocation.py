@@ -63,9 +63,8 @@ def write_lists(
     lists = []
     for signer in (*signers(places), *coming):
         mine = [entry for entry in entries if entry.issuer == signer.identifier]
-        lists.append(
-            build_list(signer, mine, number=_next_number(old, now), now=now, lifetime=lifetime_seconds)
-        )
+        number, start = _next_number(old, now), _next_start(old, signer, now)
+        lists.append(build_list(signer, mine, number=number, start=start, now=now, lifetime=lifetime_seconds))
     files.write_file(places.crl, pem.dump(lists), overwrite=True)
     return min(crl.next_update_utc.timestamp() for crl in lists if crl.next_update_utc)
 
@@ -84,7 +83,13 @@ def signers(places: Places) -> list[Signer]:
 
 
 def build_list(
-    signer: Signer, entries: Iterable[SerialEntry], *, number: int, now: float, lifetime: float | None
+    signer: Signer,
+    entries: Iterable[SerialEntry],
+    *,
+    number: int,
+    start: float,
+    now: float,
+    lifetime: float | None,
 ) -> x509.CertificateRevocationList:
     """Return the signed list of the revoked `entries`; by default it lasts as long as the authority."""
     if lifetime is None:
@@ -96,7 +101,7 @@ def build_list(
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(signer.certificate.subject)
-        .last_update(moment(now - SKEW))
+        .last_update(moment(start))
         .next_update(end)
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(identifier, critical=False)
@@ -135,3 +140,14 @@ def _next_number(old: Iterable[x509.CertificateRevocationList], now: float) -> i
     """CRL numbers only rise (RFC 5280 5.2.3); the time keeps them rising when the old list is lost."""
     numbers = [crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number for crl in old]
     return max([int(now), *(number + 1 for number in numbers)])
+
+
+def _next_start(old: Iterable[x509.CertificateRevocationList], signer: Signer, now: float) -> float:
+    """Return a thisUpdate after that of the signer's last list, in whole seconds.
+
+    A broker that loads both goes by that time alone, and of two equal ones OpenSSL keeps the first it
+    finds: the later list of a second would not be in force. What is signed is never of the future.
+    """
+    name = signer.certificate.subject
+    starts = [crl.last_update_utc.timestamp() + 1 for crl in old if crl.issuer == name]
+    return min(now, max([now - SKEW, *starts]))

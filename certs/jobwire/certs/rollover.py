@@ -14,7 +14,7 @@ from jobwire.certs.index import Index
 from jobwire.certs.issuing import CertificateRequest
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
-from jobwire.certs.values import Kind, Phase
+from jobwire.certs.values import CA_LIFETIME, Kind, Phase
 from jobwire.core.errors import ConflictError
 
 
@@ -25,13 +25,13 @@ def phase(places: Places) -> Phase:
     return Phase.SWITCHED if len(pem.load_certificates(places.bundle)) > 1 else Phase.IDLE
 
 
-def begin(places: Places, permit: Sequence[str], *, now: float, lifetime: float) -> None:
+def begin(places: Places, permit: Sequence[str], *, now: float) -> None:
     """Make the new authority and put it into the bundle and the lists; the old one goes on signing."""
     _expect(places, Phase.IDLE, "begin")
     names = profiles.names_of(pem.load_certificate(places.server))
     old = profiles.permitted_by(pem.load_signer(places).certificate)
     permitted = [*old.dns, *(str(network) for network in old.networks), *permit]
-    coming = issuing.new_authority(names, permitted, profiles.period(now, lifetime))
+    coming = issuing.new_authority(names, permitted, profiles.period(now, CA_LIFETIME))
     present = pem.load_certificates(places.bundle)
     # The key first: without its certificate in the bundle it counts for nothing and is overwritten.
     files.write_file(places.next_key, pem.dump_key(coming.key), overwrite=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire.core.argument_types import add_job, count, number, whole
 from jobwire.core.bounds import MAX_PORT, MAX_SECONDS
-from jobwire.core.commands import Subparsers
+from jobwire.core.commands import Subparsers, telling
 from jobwire.core.override import override
 from jobwire.storage.home import NAME, VARIABLE, Need
 
@@ -28,7 +28,6 @@ def add_init(subparsers: Subparsers) -> None:
     """Add `jobwire init`."""
     parser = subparsers.add_parser(
         "init",
-        help="make a home: the directory that keeps jobs, events and settings",
         description=f"Make the home DIR/{NAME}, or the one that --home or {VARIABLE} names, mode 0700. What"
         " is there stays as it is. Every command in DIR and below finds it.",
         epilog="examples:\n  jobwire init\n  jobwire --home /srv/jobwire init",
@@ -44,7 +43,6 @@ def add_up(subparsers: Subparsers) -> None:
     """Add `jobwire up`."""
     up = subparsers.add_parser(
         "up",
-        help="run everything on this host: broker, registry process and page",
         description="Run a broker, the registry process (`jobwire serve`) and the page (`jobwire dashboard`)"
         " for one home, until Ctrl-C, SIGTERM, a closed terminal or `jobwire down`. The home is made if there"
         " is none. What ends is started again: after 1 s, then 2, 4 and so on up to 60.",
@@ -82,7 +80,6 @@ def add_down(subparsers: Subparsers) -> None:
     """Add `jobwire down`."""
     down = subparsers.add_parser(
         "down",
-        help="end what `jobwire up` started, and wait until all is down",
         description="End what `jobwire up` runs for this home, in order, and return when all has ended. Exit"
         " code 0 also where nothing runs. A second one hurries the first.",
         epilog="example:\n  jobwire --home ~/work/.hermes down",
@@ -116,11 +113,11 @@ events wait in DIR/logs until the next `publish_event --flush` or the registry p
 exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
 
 
-class TakeWords(argparse.Action):
+class _TakeWords(argparse.Action):
     """Takes the command's words: those after the first `--`, which is not the command's."""
 
     @override
-    def __call__(  # noqa: D102 - argparse's
+    def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
     ) -> None:
         words = values[1:] if values[:1] == ["--"] else values
@@ -129,11 +126,21 @@ class TakeWords(argparse.Action):
         setattr(namespace, self.dest, words)
 
 
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """Add the words of the command to run, which may have options of its own."""
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        action=_TakeWords,
+        help="what to run, with its own options",
+    )
+
+
 def add_run(subparsers: Subparsers) -> None:
     """Add `jobwire run`."""
     parser = subparsers.add_parser(
         "run",
-        help="run a command as a job and watch it to its exit code",
         usage="%(prog)s [options] [--] COMMAND [its options]",
         description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
         epilog=_RUN_EXAMPLES,
@@ -167,13 +174,7 @@ def add_run(subparsers: Subparsers) -> None:
     add("--mtls", action="store_true", help="give the worker a certificate for this job alone, no password")
     add("--quiet", action="store_true", help="no lines about events, only the output")
     add("--json", action="store_true", help="events as JSON lines on standard error")
-    add(
-        "command",
-        metavar="COMMAND",
-        nargs=argparse.REMAINDER,
-        action=TakeWords,
-        help="what to run, with its own options",
-    )
+    add_command(parser)
     parser.set_defaults(run="jobwire.cli.run:run")
 
 
@@ -188,7 +189,6 @@ def add_demo(subparsers: Subparsers) -> None:
     """Add `jobwire demo`."""
     parser = subparsers.add_parser(
         "demo",
-        help="three real jobs through a real broker, watched live",
         description=_DEMO_DESCRIPTION,
         epilog="examples:\n  jobwire demo --directory var/demo\n  jobwire demo --team --stay",
     )
@@ -214,7 +214,6 @@ def add_logs(subparsers: Subparsers) -> None:
     """Add `jobwire logs`."""
     parser = subparsers.add_parser(
         "logs",
-        help="print the output of a job's command",
         description="Print what a job's command has written to both of its streams.",
         epilog=_LOGS_EXAMPLES,
     )
@@ -237,7 +236,6 @@ def add_attach(subparsers: Subparsers) -> None:
     """Add `jobwire attach`."""
     parser = subparsers.add_parser(
         "attach",
-        help="join a job: its tmux pane, or its output and events until the verdict",
         description="Join a job that was started elsewhere.",
         epilog=_ATTACH_EXAMPLES,
     )
@@ -257,7 +255,6 @@ def add_unit(subparsers: Subparsers) -> None:
     """Add `jobwire unit`."""
     parser = subparsers.add_parser(
         "unit",
-        help="print a systemd unit for a process",
         description="Print the systemd unit of one of jobwire's processes, for this home.",
         epilog="examples:\n  jobwire --home /srv/jobwire unit registry --run-as jobwire"
         " > /etc/systemd/system/jobwire-registry.service\n"
@@ -281,7 +278,6 @@ def add_settings(subparsers: Subparsers) -> None:
     """Add `jobwire settings`."""
     parser = subparsers.add_parser(
         "settings",
-        help="every setting in force, and where it comes from",
         description="Show every setting with its value and where that comes from: a variable of the"
         " environment, a file with its line, or the default. Passwords are masked. docs/settings.md explains"
         " each. The options of a command and the `broker` of a job's record go before all of them.",
@@ -295,7 +291,6 @@ def add_schema(subparsers: Subparsers) -> None:
     """Add `jobwire schema`."""
     parser = subparsers.add_parser(
         "schema",
-        help="print the JSON Schema of event, record or state",
         description="Print the JSON Schema (draft 2020-12) of one document, or the AsyncAPI of the topics.",
         epilog="example:\n  jobwire schema event > event.schema.json",
     )
@@ -308,21 +303,20 @@ def add_skill(subparsers: Subparsers) -> None:
     """Add `jobwire skill`."""
     parser = subparsers.add_parser(
         "skill",
-        help="print the text that tells an agent how to take part",
         description="Print what to give to an agent: when to take part, the rules, the commands of its day."
         " A worker does work, a lead gives it, a director decides on a board. The text is a SKILL.md.",
         epilog="examples:\n  jobwire skill worker\n  jobwire skill lead > SKILL.md",
+        **telling("skill"),
     )
     parser.add_argument("role", nargs="?", choices=ROLES, default=ROLES[0], help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help='print {"role", "text", "commands"}')
-    parser.set_defaults(run="jobwire.cli.skill:run", home_need=Need.NOTHING)
+    parser.set_defaults(run="jobwire.cli.skill:run", home_need=Need.NOTHING, told=True)
 
 
 def add_mcp(subparsers: Subparsers) -> None:
     """Add `jobwire mcp`."""
     parser = subparsers.add_parser(
         "mcp",
-        help="an agent's commands as tools of the Model Context Protocol",
         description="Serve an agent's commands as tools of the Model Context Protocol over stdin and stdout,"
         " until stdin ends. The agent's program starts it: docs/mcp.md shows what to write where.",
         epilog="example:\n  jobwire mcp --agent builder",

@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobwire.core.boundary import INTERRUPTED
 from jobwire.core.errors import ConfigError
@@ -21,11 +20,6 @@ from jobwire.subscriber.outcome import outcome_of
 from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import watch_jobs
 from jobwire.transport import load_settings
-
-if TYPE_CHECKING:
-    from jobwire.subscriber.outcome import Verdicts
-
-_LINES = 10
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,7 +85,7 @@ def _watch(args: argparse.Namespace, store: RecordStore, record: JobRecord) -> i
         copying = threading.Thread(target=copy, name="output", daemon=True)
         copying.start()
         try:
-            verdicts: Verdicts = watch_jobs(
+            verdicts = watch_jobs(
                 jobs=[args.job], home=Path(args.home), settings=settings, on_line=printer, stop=stop
             )
         finally:

@@ -1,12 +1,10 @@
 """The arguments of `jobwire autopilot`; what it does stands in `autopilot`."""
 
-import argparse
-
-from jobwire.cli.arguments import TakeWords
+from jobwire.cli.arguments import add_command
 from jobwire.coordination.verbs import add_common
 from jobwire.core.argument_types import number, whole
 from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.commands import Subparsers
+from jobwire.core.commands import Subparsers, telling
 from jobwire.storage.home import Need
 
 _MANY = whole(1, 1000)
@@ -35,11 +33,11 @@ def add_autopilot(subparsers: Subparsers) -> None:
     """Add `jobwire autopilot`."""
     parser = subparsers.add_parser(
         "autopilot",
-        help="let a command handle the messages of agents, as jobs",
         usage="%(prog)s [options] [--] COMMAND [its options]",
         description="Take the messages of agents and run COMMAND for each, as a job: tasks and questions; for"
         " a lead results and alerts as well. One at a time for each agent, agents side by side.",
         epilog=_EXAMPLES,
+        **telling("autopilot"),
     )
     add_common(parser, None)
     add = parser.add_argument
@@ -79,11 +77,5 @@ def add_autopilot(subparsers: Subparsers) -> None:
     add("--open", dest="open_work", action="store_true", help="take work that is nobody's as well")
     add("--bus", default="", metavar="FOLDER", help="a session folder: take in its files, write receipts")
     add("--dry-run", action="store_true", help="show what would be handled, and change nothing")
-    add(
-        "command",
-        metavar="COMMAND",
-        nargs=argparse.REMAINDER,
-        action=TakeWords,
-        help="what to run, with its own options",
-    )
-    parser.set_defaults(run="jobwire.cli.autopilot:run", home_need=Need.NOTHING, verb="autopilot")
+    add_command(parser)
+    parser.set_defaults(run="jobwire.cli.autopilot:run", home_need=Need.NOTHING, verb="autopilot", told=True)

@@ -9,8 +9,6 @@ from jobwire.coordination.verbs import Verb
 from jobwire.core.argument_types import whole
 
 if TYPE_CHECKING:
-    import argparse
-
     from jobwire.core.commands import CommandParser
 
 _MOST_AT_ONCE = 100
@@ -35,8 +33,3 @@ ASK_ALL = Verb(
     "jobwire.runner.board_members:ask_all",
 )
 TABLE = BOARD._replace(verbs={**BOARD.verbs, "ask-all": ASK_ALL})
-
-
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `board` to `jobwire`."""
-    TABLE.add_to(commands)

@@ -38,43 +38,49 @@ COMMANDS: dict[str, Subcommand] = {
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
     "logs": Subcommand(f"{_OWN}:add_logs", "print the output of a job's command"),
     "attach": Subcommand(f"{_OWN}:add_attach", "join a job: its tmux pane, or its output and events"),
-    "feed": Subcommand(f"{_REGISTRY}:add_feed", "all that waits for you"),
-    "answer": Subcommand(f"{_REGISTRY}:add_answer", "answer what a job asks"),
+    "feed": Subcommand(f"{_REGISTRY}:FEED", "all that waits for you"),
+    "answer": Subcommand(f"{_REGISTRY}:ANSWER", "answer what a job asks"),
     "ask": Subcommand("jobwire.publisher.ask_options", "ask a person, and wait for the answer"),
-    "list": Subcommand(f"{_REGISTRY}:add_list", "the jobs, newest first"),
-    "cancel": Subcommand(f"{_REGISTRY}:add_cancel", "cancel a job"),
-    "dismiss": Subcommand(
-        f"{_REGISTRY}:add_dismiss", "take failed jobs out of the failures that are counted"
-    ),
+    "list": Subcommand(f"{_REGISTRY}:LIST", "the jobs, newest first"),
+    "cancel": Subcommand(f"{_REGISTRY}:CANCEL", "cancel a job"),
+    "dismiss": Subcommand(f"{_REGISTRY}:DISMISS", "take failed jobs out of the failures that are counted"),
     "serve": Subcommand("jobwire.cli.serve", "the registry process: journal, records, states"),
     "registry": Subcommand(
         "jobwire.cli.serve", "the durable record of every job: register, pick, list, cancel ..."
     ),
-    "agent": Subcommand("jobwire.coordination.agent_cli", "who takes part: join, beat, list, leave"),
-    "wait": Subcommand("jobwire.coordination.agent_cli", "wait for an event of the coordination by its name"),
-    "notify": Subcommand("jobwire.coordination.agent_cli", "be told once when an agent or a job rests"),
+    "agent": Subcommand("jobwire.coordination.agent_cli:AGENT", "who takes part: join, beat, list, leave"),
+    "wait": Subcommand(
+        "jobwire.coordination.agent_cli:add_wait", "wait for an event of the coordination by its name"
+    ),
+    "notify": Subcommand(
+        "jobwire.coordination.agent_cli:add_notify", "be told once when an agent or a job rests"
+    ),
     "inbox": Subcommand(
-        "jobwire.coordination.cli",
+        "jobwire.coordination.cli:INBOX",
         "messages between agents: send, fetch, claim, reply, done ... (also: inbox)",
     ),
-    "board": Subcommand("jobwire.cli.board", "a decision that several agents take: open, assess, vote ..."),
+    "board": Subcommand(
+        "jobwire.cli.board:TABLE", "a decision that several agents take: open, assess, vote ..."
+    ),
     "autopilot": Subcommand(
         "jobwire.cli.autopilot_options:add_autopilot", "let a command handle the messages of agents, as jobs"
     ),
     "tasks": Subcommand(
-        "jobwire.coordination.tasks.cli", "a plan of tasks that wait for each other: add, claim, review ..."
+        "jobwire.coordination.tasks.cli:TASKS",
+        "a plan of tasks that wait for each other: add, claim, review ...",
     ),
     "lock": Subcommand(
-        "jobwire.coordination.locks.cli", "file locks between agents: acquire, release, list, run ..."
+        "jobwire.coordination.locks.cli:LOCK", "file locks between agents: acquire, release, list, run ..."
     ),
     "submit": Subcommand(
         "jobwire.sessions.submit_cli", "give work to an agent in a tmux session, and watch it"
     ),
     "sessions": Subcommand(
-        "jobwire.sessions.cli", "tmux sessions in which agents live: create, list, send, stop, resume ..."
+        "jobwire.sessions.cli:SESSIONS",
+        "tmux sessions in which agents live: create, list, send, stop, resume ...",
     ),
     "bus": Subcommand(
-        "jobwire.coordination.bus.cli", "the folders of other systems: export to them, import from them"
+        "jobwire.coordination.bus.cli:BUS", "the folders of other systems: export to them, import from them"
     ),
     "hook": Subcommand("jobwire.hooks.cli", "what a coding agent's own hooks call"),
     "skill": Subcommand(f"{_OWN}:add_skill", "print the text that tells an agent how to take part"),
@@ -184,12 +190,13 @@ def _parser(chosen: str) -> CommandParser:
 
 
 def _adder(command: Subcommand) -> Callable[..., None]:
-    """Return the function that adds the command's parser: `add_commands`, where none is named."""
+    """Return what adds the command's parser: the function or the row that is named, else `add_commands`."""
     place, _, name = command.module.partition(":")
     try:
-        add: Callable[..., None] = getattr(importlib.import_module(place), name or "add_commands")
+        found = getattr(importlib.import_module(place), name or "add_commands")
     except ModuleNotFoundError as error:
         raise missing_library(error, command.extra) from error
+    add: Callable[..., None] = getattr(found, "add_to", found)
     return add
 
 

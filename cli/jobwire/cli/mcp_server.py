@@ -27,7 +27,6 @@ from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.stored import thread_json
 from jobwire.coordination.work_claim import Claimed
-from jobwire.coordination.work_words import Worded
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
@@ -40,8 +39,6 @@ INSTRUCTIONS = (
     " done. Begin only with what you claimed; end each claim with done or fail. A result with ok false names"
     " the cause (error.code) and what to do (error.hint)."
 )
-# How often a wait looks whether its caller went away.
-_LOOK_SECONDS = 1.0
 _MOST = 1000
 _RUN = "default"
 
@@ -99,17 +96,17 @@ class AgentTools(SharedTools):
     def update(self, thread: str, summary: str, body: str = "", blocked: bool = False) -> Said:
         """Say how the work goes; with `blocked` what it waits for: then wait_reply hears the answer."""
         with self._inbox() as inbox:
-            return _worded(inbox.update(thread, summary, body=body, blocked=blocked))
+            return inbox.update(thread, summary, body=body, blocked=blocked).to_json()
 
     def done(self, thread: str, summary: str, body: str = "") -> Said:
         """Hand in the result: what you did, where it is, how it was tested."""
         with self._inbox() as inbox:
-            return _worded(inbox.done(thread, summary, body=body))
+            return inbox.done(thread, summary, body=body).to_json()
 
     def fail(self, thread: str, summary: str, body: str = "") -> Said:
         """Say that the work cannot be done, and why."""
         with self._inbox() as inbox:
-            return _worded(inbox.fail(thread, summary, body=body))
+            return inbox.fail(thread, summary, body=body).to_json()
 
     def send(self, to: list[str], subject: str, body: str = "", accept: list[str] | None = None) -> Said:
         """Give work to other agents, as a new thread; `accept`: what must hold in the end."""
@@ -117,8 +114,7 @@ class AgentTools(SharedTools):
 
     def reply(self, thread: str, summary: str, body: str = "") -> Said:
         """Say something in a thread, for example the answer to its question."""
-        with self._inbox() as inbox:
-            return inbox.reply(thread, summary, body=body)._asdict()
+        return self.call("reply", thread_id=thread, summary=summary, body=body)
 
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
         """Wait for what others say in a thread after your last question there."""
@@ -126,8 +122,8 @@ class AgentTools(SharedTools):
         with self._inbox() as inbox:
             left, message = timeout_seconds, None
             while message is None and left > 0 and not self._gone.is_set():
-                message = inbox.wait_reply(thread, seconds=min(left, _LOOK_SECONDS))
-                left -= _LOOK_SECONDS
+                message = inbox.wait_reply(thread, seconds=min(left, self.look_seconds))
+                left -= self.look_seconds
             if message is None:
                 raise NoWorkError(
                     f"no reply in thread {thread} within {timeout_seconds:g} s",
@@ -231,7 +227,3 @@ def _claimed(claimed: Claimed) -> Said:
         "expires_at": claimed.expires_at,
         "event_id": claimed.event_id,
     }
-
-
-def _worded(worded: Worded) -> Said:
-    return {**worded.posted._asdict(), "thread": thread_json(worded.thread)}

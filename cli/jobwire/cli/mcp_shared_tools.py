@@ -10,8 +10,6 @@ from jobwire.core.bounds import check_seconds
 from jobwire.core.errors import NoWorkError
 
 Said = dict[str, Any]
-# How often a wait looks whether its caller went away.
-_LOOK_SECONDS = 1.0
 
 
 class SharedTools(ABC):
@@ -19,6 +17,9 @@ class SharedTools(ABC):
 
     How they reach the store, here or elsewhere, is said by `call`, `wait` and `targets`.
     """
+
+    # How often a wait looks whether its caller went away.
+    look_seconds = 1.0
 
     def __init__(self) -> None:
         # Set when nobody is there any more.
@@ -171,7 +172,7 @@ class SharedTools(ABC):
         check_seconds("timeout_seconds", seconds)
         left = seconds
         while True:
-            found = self.wait(verb, args, min(left, _LOOK_SECONDS))
-            left -= _LOOK_SECONDS
+            found = self.wait(verb, args, min(left, self.look_seconds))
+            left -= self.look_seconds
             if found["woke"] or left <= 0 or self._gone.is_set():
                 return found

@@ -1,6 +1,5 @@
 """`jobwire mcp --ticket FILE`: the tools of an agent on another host, each a request over MQTT."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from jobwire.core.errors import InvalidInputError, NoWorkError
 from jobwire.core.override import override
 
 Said = dict[str, Any]
-# How often a wait looks whether its caller went away.
-_LOOK_SECONDS = 10.0
 
 
 class TicketTools(AgentTools):
     """The tools of the agent of a ticket; signatures and docstrings are what the agent is shown."""
+
+    # Each look is a request.
+    look_seconds = 10.0
 
     def __init__(self, ticket: str, named: str | None) -> None:
         self._remote = RemoteAgent(Path(ticket))
@@ -52,7 +52,7 @@ class TicketTools(AgentTools):
         check_seconds("timeout_seconds", timeout_seconds)
         words = {"status": "blocked", "summary": text, "choices": choices or []}
         asked = self._leased.call("update", {"thread_id": thread, **words})
-        found = self._wait(thread, timeout_seconds, after=asked["event_id"], kinds=["answer"])
+        found = self._hear(thread, timeout_seconds, after=asked["event_id"], kinds=["answer"])
         message: Said = found["message"]
         return {"answer": message["body"] or message["summary"], "by": message["from_agent"], **found}
 
@@ -80,15 +80,9 @@ class TicketTools(AgentTools):
         return self._leased.call("fail", {"thread_id": thread, "summary": summary, "body": body})
 
     @override
-    def reply(self, thread: str, summary: str, body: str = "") -> Said:
-        """Say something in a thread, for example the answer to its question."""
-        return self.call("reply", thread_id=thread, summary=summary, body=body)
-
-    @override
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
         """Wait for what others say in a thread after your last question there."""
-        check_seconds("timeout_seconds", timeout_seconds)
-        return self._wait(thread, timeout_seconds)
+        return self._hear(thread, timeout_seconds)
 
     @override
     def search(self, words: str, limit: int = 20) -> Said:
@@ -110,15 +104,11 @@ class TicketTools(AgentTools):
         """See `SharedTools`: relative to the repository around us."""
         return targets(paths, None)
 
-    def _wait(self, thread: str, seconds: float, **more: object) -> Said:
-        until = time.monotonic() + seconds
-        asked: dict[str, object] = {"thread_id": thread, **more}
-        while not self._gone.is_set() and (left := until - time.monotonic()) > 0:
-            found = self._remote.wait("wait-reply", asked, min(left, _LOOK_SECONDS))
-            if found["woke"]:
-                return found
-            if "next_event_id" in found:
-                asked["after"] = found["next_event_id"]
-        raise NoWorkError(
-            f"no reply in thread {thread} within {seconds:g} s", hint="wait again", code="timeout"
-        )
+    def _hear(self, thread: str, seconds: float, **more: object) -> Said:
+        """Return what others say in a thread. Raises NoWorkError (timeout)."""
+        found = self._patiently("wait-reply", {"thread_id": thread, **more}, seconds)
+        if not found["woke"]:
+            raise NoWorkError(
+                f"no reply in thread {thread} within {seconds:g} s", hint="wait again", code="timeout"
+            )
+        return found

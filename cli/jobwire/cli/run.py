@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobwire.cli.delegating import HUNG_UP, heeding_signals, speaker, usable_settings
-from jobwire.core.argument_types import number
 from jobwire.core.boundary import missing_library
-from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
@@ -32,8 +30,6 @@ from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import watch_jobs
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
-
-_SECONDS = number(MAX_SECONDS, zero=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,11 +15,15 @@ def add_commands(subparsers: Subparsers) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Run the registry process; in it agents elsewhere and hooks are served, the dead noticed, panes kept."""
+    """Run the registry process; in it agents elsewhere and short commands are served, panes are kept."""
     from jobwire.coordination.companions import companions  # noqa: PLC0415 - help is printed without them
     from jobwire.core.clock import SystemClock  # noqa: PLC0415 - as above
-    from jobwire.hooks.companion import HookService  # noqa: PLC0415 - as above
+    from jobwire.hooks.kinds import NAMES  # noqa: PLC0415 - as above
+    from jobwire.hooks.served import ServedHooks  # noqa: PLC0415 - as above
+    from jobwire.publisher.cli import SERVED_NAME  # noqa: PLC0415 - as above
+    from jobwire.publisher.served import ServedPublishes  # noqa: PLC0415 - as above
     from jobwire.registry import process_actions  # noqa: PLC0415 - as above
+    from jobwire.registry.call_service import CallService  # noqa: PLC0415 - as above
     from jobwire.sessions.duty import SessionKeeper  # noqa: PLC0415 - as above
 
     return process_actions.serve(
@@ -27,6 +31,8 @@ def serve(args: argparse.Namespace) -> int:
         lambda home, settings, writer: [
             *companions(home, settings, writer),
             SessionKeeper(str(home), SystemClock()),
-            HookService(home),
+            CallService(
+                home, {**dict.fromkeys(NAMES, ServedHooks(home)), SERVED_NAME: ServedPublishes(home)}
+            ),
         ],
     )

@@ -31,7 +31,7 @@ class TaskTools:
     def task_list(self, run: str = "default", status: str = "") -> Said:
         """Show a run's tasks and what each waits for; `status` for example ready, in_review or failed."""
         with self._tasks() as tasks:
-            now_ms = int(tasks.store.clock.now() * 1000)
+            now_ms = tasks.store.now_ms
             found = [view.to_json(now_ms) for view in tasks.graph(run) if status in {"", view.status(now_ms)}]
             return {"tasks": found}
 
@@ -57,7 +57,7 @@ class TaskTools:
                 needs=tuple(depends_on or ()),
                 reviewers=tuple(reviewers or ()),
             )
-            return {"task": tasks.add(new).view.to_json(int(tasks.store.clock.now() * 1000))}
+            return {"task": tasks.add(new).view.to_json(tasks.store.now_ms)}
 
     def task_claim(
         self, task: str = "", run: str = "default", lease_seconds: float = DEFAULT_LEASE_SECONDS
@@ -100,7 +100,7 @@ class TaskTools:
 
 def _told(tasks: Tasks, task: Task) -> Said:
     return {
-        "task": view_of(tasks.store, task).to_json(int(tasks.store.clock.now() * 1000)),
+        "task": view_of(tasks.store, task).to_json(tasks.store.now_ms),
         "thread_id": task.thread_id,
         "event_id": tasks.store.latest_event(),
     }

@@ -15,8 +15,6 @@ from jobwire.broker.home import BrokerPaths
 from jobwire.cli.host import Host, HostLocks
 from jobwire.cli.live_part import make_room
 from jobwire.cli.parts import BROKER, LOOPBACK, PAGE, SERVE, Part, Wanted, has_page, parts_of
-from jobwire.core.argument_types import whole
-from jobwire.core.bounds import MAX_PORT
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, StorageError
 from jobwire.core.exit_codes import ExitCode
@@ -27,7 +25,6 @@ from jobwire.storage.home import is_home
 from jobwire.storage.process import Lifeline, ManagedProcess
 from jobwire.storage.running_parts import FOLDER
 
-_PORT = whole(1, MAX_PORT)
 # All parts, one after the other.
 _DETACHED_SECONDS = 360.0
 _DOWN_SECONDS = 180.0

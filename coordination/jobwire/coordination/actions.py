@@ -94,24 +94,19 @@ def fetch(args: Namespace) -> int:
 
 def show(args: Namespace) -> int:
     """Show a thread with its messages; whoever names itself has read them."""
-    from jobwire.coordination.blobs import BlobFolder  # noqa: PLC0415 - as above
-    from jobwire.coordination.reading import (  # noqa: PLC0415
-        artifacts_of,
+    from jobwire.coordination.reading import (  # noqa: PLC0415 - as above
         last_messages_of,
+        message_json,
         thread_of,
         ways_in,
     )
 
     store = open_to_read(args)
-    blobs = BlobFolder(store.home)
     with store.reading():
         thread = thread_of(store, args.thread)
         messages = last_messages_of(store, args.thread, args.limit or -1)
         ways = ways_in(store, args.thread)
-        bodies = [
-            one.to_json(blobs, artifacts_of(store, one.id)) | {"deliveries": ways.get(one.id, [])}
-            for one in messages
-        ]
+        bodies = [message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in messages]
         last = store.latest_event()
     if (args.agent or os.environ.get("JOBWIRE_AGENT")) and messages:
         _mark_read(args, who_am_i(args), thread.thread_id, messages[-1].seq)
@@ -204,22 +199,9 @@ def body_of(args: Namespace) -> str:
         return args.body or ""
     if args.body is not None:
         raise InvalidInputError("the body is given twice", hint="as text or as file, not both")
-    # One byte more than allowed: enough to be refused with the right words.
-    if args.body_file == "-":
-        raw = sys.stdin.buffer.read(MAX_BULK + 1)
-    else:
-        from jobwire.storage.named_files import read_named_file  # noqa: PLC0415 - as above
+    from jobwire.storage.named_files import read_named_text  # noqa: PLC0415 - as above
 
-        try:
-            raw = read_named_file(args.body_file, "body file", limit=MAX_BULK + 1)
-        except FileNotFoundError as error:
-            raise InvalidInputError(f"cannot read {args.body_file}: no such file") from error
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        if len(raw) > MAX_BULK:
-            return "x" * len(raw)  # too large, whatever it holds
-        raise InvalidInputError("the body is not valid UTF-8", hint="is it a text file?") from error
+    return read_named_text(args.body_file, "body", limit=MAX_BULK)
 
 
 def _artifact(text: str) -> Artifact:

@@ -19,6 +19,8 @@ from jobwire.core.terminal_text import table
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from jobwire.coordination.heartbeat import Pulse
+
 _HEADER = ("AGENT", "KIND", "RUN", "STATUS", "LIVENESS", "LAST SIGN", "TASK", "PROGRESS", "HOST")
 _PERCENT = 100
 
@@ -54,17 +56,27 @@ def beat(args: Namespace) -> int:
     """Give a sign of life, or go on giving them while a process lives."""
     agent = who_am_i(args)
     store = open_store(args)
-    said = Beat(args.status, args.task, None if args.progress is None else args.progress / _PERCENT)
     if args.while_pid is not None:
-        heartbeat = Heartbeat(agent, StorePulse(store), interval_seconds=args.interval, status=args.status)
-        heartbeat.update(said.status, task=said.current_task, progress=said.progress)
-        beat_while(args.while_pid, heartbeat)
-        say(args, {"agent_id": agent, "status": "stopped"}, f"process {args.while_pid} ended")
-        return 0
+        return beat_on(args, agent, StorePulse(store))
     with store.changing() as change:
-        agents.beat(change, agent, said)
+        agents.beat(change, agent, beat_of(args))
         view = agents.find(change, agent)
     say(args, {"agent": view.to_json(store.clock.now()), "event_id": store.latest_event()}, "")
+    return 0
+
+
+def beat_of(args: Namespace) -> Beat:
+    """Return what the options say of an agent."""
+    return Beat(args.status, args.task, None if args.progress is None else args.progress / _PERCENT)
+
+
+def beat_on(args: Namespace, agent: str, pulse: Pulse) -> int:
+    """Give signs of life while the process lives that the options name."""
+    said = beat_of(args)
+    heartbeat = Heartbeat(agent, pulse, interval_seconds=args.interval, status=said.status)
+    heartbeat.update(said.status, task=said.current_task, progress=said.progress)
+    beat_while(args.while_pid, heartbeat)
+    say(args, {"agent_id": agent, "status": "stopped"}, f"process {args.while_pid} ended")
     return 0
 
 

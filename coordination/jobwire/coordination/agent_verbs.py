@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import agents, notices, reading, taking, waiting
 from jobwire.coordination.agents import Joining
-from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.board_verbs import BOARD_VERBS
 from jobwire.coordination.dead_verbs import DEAD_VERBS
 from jobwire.coordination.lock_verbs import LOCK_VERBS
@@ -100,7 +99,7 @@ def _send(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
 def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     rules = TakingRules(**({"seconds": args["lease_seconds"]} if "lease_seconds" in args else {}))
     taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
-    said = taken.message.to_json(BlobFolder(store.home), reading.artifacts_of(store, taken.message.id))
+    said = reading.message_json(store, taken.message)
     return {"message": said, "delivery": delivery_json(taken.delivery), "token": taken.token}
 
 
@@ -138,14 +137,10 @@ def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
 def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     thread = reading.thread_of(store, _own(store, agent, args["thread_id"]))
     found = reading.last_messages_of(store, thread.thread_id, limit_of(args))
-    blobs = BlobFolder(store.home)
     if found:
         taking.mark_read(store, agent, thread.thread_id, found[-1].seq)
     ways = reading.ways_in(store, thread.thread_id)
-    said = [
-        one.to_json(blobs, reading.artifacts_of(store, one.id)) | {"deliveries": ways.get(one.id, [])}
-        for one in found
-    ]
+    said = [reading.message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in found]
     return {"thread": thread_json(thread), "messages": said}
 
 
@@ -189,8 +184,7 @@ def _waited(store: CoordinationStore, waited: waiting.Waited) -> dict[str, objec
     if waited.found is not None and waited.found.thread_id:
         said["thread"] = thread_json(reading.thread_of(store, waited.found.thread_id))
     if waited.found is not None and waited.found.seq is not None:
-        found = reading.message_of(store, waited.found.seq)
-        said["message"] = found.to_json(BlobFolder(store.home), reading.artifacts_of(store, found.id))
+        said["message"] = reading.message_json(store, reading.message_of(store, waited.found.seq))
     return said
 
 

@@ -17,8 +17,9 @@ from jobwire.coordination.liveness import (
     liveness,
 )
 from jobwire.coordination.locks.file_locks import revoke
-from jobwire.coordination.message import NewMessage, check_message
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.message import NewMessage
+from jobwire.coordination.reading import leads_of
+from jobwire.coordination.sending import post
 from jobwire.coordination.taking import STORE_AGENT, requeue_of
 from jobwire.core.bounds import MAX_NAME, check_line
 from jobwire.core.errors import InvalidInputError, NotFoundError
@@ -238,12 +239,10 @@ def _free(change: Transaction, agent: str, reason: str) -> None:
 
 
 def _tell_leads(change: Transaction, view: AgentView, summary: str) -> None:
-    leads = [
-        name for (name,) in change.rows("leads_of_run", {"run_id": view.run_id}) if name != view.agent_id
-    ]
+    leads = tuple(name for name in leads_of(change, view.run_id) if name != view.agent_id)
     if leads:
-        new = NewMessage(STORE_AGENT, tuple(leads), type="agent_dead", summary=summary, run_id=view.run_id)
-        write(change, check_message(new), Bulk.inline(new))
+        new = NewMessage(STORE_AGENT, leads, type="agent_dead", summary=summary, run_id=view.run_id)
+        post(change, new)
 
 
 def _view(row: tuple[object, ...]) -> AgentView:

@@ -24,9 +24,8 @@ _GRACE_SECONDS = 3600.0
 class BlobFolder:
     """The blobs of one home."""
 
-    def __init__(self, home: str, *, files: FileSystem | None = None) -> None:
+    def __init__(self, home: str) -> None:
         self.folder = f"{home}/{FOLDER}"
-        self._given = files
 
     def put(self, content: bytes) -> str:
         """Write the content durably, unless it is there, and return its reference. Raises StorageError."""
@@ -116,11 +115,9 @@ class BlobFolder:
 
     @property
     def _files(self) -> FileSystem:
-        if self._given is None:
-            from jobwire.storage.files import SystemFiles  # noqa: PLC0415 - as above
+        from jobwire.storage.files import SystemFiles  # noqa: PLC0415 - as above
 
-            self._given = SystemFiles()
-        return self._given
+        return SystemFiles()
 
 
 def _reference(content: bytes) -> str:

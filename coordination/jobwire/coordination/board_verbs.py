@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any
 from jobwire.coordination.boards.boards import Boards, not_genuine
 from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
 from jobwire.core.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from jobwire.coordination.boards.stored import BoardView
     from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.verb_form import VerbBody
 
 _PHASES = list(BoardPhase)
 
 
-def _boards(store: CoordinationStore) -> Boards:
-    return Boards(store, key=home_key(store.home))
-
-
 def _view(store: CoordinationStore, agent: str, args: dict[str, Any]) -> BoardView:
     """Return a board that the agent is on, or opened; raises InvalidInputError (not_a_member)."""
-    view = _boards(store).view(args["board"])
+    view = Boards(store).view(args["board"])
     if agent not in {*view.board.names, view.board.opened_by}:
         raise InvalidInputError(
             f"{agent} is not on board {view.board.board_id}",
@@ -52,17 +48,17 @@ def _open(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
         deadline_seconds=args.get("deadline_seconds", PHASE_SECONDS),
         run_id=args.get("run_id", "default"),
     )
-    return _told(_boards(store).open(new))
+    return _told(Boards(store).open(new))
 
 
-def _turn(turn: BoardTurn) -> Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]:
+def _turn(turn: BoardTurn) -> VerbBody:
     """Return what lets a member have this turn."""
 
     def say(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
         board = args.pop("board")
         if turn is BoardTurn.VOTE:
             args["final_verdict"] = args.pop("verdict", None)
-        return _told(_boards(store).say(board, agent, turn, args))
+        return _told(Boards(store).say(board, agent, turn, args))
 
     return say
 
@@ -100,13 +96,13 @@ def _wait(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
 
 def _verify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del agent
-    if found := _boards(store).verify(args["sealed"].encode()):
+    if found := Boards(store).verify(args["sealed"].encode()):
         raise not_genuine(found)
     return {"genuine": True}
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = _boards(store).views(only_open=args.get("open", False), limit=limit_of(args))
+    found = Boards(store).views(only_open=args.get("open", False), limit=limit_of(args))
     mine = [one for one in found if agent in {*one.board.names, one.board.opened_by}]
     return {"boards": [one.to_json() for one in mine]}
 

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 from jobwire.coordination import agents, liveness
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.boards import Boards
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks.file_locks import Locks
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.marks import behind
 from jobwire.coordination.notices import tell_due
 from jobwire.coordination.projection import bring_up
@@ -64,7 +62,7 @@ class DeathWatch:
         self._clock = clock
         self._vigil = liveness.begin(clock.now(), clock.monotonic())
         self._store = CoordinationStore(home, clock=clock)
-        self._locks = Locks(self._store, job_ended=JobEnded(home))
+        self._locks = Locks(self._store)
         self.buried = 0
 
     def run(self, duty: Duty, stop: threading.Event) -> None:
@@ -125,7 +123,7 @@ class Housekeeping:
         tell_due(self._store)
         # A phase whose time is over ends here, and the members are asked what comes next.
         if self._store.rows("boards", {"open": 1, "limit": 1}):
-            Boards(self._store, key=home_key(self._store.home)).views(only_open=True, limit=_BOARDS)
+            Boards(self._store).views(only_open=True, limit=_BOARDS)
         now = self._clock.monotonic()
         if now - self._collected_at >= _COLLECT_SECONDS:
             self.collected += BlobFolder(self._store.home).collect(self._store, stop=stop)

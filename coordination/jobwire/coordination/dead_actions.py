@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobwire.coordination import dead_letters, present, taking
-from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.dead_letters import Buried, Chosen, Raised
 from jobwire.coordination.message import DEFAULT_RUN
 from jobwire.coordination.places import open_store, open_to_read
-from jobwire.coordination.reading import artifacts_of
+from jobwire.coordination.reading import message_json
 from jobwire.coordination.stored import delivery_json
 from jobwire.coordination.tasks.stored import view_of
 from jobwire.core.errors import InvalidInputError, NoWorkError
@@ -66,7 +65,7 @@ def _show(args: Namespace, store: CoordinationStore) -> int:
         say(args, body, lambda: _lines(Buried([], [task])))
         return 0
     found = taking.dead_deliveries_of(store, _named(args))
-    message = found[0].message.to_json(BlobFolder(store.home), artifacts_of(store, found[0].message.id))
+    message = message_json(store, found[0].message)
     body = {
         "message": message,
         "deliveries": [delivery_json(one.delivery) for one in found],
@@ -122,7 +121,7 @@ def _pairs(found: list[Taken]) -> list[tuple[dict[str, object], dict[str, object
 
 
 def _tasks_json(store: CoordinationStore, tasks: list[Task]) -> list[dict[str, object]]:
-    now_ms = int(store.clock.now() * 1000)
+    now_ms = store.now_ms
     return [view_of(store, one).to_json(now_ms) for one in tasks]
 
 

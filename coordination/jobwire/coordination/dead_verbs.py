@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import reading, taking
-from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.dead_letters import Chosen, buried
 from jobwire.coordination.stored import delivery_json
 from jobwire.coordination.verb_form import MOST, TEXT, WHOLE, AgentVerb, limit_of
@@ -49,9 +48,8 @@ def _dead_of(store: CoordinationStore, agent: str, args: dict[str, Any]) -> list
 
 def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     found = _dead_of(store, agent, args)
-    message = found[0].message
     return {
-        "message": message.to_json(BlobFolder(store.home), reading.artifacts_of(store, message.id)),
+        "message": reading.message_json(store, found[0].message),
         "deliveries": [delivery_json(one.delivery) for one in found],
     }
 

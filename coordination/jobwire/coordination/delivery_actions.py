@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination import present, taking
 from jobwire.coordination.actions import said
-from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.command import incarnation, say, who_am_i
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.places import open_store
-from jobwire.coordination.reading import artifacts_of
+from jobwire.coordination.reading import message_json
 from jobwire.coordination.stored import delivery_json
 from jobwire.coordination.taking import TakingRules
 from jobwire.core.errors import InvalidInputError, NoWorkError
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from jobwire.coordination.delivery import InboxDelivery
     from jobwire.coordination.store import CoordinationStore
-    from jobwire.coordination.taking import Taken
 
 
 def take(args: Namespace) -> int:
@@ -33,7 +31,7 @@ def take(args: Namespace) -> int:
     except NoWorkError as error:
         error.facts["response"] = {"event_id": store.latest_event()}
         raise
-    message = _message(store, taken)
+    message = message_json(store, taken.message)
     body = {"message": message, "delivery": delivery_json(taken.delivery), "lease_token": str(taken.token)}
     text = f"{present.message(message)}\n\nlease: {taken.token}"
     say(args, {**body, "event_id": store.latest_event()}, text)
@@ -74,10 +72,6 @@ def _say_moved(args: Namespace, store: CoordinationStore, moved: Sequence[InboxD
     body: dict[str, object] = {"delivery": bodies[0], "deliveries": bodies, "event_id": store.latest_event()}
     say(args, body, "\n".join(f"message {one.seq} is {one.state} for {one.agent_id}" for one in moved))
     return 0
-
-
-def _message(store: CoordinationStore, taken: Taken) -> dict[str, object]:
-    return taken.message.to_json(BlobFolder(store.home), artifacts_of(store, taken.message.id))
 
 
 def _named(args: Namespace) -> str:

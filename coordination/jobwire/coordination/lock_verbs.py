@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from jobwire.coordination.locks.changes import LOCK_SECONDS, LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.guards import guarded_json
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode, is_name
 from jobwire.coordination.locks.targets import MAX_TARGET
 from jobwire.coordination.message import MAX_REFERENCE
@@ -21,10 +20,11 @@ from jobwire.core.bounds import check_line
 from jobwire.core.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobwire.coordination.locks.stored import FileLock, LockWait
     from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.verb_form import VerbBody
 
 _DEFAULT_RUN = "default"
 
@@ -55,10 +55,6 @@ def checked_target(target: str) -> str:
     return target
 
 
-def _locks(store: CoordinationStore) -> Locks:
-    return Locks(store, job_ended=JobEnded(store.home))
-
-
 def _paths(args: dict[str, Any]) -> list[str]:
     return [checked_target(path) for path in dict.fromkeys(args.get("paths", ()))]
 
@@ -79,7 +75,7 @@ def _json(found: Sequence[FileLock]) -> dict[str, object]:
 
 def _acquire(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     """Take locks; with `wait` begin to wait where others have them, and with `waiting` look again."""
-    locks, asked = _locks(store), _wanted(agent, args)
+    locks, asked = Locks(store), _wanted(agent, args)
     wait = _waiting(locks, agent, args)
     if wait is None:
         found = locks.begin(asked, waits=args.get("wait", False))
@@ -92,7 +88,7 @@ def _acquire(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict
 
 
 def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    locks = _locks(store)
+    locks = Locks(store)
     wait = _waiting(locks, agent, args)
     if wait is not None:
         locks.give_up(wait)
@@ -119,18 +115,17 @@ def _wanted(agent: str, args: dict[str, Any]) -> LockRequest:
     )
 
 
-def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = _locks(store).renew(agent, _paths(args), run_id=_run(args), token=args.get("token"))
-    return _json(found)
+def _held(change: Callable[..., list[FileLock]]) -> VerbBody:
+    """Return what extends the agent's locks, or gives them back."""
 
+    def do(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+        return _json(change(Locks(store), agent, _paths(args), run_id=_run(args), token=args.get("token")))
 
-def _release(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = _locks(store).release(agent, _paths(args), run_id=_run(args), token=args.get("token"))
-    return _json(found)
+    return do
 
 
 def _check(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = _locks(store).conflicts(agent, _paths(args), run_id=_run(args), mode=_mode(args))
+    found = Locks(store).conflicts(agent, _paths(args), run_id=_run(args), mode=_mode(args))
     if found:
         raise locked_by_others(found)
     return _json(found)
@@ -138,27 +133,27 @@ def _check(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
 
 def _free(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     """Look once whether nobody else holds them: whoever is elsewhere sleeps there."""
-    found = _locks(store).conflicts(agent, _paths(args), run_id=_run(args))
+    found = Locks(store).conflicts(agent, _paths(args), run_id=_run(args))
     return {"woke": not found, **_json(found)}
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del agent
-    state = _locks(store).state(args.get("run_id"))
+    state = Locks(store).state(args.get("run_id"))
     locks = guarded_json(store.home, state.locks)
     return {"locks": locks, "waiting": [wait.to_json() for wait in state.waits]}
 
 
 def _deadlocks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     del agent
-    return {"deadlocks": _locks(store).deadlocks(args.get("run_id"))}
+    return {"deadlocks": Locks(store).deadlocks(args.get("run_id"))}
 
 
 def _break(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     target = checked_target(args["path"])
     if args.get("confirm", False):
-        return _json(_locks(store).confirm_break(agent, target, run_id=_run(args)))
-    asked = _locks(store).ask_to_break(agent, target, run_id=_run(args), reason=args.get("reason", ""))
+        return _json(Locks(store).confirm_break(agent, target, run_id=_run(args)))
+    asked = Locks(store).ask_to_break(agent, target, run_id=_run(args), reason=args.get("reason", ""))
     return _json(asked)
 
 
@@ -171,8 +166,8 @@ LOCK_VERBS: Mapping[str, AgentVerb] = {
         {**_WANTED, "wait": FLAG, "waiting": WHOLE}, _acquire, ("paths",), changes=True
     ),
     "lock-leave": AgentVerb({"waiting": WHOLE, "run_id": TEXT}, _leave, ("waiting",), changes=True),
-    "lock-renew": AgentVerb(_HELD, _renew, changes=True),
-    "lock-release": AgentVerb(_HELD, _release, changes=True, keeps=True),
+    "lock-renew": AgentVerb(_HELD, _held(Locks.renew), changes=True),
+    "lock-release": AgentVerb(_HELD, _held(Locks.release), changes=True, keeps=True),
     "lock-check": AgentVerb({**_ON, "shared": FLAG}, _check, ("paths",)),
     "lock-free": AgentVerb(_ON, _free, ("paths",)),
     "lock-list": AgentVerb({"run_id": TEXT}, _list),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination import agents
 from jobwire.coordination.liveness import AgentStatus, Liveness
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.message import MAX_SUMMARY, NewMessage
+from jobwire.coordination.sending import post
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent, is_job_id
@@ -84,19 +84,17 @@ def tell_due(store: CoordinationStore) -> int:
 
 def _tell(store: CoordinationStore, notice: Notice, word: str, words: str) -> bool:
     summary = f"{notice.subject} is {word}" + (f": {words}" if words else "")
-    new = check_message(
-        NewMessage(
-            STORE_AGENT,
-            (notice.agent,),
-            type=f"notify_{word}",
-            summary=summary[:MAX_SUMMARY],
-            payload=json.dumps({"notice": notice.id, "subject": notice.subject, "when": word}),
-        )
+    new = NewMessage(
+        STORE_AGENT,
+        (notice.agent,),
+        type=f"notify_{word}",
+        summary=summary[:MAX_SUMMARY],
+        payload=json.dumps({"notice": notice.id, "subject": notice.subject, "when": word}),
     )
     with store.changing() as change:
         if not change.execute("remove_notice", {"key": f"{_PREFIX}{notice.id}"}):
             return False
-        write(change, new, Bulk.inline(new))
+        post(change, new)
         return True
 
 

@@ -18,9 +18,9 @@ from jobwire.coordination.handling.tries import Handled, end_try
 from jobwire.coordination.lease_file import LeaseToken
 from jobwire.coordination.marks import boot, looked_in, marked, unmark
 from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
-from jobwire.coordination.reading import thread_of_job
+from jobwire.coordination.reading import find_thread, thread_of_job
 from jobwire.coordination.routing.route import copied, route_end
-from jobwire.coordination.sending import Bulk, Posted, write
+from jobwire.coordination.sending import Bulk, Posted, move, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus, status_of
 from jobwire.coordination.thread_requests import tell_requests
@@ -267,24 +267,6 @@ def project(
     return follow(change, moved, record)
 
 
-def move(change: Transaction, thread: InboxThread) -> None:
-    """Write what became of a thread."""
-    change.execute(
-        "move_thread",
-        {
-            "thread_id": thread.thread_id,
-            "status": str(thread.status),
-            "assigned_to": thread.assigned_to,
-            "addressed_to": thread.addressed_to,
-            "job_id": thread.job_id,
-            "jobs": thread.jobs,
-            "work": thread.work,
-            "at": thread.updated_at,
-            "changed": thread.changed,
-        },
-    )
-
-
 def job_key(reader: CoordinationStore | Transaction, thread: InboxThread) -> str:
     """Return the idempotency key of the thread's next job."""
     if is_planned(reader, thread):
@@ -301,11 +283,10 @@ def is_planned(reader: CoordinationStore | Transaction, thread: InboxThread) -> 
 def _adopted(change: Transaction, record: JobRecord) -> InboxThread | None:
     """Return the thread for which the job was made, where a crash came before the thread knew of it."""
     thread_id = thread_of(record)
-    row = change.row("thread", {"thread_id": thread_id}) if thread_id is not None else None
-    if row is None:
+    found = find_thread(change, thread_id) if thread_id is not None else None
+    if found is None or found.job_id is not None:
         return None
-    found = InboxThread(*row)
-    return found if found.job_id is None and record.idempotency_key == job_key(change, found) else None
+    return found if record.idempotency_key == job_key(change, found) else None
 
 
 def _put_lease(change: Transaction, thread: InboxThread, record: JobRecord, incarnation: str) -> None:

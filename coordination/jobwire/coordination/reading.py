@@ -30,10 +30,16 @@ class Standing(NamedTuple):
 
 def thread_of(reader: CoordinationStore | Transaction, thread_id: str) -> InboxThread:
     """Return the thread; raises NotFoundError (thread_not_found)."""
-    rows = reader.rows("thread", {"thread_id": thread_id})
-    if not rows:
+    found = find_thread(reader, thread_id)
+    if found is None:
         raise thread_not_found(thread_id)
-    return InboxThread(*rows[0])
+    return found
+
+
+def find_thread(reader: CoordinationStore | Transaction, thread_id: str) -> InboxThread | None:
+    """Return the thread, None where there is none."""
+    rows = reader.rows("thread", {"thread_id": thread_id})
+    return InboxThread(*rows[0]) if rows else None
 
 
 def thread_of_job(reader: CoordinationStore | Transaction, job_id: str) -> InboxThread | None:
@@ -53,11 +59,11 @@ def message_of(reader: CoordinationStore | Transaction, name: str | int) -> Inbo
 
 
 def messages_of(
-    reader: CoordinationStore | Transaction, thread_id: str, *, after: int = 0, limit: int = -1
+    reader: CoordinationStore | Transaction, thread_id: str, *, limit: int = -1
 ) -> list[InboxMessage]:
-    """Return the thread's messages behind `after`, oldest first."""
-    values = {"thread_id": thread_id, "after": after, "limit": limit}
-    return [InboxMessage(*row) for row in reader.rows("messages_of_thread", values)]
+    """Return the thread's first messages, oldest first."""
+    rows = reader.rows("messages_of_thread", {"thread_id": thread_id, "limit": limit})
+    return [InboxMessage(*row) for row in rows]
 
 
 def last_messages_of(
@@ -74,6 +80,13 @@ def artifacts_of(reader: CoordinationStore | Transaction, message_id: str) -> li
         {"path": path, "kind": kind, "metadata": json.loads(metadata), "sha256": digest}
         for path, kind, metadata, digest in reader.rows("artifacts_of", {"id": message_id})
     ]
+
+
+def message_json(store: CoordinationStore, message: InboxMessage) -> dict[str, object]:
+    """Return a message as commands print it, with what of it lies in blobs, and its files."""
+    from jobwire.coordination.blobs import BlobFolder  # noqa: PLC0415 - who lists reads none
+
+    return message.to_json(BlobFolder(store.home), artifacts_of(store, message.id))
 
 
 def fetch(
@@ -111,9 +124,9 @@ def _unread(store: CoordinationStore, agent: str, statuses: Sequence[str]) -> It
         rows = store.rows("unread_threads", {"agent_id": agent, "after": after, "limit": _PAGE})
         for (thread_id,) in rows:
             after = thread_id
-            found = store.rows("thread", {"thread_id": thread_id})
-            if found and (not statuses or found[0][7] in statuses):
-                yield InboxThread(*found[0])
+            found = find_thread(store, thread_id)
+            if found is not None and (not statuses or found.status in statuses):
+                yield found
         if len(rows) < _PAGE:
             return
 
@@ -142,11 +155,22 @@ def threads(
     return [InboxThread(*row) for row in store.rows("threads", values)]
 
 
+def leads_of(reader: CoordinationStore | Transaction, run_id: str) -> tuple[str, ...]:
+    """Return who leads the run."""
+    return tuple(row[0] for row in reader.rows("leads_of_run", {"run_id": run_id}))
+
+
+def leads(reader: CoordinationStore | Transaction, agent: str) -> bool:
+    """Tell whether the agent is a lead, a director or a person."""
+    kinds = reader.rows("agent_kind", {"agent_id": agent})
+    return bool(kinds) and (kinds[0][0] in LEADING or "lead" in json.loads(kinds[0][1]))
+
+
 def part_in(reader: CoordinationStore | Transaction, thread_id: str, agent: str) -> Standing:
     """Return what the agent is to the thread."""
-    kinds = reader.rows("agent_kind", {"agent_id": agent})
-    leads = bool(kinds) and (kinds[0][0] in LEADING or "lead" in json.loads(kinds[0][1]))
-    return Standing(leads, bool(reader.rows("takes_part", {"thread_id": thread_id, "agent_id": agent})))
+    return Standing(
+        leads(reader, agent), bool(reader.rows("takes_part", {"thread_id": thread_id, "agent_id": agent}))
+    )
 
 
 def search(

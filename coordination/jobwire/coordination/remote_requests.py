@@ -1,289 +1,172 @@
-"""Requests of agents on other hosts, made of the arguments of their commands."""
+"""Requests of agents on other hosts, made of the arguments of their commands.
+
+What a verb takes (`verb_form`) is asked for: each argument is the option of its name, or of the name in
+`_OPTIONS`. Where that is not all, `_MORE` names what adds to it, or refuses.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.actions import said
-from jobwire.coordination.agents import Joining
-from jobwire.coordination.boards.actions import MAX_RESOLUTION
-from jobwire.coordination.boards.statements import DEFAULT_MEMBERS
+from jobwire.coordination.agent_verbs import verb_named
+from jobwire.coordination.boards.actions import MAX_PROPOSAL, MAX_RESOLUTION
 from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.message import NewMessage, split_words
-from jobwire.coordination.verb_form import MOST
-from jobwire.core.bounds import MAX_INSTRUCTIONS
+from jobwire.coordination.verb_form import MOST, TEXTS
 from jobwire.core.errors import InvalidInputError
-from jobwire.storage.named_files import read_named_file
+from jobwire.storage.named_files import read_named_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 Request = dict[str, Any]
-_BYTES_A_CHARACTER = 4
 # The message is checked where the store is: here it only carries what the options say.
 _SOMEBODY = "agent"
+# Arguments of verbs whose options are called otherwise.
+_OPTIONS = {
+    "acceptance": "accept",
+    "after": "after_event",
+    "concerns": "concern",
+    "conditions": "condition",
+    "correlation_id": "correlation",
+    "deadline_seconds": "deadline",
+    "interval_seconds": "interval",
+    "job_id": "job",
+    "members": "member",
+    "recommendations": "recommendation",
+    "statuses": "status",
+    "task_id": "task",
+    "thread_id": "thread",
+}
+# Lists of which as many are asked for as one answer holds; the others refuse more.
+_LISTS = frozenset({"list", "dead", "task-list", "board-list"})
 
 
-def nothing(_: Namespace) -> Request:
-    """Ask without arguments."""
-    return {}
+def request_of(verb: str, args: Namespace) -> Request:
+    """Return what `verb` is asked for by these arguments; raises InvalidInputError."""
+    takes = verb_named(verb).takes
+    asked: Request = {}
+    for name, kind in takes.items():
+        value = getattr(args, _OPTIONS.get(name, name), None)
+        if value is not None:
+            asked[name] = list(split_words(value)) if kind is TEXTS and isinstance(value, str) else value
+    if verb in _LISTS:
+        asked["limit"] = min(args.limit, MOST)
+    if "summary" in takes:
+        asked |= _words(args)
+    if asked.get("id") == "":
+        del asked["id"]
+    if "paths" in takes:
+        asked["paths"] = targets(args.paths, args.root)
+    if more := _MORE.get(verb):
+        more(args, asked)
+    return asked
 
 
-def run(args: Namespace) -> Request:
-    """Ask about a run, or all of them."""
-    return named(run_id=args.run_id)
+def _send(args: Namespace, asked: Request) -> None:
+    if args.kind is None:
+        asked["kind"] = "task" if args.thread is None and args.in_reply_to is None else "event"
+    if args.expires is not None:
+        asked["expires_at_ms"] = int((time.time() + args.expires) * 1000)
 
 
-def send(args: Namespace) -> Request:
-    """Ask for a message to be sent."""
-    expires = None if args.expires is None else int((time.time() + args.expires) * 1000)
-    return {
-        **words(args),
-        "to": list(split_words(args.to)),
-        "kind": args.kind or ("task" if args.thread is None and args.in_reply_to is None else "event"),
-        "type": args.type,
-        "subject": args.subject,
-        "run_id": args.run_id,
-        "acceptance": list(args.accept),
-        "risk": args.risk,
-        "priority": args.priority,
-        "message_class": args.message_class,
-        **named(
-            thread_id=args.thread,
-            task_id=args.task,
-            in_reply_to=args.in_reply_to,
-            correlation_id=args.correlation,
-            expires_at_ms=expires,
-        ),
-    }
-
-
-def reply(args: Namespace) -> Request:
-    """Ask for a message in a thread."""
+def _reply(args: Namespace, _: Request) -> None:
     if args.thread is None and args.in_reply_to is None:
         raise InvalidInputError("in which thread?", hint="--thread ID, or --in-reply-to MESSAGE")
-    return {
-        **words(args),
-        "to": list(split_words(args.to)),
-        "kind": args.kind,
-        "type": args.type,
-        **named(thread_id=args.thread, in_reply_to=args.in_reply_to, request=args.request),
-    }
 
 
-def fetch(args: Namespace) -> Request:
-    """Ask for threads."""
-    return {"statuses": list(split_words(args.status)), "limit": args.limit, "unread": args.unread}
+def _search(args: Namespace, asked: Request) -> None:
+    asked["words"] = " ".join(args.words)
 
 
-def show(args: Namespace) -> Request:
-    """Ask for a thread."""
-    return {"thread_id": args.thread, **named(limit=args.limit)}
-
-
-def search(args: Namespace) -> Request:
-    """Ask for messages by their words."""
-    return {"words": " ".join(args.words), "limit": args.limit, **named(before=args.before)}
-
-
-def list_threads(args: Namespace) -> Request:
-    """Ask for my threads."""
-    return {
-        "statuses": list(split_words(args.status)),
-        "limit": min(args.limit, MOST),
-        **named(created_by=args.created_by, assigned_to=args.assigned_to, run_id=args.run_id),
-    }
-
-
-def dead(args: Namespace) -> Request:
-    """Ask for what was given up of what I sent, or was sent; or for one of it to be shown or moved."""
-    if (
-        args.task
-        or args.all
-        or args.older_than
-        or args.force
-        or bool(args.message) == (args.action == "list")
-    ):
+def _dead(args: Namespace, asked: Request) -> None:
+    """Refuse what only the home can do, and leave out the reason that was not given."""
+    at_home = args.task or args.all or args.older_than or args.force
+    if at_home or bool(args.message) == (args.action == "list"):
         raise InvalidInputError(
             "that needs the store's own disk",
             hint="by a ticket: inbox dead list, or show, redrive or drop MESSAGE",
         )
-    if args.action == "show":
-        return {"message": args.message}
-    if args.action != "list":
-        return {"message": args.message, **named(recipient=args.recipient)}
-    return {
-        "limit": min(args.limit, MOST),
-        **named(recipient=args.recipient, run_id=args.run_id, reason=args.reason or None),
-    }
+    if not args.reason:
+        asked.pop("reason", None)
 
 
-def claim(args: Namespace) -> Request:
-    """Ask for a thread's work, or to hold it for longer."""
-    return {"thread_id": args.thread, **named(lease_seconds=args.lease_seconds)}
-
-
-def words_of_thread(args: Namespace) -> Request:
-    """Ask for something to be said in a thread of work."""
-    return {"thread_id": args.thread, **words(args)}
-
-
-def update(args: Namespace) -> Request:
-    """Ask for an update."""
-    return {**words_of_thread(args), "status": args.status}
-
-
-def cancel(args: Namespace) -> Request:
-    """Ask for a thread's end."""
-    return {"thread_id": args.thread, "reason": args.reason, **named(id=args.id or None)}
-
-
-def watch(args: Namespace) -> Request:
-    """Ask what there is that concerns me."""
-    return {"statuses": list(split_words(args.status)), **named(after=args.after_event)}
-
-
-def wait_reply(args: Namespace) -> Request:
-    """Ask what others said in a thread."""
-    return {
-        "thread_id": args.thread,
-        "kinds": list(split_words(args.kinds)),
-        **named(after=args.after_event, after_message=args.after_message),
-    }
-
-
-def take(args: Namespace) -> Request:
-    """Ask for my next message."""
-    return named(lease_seconds=args.lease_seconds)
-
-
-def ack(args: Namespace) -> Request:
-    """Ask for a message to be done."""
+def _leased(args: Namespace, asked: Request) -> None:
     if not args.message:
         raise InvalidInputError("which message?", hint="by a ticket: --message ID")
-    if args.token is not None and not args.token.isdecimal():
+    if args.token is None:
+        return
+    if not args.token.isdecimal():
         raise InvalidInputError(
             "the lease is not one of a delivery", hint="the token that `inbox take` printed"
         )
-    return {"message": args.message, **named(token=None if args.token is None else int(args.token))}
+    asked["token"] = int(args.token)
 
 
-def nack(args: Namespace) -> Request:
-    """Ask for a message to be given back."""
-    return {**ack(args), "reason": args.reason, "permanent": args.permanent}
+def _join(_: Namespace, asked: Request) -> None:
+    asked["host"] = os.uname().nodename
+    # A process of another host says nothing where the store is.
+    asked.pop("pid", None)
 
 
-def notify(args: Namespace) -> Request:
-    """Ask to be told."""
-    return {"subject": args.subject, "when": list(split_words(args.when))}
+def _lock_acquire(args: Namespace, asked: Request) -> None:
+    asked["job_id"] = args.job or os.environ.get("JOBWIRE_JOB", "")
+    asked["incarnation"] = os.environ.get("JOBWIRE_INCARNATION", "")
+    if asked.pop("wait"):
+        asked["wait"] = True
 
 
-def join(args: Namespace) -> Request:
-    """Ask to be known."""
-    joining = Joining(run_id=args.run_id, interval_seconds=args.interval, status=args.status)
-    return {
-        "run_id": joining.run_id,
-        "interval_seconds": joining.interval_seconds,
-        "status": joining.status,
-        "host": os.uname().nodename,
-    }
-
-
-def lock_paths(args: Namespace) -> Request:
-    """Ask about paths: what they are below the run's root is found here, where they are."""
-    return {"paths": targets(args.paths, args.root), "run_id": args.run_id}
-
-
-def lock_check(args: Namespace) -> Request:
-    """Ask whether somebody holds them."""
-    return {**lock_paths(args), "shared": args.shared}
-
-
-def lock_acquire(args: Namespace) -> Request:
-    """Ask for locks."""
-    job_id = args.job or os.environ.get("JOBWIRE_JOB", "")
-    incarnation = os.environ.get("JOBWIRE_INCARNATION", "")
-    waits = {"wait": True} if args.wait else {}
-    return {**lock_check(args), "ttl": args.ttl, "job_id": job_id, "incarnation": incarnation, **waits}
-
-
-def lock_held(args: Namespace) -> Request:
-    """Ask for locks that I hold to be extended or given back."""
+def _lock_held(args: Namespace, _: Request) -> None:
     if bool(args.paths) == args.all:
         raise InvalidInputError("which locks?", hint="name paths, or --all", code="invalid_input")
-    return {**lock_paths(args), **named(token=args.token)}
 
 
-def lock_break(args: Namespace) -> Request:
-    """Ask for the end of somebody's lock, or confirm it."""
+def _lock_break(args: Namespace, asked: Request) -> None:
     if bool(args.reason) == args.confirm:
         raise InvalidInputError("ask or confirm?", hint="--reason TEXT, or --confirm", code="invalid_input")
-    path = targets([args.path], args.root)[0]
-    return {"path": path, "run_id": args.run_id, "reason": args.reason, "confirm": args.confirm}
+    asked["path"] = targets([args.path], args.root)[0]
 
 
-def board(args: Namespace) -> Request:
-    """Ask about a board."""
-    return {"board": args.board}
+def _board_open(args: Namespace, asked: Request) -> None:
+    asked["proposal"] = read_named_text(args.proposal, "proposal", limit=MAX_PROPOSAL)
 
 
-def board_open(args: Namespace) -> Request:
-    """Ask for a board."""
-    proposal = read_named_file(args.proposal, "proposal", limit=MAX_INSTRUCTIONS * _BYTES_A_CHARACTER)
-    try:
-        text = proposal.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the proposal is not UTF-8") from error
-    return {
-        "checkpoint": args.checkpoint,
-        "proposal": text,
-        "members": list(args.member or DEFAULT_MEMBERS),
-        "quick": args.quick,
-        "rounds": args.rounds,
-        "quorum": args.quorum,
-        "deadline_seconds": args.deadline,
-        "run_id": args.run_id,
-    }
+def _board_verify(args: Namespace, asked: Request) -> None:
+    asked["sealed"] = read_named_text(args.file, "resolution", limit=MAX_RESOLUTION).strip()
 
 
-def board_assess(args: Namespace) -> Request:
-    """Assess."""
-    points = {"concerns": list(args.concern), "recommendations": list(args.recommendation)}
-    return {**board(args), "verdict": args.verdict, "score": args.score, **points}
+def _task_complete(args: Namespace, asked: Request) -> None:
+    if args.branch:
+        if "payload" in asked:
+            raise InvalidInputError("--branch beside --payload-json", hint='put "branch" into the payload')
+        asked["payload"] = json.dumps({"branch": args.branch})
 
 
-def board_discuss(args: Namespace) -> Request:
-    """Discuss."""
-    changed = {"changes_my_verdict": args.changes_my_verdict}
-    return {**board(args), "to": args.to, "type": args.type, "message": args.message, **changed}
+def _task_review(args: Namespace, asked: Request) -> None:
+    asked["approve"] = args.verdict == "approve"
 
 
-def board_vote(args: Namespace) -> Request:
-    """Vote."""
-    conditions = {"conditions": list(args.condition)}
-    return {**board(args), "verdict": args.verdict, "confidence": args.confidence, **conditions}
-
-
-def board_verify(args: Namespace) -> Request:
-    """Ask whether a resolution is genuine."""
-    try:
-        return {"sealed": read_named_file(args.file, "resolution", limit=MAX_RESOLUTION).decode().strip()}
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the resolution is not UTF-8") from error
-
-
-def board_wait(args: Namespace) -> Request:
-    """Ask how far a board is."""
-    return {**board(args), "phase": args.phase}
-
-
-def board_list(args: Namespace) -> Request:
-    """Ask for boards."""
-    return {"open": args.open, "limit": min(args.limit, MOST)}
+_MORE: Mapping[str, Callable[[Namespace, Request], None]] = {
+    "send": _send,
+    "reply": _reply,
+    "search": _search,
+    **dict.fromkeys(("dead", "dead-show", "dead-redrive", "dead-drop"), _dead),
+    **dict.fromkeys(("ack", "nack"), _leased),
+    "join": _join,
+    "lock-acquire": _lock_acquire,
+    **dict.fromkeys(("lock-renew", "lock-release"), _lock_held),
+    "lock-break": _lock_break,
+    "board-open": _board_open,
+    "board-verify": _board_verify,
+    "task-complete": _task_complete,
+    "task-review": _task_review,
+}
 
 
 def targets(paths: Iterable[str], root: str | None) -> list[str]:
@@ -293,17 +176,12 @@ def targets(paths: Iterable[str], root: str | None) -> list[str]:
     return list(dict.fromkeys(canonical(path, root=top, folder=str(here)) for path in paths))
 
 
-def words(args: Namespace) -> Request:
+def _words(args: Namespace) -> Request:
     """Return what a message says."""
     new = said(args, NewMessage(_SOMEBODY))
-    return {
+    told: Request = {
         "summary": new.summary,
         "body": new.body,
         "artifacts": [{"path": one.path, "kind": one.kind} for one in new.artifacts],
-        **named(payload=new.payload, id=new.id or None),
     }
-
-
-def named(**values: object) -> Request:
-    """Return the arguments that were given."""
-    return {name: value for name, value in values.items() if value is not None}
+    return told if new.payload is None else {**told, "payload": new.payload}

@@ -96,6 +96,12 @@ class Bulk(NamedTuple):
                 self.blobs.put((text or "").encode())
 
 
+def post(change: Transaction, new: NewMessage, *, new_thread: str = "") -> Posted:
+    """Check a short message and put it into the transaction; see `write`."""
+    new = check_message(new)
+    return write(change, new, Bulk.inline(new), new_thread=new_thread)
+
+
 def write(
     change: Transaction, new: NewMessage, large: Bulk, digest: str = "", *, new_thread: str = ""
 ) -> Posted:
@@ -241,9 +247,6 @@ def begin_thread(change: Transaction, new: NewMessage, thread_id: str, recipient
             "at": change.at,
             "work": int(work),
             "position": change.latest_event() + 1,
-            "job_id": None,
-            "status": ThreadStatus.PENDING,
-            "jobs": 0,
         },
     )
 
@@ -255,19 +258,14 @@ def _ask_again(change: Transaction, thread: InboxThread, new: NewMessage, recipi
 
         check_reopens(change, thread)
     addressed = recipients[0] if len(recipients) == 1 else thread.addressed_to
-    change.execute(
-        "move_thread",
-        {
-            "thread_id": thread.thread_id,
-            "status": ThreadStatus.PENDING,
-            "assigned_to": addressed,
-            "addressed_to": addressed,
-            "job_id": None,
-            "jobs": thread.jobs,
-            "work": 1,
-            "at": change.at,
-            "changed": change.event(
-                "thread_pending", source=new.from_agent, thread_id=thread.thread_id, run_id=thread.run_id
-            ),
-        },
+    number = change.event(
+        "thread_pending", source=new.from_agent, thread_id=thread.thread_id, run_id=thread.run_id
     )
+    opened = thread._replace(status=ThreadStatus.PENDING, job_id=None, work=1, changed=number)
+    move(change, opened._replace(assigned_to=addressed, addressed_to=addressed, updated_at=change.at))
+
+
+def move(change: Transaction, thread: InboxThread) -> None:
+    """Write what became of a thread."""
+    values = {**thread._asdict(), "status": str(thread.status), "at": thread.updated_at}
+    change.execute("move_thread", values)

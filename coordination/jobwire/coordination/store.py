@@ -156,6 +156,11 @@ class CoordinationStore:
             self._of_thread.file = file
         return file
 
+    @property
+    def now_ms(self) -> int:
+        """Return the time by its clock, in ms since 1970."""
+        return int(self.clock.now() * 1000)
+
     def rows(self, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
         """Return all rows of the named query."""
         return self.file.rows(query, values)

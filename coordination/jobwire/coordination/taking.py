@@ -10,8 +10,8 @@ from jobwire.coordination import delivery
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES, DeliveryState, InboxDelivery
 from jobwire.coordination.message import NewMessage, check_message, digest_of
-from jobwire.coordination.reading import message_of, thread_of
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.reading import leads_of, message_of, thread_of
+from jobwire.coordination.sending import Bulk, post, write
 from jobwire.core.bounds import check_line, check_seconds
 from jobwire.core.errors import NotFoundError, NoWorkError
 
@@ -75,7 +75,7 @@ def take(
 
 def may_take(store: CoordinationStore, agent: str) -> bool:
     """Tell whether there may be something to take; changes nothing."""
-    values = {"agent_id": agent, "now_ms": int(store.clock.now() * 1000), "limit": 1}
+    values = {"agent_id": agent, "now_ms": store.now_ms, "limit": 1}
     return bool(store.rows("next_deliveries", values) or store.rows("lapsed_deliveries", values))
 
 
@@ -226,16 +226,22 @@ def advance(change: Transaction, agent: str) -> None:
     change.execute("put_cursor", {"agent_id": agent, "seq": first - 1, "now_ms": change.now_ms})
 
 
-def delivery_of(change: Transaction, agent: str, message: InboxMessage) -> InboxDelivery:
+def find_delivery(reader: CoordinationStore | Transaction, agent: str, seq: int) -> InboxDelivery | None:
+    """Return a message's delivery to the agent, None where it was not sent to it."""
+    rows = reader.rows("delivery", {"agent_id": agent, "seq": seq})
+    return InboxDelivery(*rows[0]) if rows else None
+
+
+def delivery_of(reader: CoordinationStore | Transaction, agent: str, message: InboxMessage) -> InboxDelivery:
     """Return the message's delivery to the agent; raises NotFoundError."""
-    found = change.row("delivery", {"agent_id": agent, "seq": message.seq})
+    found = find_delivery(reader, agent, message.seq)
     if found is None:
         raise NotFoundError(
             f"message {message.id} was not sent to {agent}",
             hint="is it another agent's?",
             code="message_not_found",
         )
-    return InboxDelivery(*found)
+    return found
 
 
 def _each_dead(
@@ -317,24 +323,22 @@ def give_up(change: Transaction, after: InboxDelivery) -> InboxDelivery:
     change.event(
         "dead", source=STORE_AGENT, thread_id=said.thread_id, message_id=said.id, summary=after.last_error
     )
-    leads = [row[0] for row in change.rows("leads_of_run", {"run_id": said.run_id})]
-    told = [
-        name for name in dict.fromkeys([said.from_agent, *leads]) if name not in {after.agent_id, STORE_AGENT}
-    ]
+    names = dict.fromkeys((said.from_agent, *leads_of(change, said.run_id)))
+    told = tuple(name for name in names if name not in {after.agent_id, STORE_AGENT})
     if told and said.type != "delivery_dead":
-        new = check_message(
+        post(
+            change,
             NewMessage(
                 STORE_AGENT,
-                tuple(told),
+                told,
                 kind="event",
                 type="delivery_dead",
                 summary=f"message {said.id} for {after.agent_id} is dead: {after.last_error}"[:1024],
                 thread_id=said.thread_id or None,
                 run_id=said.run_id,
                 in_reply_to=said.id,
-            )
+            ),
         )
-        write(change, new, Bulk.inline(new))
     advance(change, after.agent_id)
     return after
 

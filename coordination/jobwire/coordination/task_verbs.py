@@ -19,10 +19,12 @@ from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jobwire.coordination.store import CoordinationStore
     from jobwire.coordination.tasks.states import Task
+    from jobwire.coordination.tasks.tasks import TaskWorded
+    from jobwire.coordination.verb_form import VerbBody
 
 # An answer holds as many tasks as fit into it; what follows is asked for next.
 _ANSWER_BYTES = 96 * 1024
@@ -32,12 +34,8 @@ def _tasks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> Tasks:
     return Tasks(store, agent, incarnation=str(args.get("incarnation", "")), environ={}, keeps_leases=False)
 
 
-def _now_ms(store: CoordinationStore) -> int:
-    return int(store.clock.now() * 1000)
-
-
 def _told(store: CoordinationStore, task: Task, **more: object) -> dict[str, object]:
-    return {**more, "task": view_of(store, task).to_json(_now_ms(store)), "thread_id": task.thread_id}
+    return {**more, "task": view_of(store, task).to_json(store.now_ms), "thread_id": task.thread_id}
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -61,7 +59,7 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     told: list[dict[str, object]] = []
     size = 0
     for view in found:
-        body = view.to_json(_now_ms(store))
+        body = view.to_json(store.now_ms)
         size += len(json.dumps(body))
         if told and size > _ANSWER_BYTES:
             more = {"after": found[len(told) - 1].task.number, "limit": limit - len(told)}
@@ -79,7 +77,7 @@ def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
         raise InvalidInputError(
             f"task {task.task_id} is {task.owner}'s", hint="ask its owner or a lead", code="forbidden"
         )
-    return {"task": view.to_json(_now_ms(store)), "runs": [one.to_json() for one in runs]}
+    return {"task": view.to_json(store.now_ms), "runs": [one.to_json() for one in runs]}
 
 
 def _next(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -104,27 +102,16 @@ def _claim(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
     )
 
 
-def _complete(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    task, worded = _tasks(store, agent, args).complete(
-        args["task_id"],
-        words_of(agent, "result", args),
-        args.get("run_id", DEFAULT_RUN),
-        token=args.get("token"),
-        expect_version=args.get("expect_version"),
-    )
-    return {**worded.posted._asdict(), **_told(store, task)}
+def _ends(end: Callable[..., TaskWorded]) -> VerbBody:
+    """Return what ends a run of a task, well or not."""
 
+    def do(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+        given = {name: args[name] for name in ("token", "expect_version", "permanent") if name in args}
+        words, run_id = words_of(agent, "result", args), args.get("run_id", DEFAULT_RUN)
+        task, worded = end(_tasks(store, agent, args), args["task_id"], words, run_id, **given)
+        return {**worded.posted._asdict(), **_told(store, task)}
 
-def _fail(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    task, worded = _tasks(store, agent, args).fail(
-        args["task_id"],
-        words_of(agent, "result", args),
-        args.get("run_id", DEFAULT_RUN),
-        token=args.get("token"),
-        permanent=args.get("permanent", False),
-        expect_version=args.get("expect_version"),
-    )
-    return {**worded.posted._asdict(), **_told(store, task)}
+    return do
 
 
 def _review(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -151,9 +138,9 @@ TASK_VERBS: Mapping[str, AgentVerb] = {
     "task-next": AgentVerb({"run_id": TEXT, "limit": WHOLE}, _next),
     # Not kept, as no claim is.
     "task-claim": AgentVerb({**_WORK, "lease_seconds": NUMBER}, _claim, _NAMED, changes=True, crosses=True),
-    "task-complete": AgentVerb(_ENDS, _complete, _NAMED, changes=True, keeps=True, crosses=True),
+    "task-complete": AgentVerb(_ENDS, _ends(Tasks.complete), _NAMED, changes=True, keeps=True, crosses=True),
     "task-fail": AgentVerb(
-        {**_ENDS, "permanent": FLAG}, _fail, _NAMED, changes=True, keeps=True, crosses=True
+        {**_ENDS, "permanent": FLAG}, _ends(Tasks.fail), _NAMED, changes=True, keeps=True, crosses=True
     ),
     "task-review": AgentVerb(
         {**_TASK, "approve": FLAG, "reason": TEXT, "expect_version": WHOLE},

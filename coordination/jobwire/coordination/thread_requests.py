@@ -11,8 +11,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message, first_line
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.message import MAX_SUMMARY, NewMessage, first_line
+from jobwire.coordination.sending import post
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_agent
@@ -103,8 +103,7 @@ def _say(
         body="" if text == first_line(text)[:MAX_SUMMARY] else text,
         payload=_asked(request) if asks else None,
     )
-    new = check_message(new)
-    return write(change, new, Bulk.inline(new)).message_id
+    return post(change, new).message_id
 
 
 def _asked(request: Request) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from jobwire.coordination.store import CoordinationStore
 
+    # What a verb does in a store, for an agent, with its arguments: what `--json` prints.
+    VerbBody = Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]
+
 MOST = 1000
 TEXT, WHOLE, NUMBER, FLAG, TEXTS, OBJECTS = (
     "a text",
@@ -48,7 +51,7 @@ class AgentVerb(NamedTuple):
     """
 
     takes: Mapping[str, str]
-    does: Callable[[CoordinationStore, str, dict[str, Any]], dict[str, object]]
+    does: VerbBody
     needs: tuple[str, ...] = ()
     changes: bool = False
     keeps: bool = False

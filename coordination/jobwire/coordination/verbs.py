@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from jobwire.coordination.command import coordination_command, say_failure
+from jobwire.coordination.verb_options import Options, add_options
 from jobwire.core.boundary import end_program, run_command
 from jobwire.core.commands import CommandParser, NameOnly, wants_json
 from jobwire.storage.home import HELP, Need
@@ -29,47 +30,38 @@ class Verb(NamedTuple):
 
     summary: str
     example: str
-    options: Callable[[CommandParser], None]
+    options: Options
     runs: str
 
 
 # Name, summary, words of the example, options.
-Row = tuple[str, str, str, Callable[[CommandParser], None]]
+Row = tuple[str, str, str, Options]
 
 
-def verbs_of(prog: str, rows: Iterable[Row], *, runs: str) -> dict[str, Verb]:
-    """Return the verbs of the rows; `runs` with the name behind it is what runs."""
+def verbs_of(command: str, rows: Iterable[Row], *, runs: str, but: Mapping[str, str] = {}) -> dict[str, Verb]:
+    """Return the verbs of the rows; `runs` with the name in it is what runs.
+
+    `but` are other places, each with the names of the verbs that run there.
+    """
+    places = {name: place for place, names in but.items() for name in names.split()}
     return {
-        name: Verb(summary, f"jobwire {prog} {name} {words}".rstrip(), options, f"{runs}{name}")
+        name: Verb(
+            summary,
+            f"{command} {name} {words}".rstrip(),
+            options,
+            places.get(name, runs).format(name.replace("-", "_")),
+        )
         for name, summary, words, options in rows
     }
 
 
-def message_options(parser: CommandParser, *also: str) -> None:
-    """Add what a message is made of; `also` are other names of its summary."""
-    add = parser.add_argument
-    add("--summary", *also, default="", metavar="TEXT", help="one line")
-    add("--body", metavar="TEXT", help="the text")
-    add("--body-file", metavar="FILE", help="the text from a file, - for stdin")
-    add("--payload-json", metavar="JSON", help="anything for programs")
-    add(
-        "--artifact",
-        action="append",
-        default=[],
-        metavar="PATH[:KIND]",
-        help="a file that it is about; repeatable",
-    )
-    add("--id", default="", help="the message's id: sent again, it is there once")
-
-
 class VerbTable(NamedTuple):
-    """A command: its name, a line for the list of commands, a sentence for its help, its verbs.
+    """A command: its name, a sentence for its help, its verbs.
 
     `common` adds the options of all its verbs: by default `add_common`.
     """
 
     prog: str
-    summary: str
     description: str
     verbs: Mapping[str, Verb]
     common: "Callable[..., None] | None" = None
@@ -78,7 +70,6 @@ class VerbTable(NamedTuple):
         """Add it to `jobwire`."""
         parser = commands.add_parser(
             self.prog,
-            help=self.summary,
             description=self.description,
             fill=self._fill,
             tell=partial(say_failure, self.prog),
@@ -121,7 +112,10 @@ class VerbTable(NamedTuple):
                 tell=partial(say_failure, name),
             )
             common(one)
-            verb.options(one)
+            if callable(verb.options):
+                verb.options(one)
+            else:
+                add_options(one, verb.options)
             one.set_defaults(run=coordination_command(run_verb), runs=verb.runs)
 
     def _verb_in(self, words: Sequence[str]) -> str:

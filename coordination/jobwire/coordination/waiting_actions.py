@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobwire.coordination import present
-from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.message import split_words
 from jobwire.coordination.places import open_store
-from jobwire.coordination.reading import artifacts_of, message_of, thread_of
+from jobwire.coordination.reading import message_json, message_of, thread_of
 from jobwire.coordination.stored import thread_json
 from jobwire.coordination.waiting import Waited, wait_pattern
 from jobwire.coordination.waiting import wait_reply as wait_for_reply
@@ -87,5 +86,4 @@ def _woke(waited: Waited) -> dict[str, object]:
 
 
 def _message(store: CoordinationStore, seq: int | None) -> dict[str, object]:
-    found = message_of(store, seq or 0)
-    return found.to_json(BlobFolder(store.home), artifacts_of(store, found.id))
+    return message_json(store, message_of(store, seq or 0))

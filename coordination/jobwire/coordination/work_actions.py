@@ -8,7 +8,6 @@ from jobwire.coordination.actions import said
 from jobwire.coordination.command import incarnation, say, who_am_i
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.places import open_store
-from jobwire.coordination.stored import thread_json
 from jobwire.coordination.work import ThreadWork
 
 if TYPE_CHECKING:
@@ -20,13 +19,12 @@ if TYPE_CHECKING:
 
 def claim(args: Namespace) -> int:
     """Claim a thread."""
-    return _say_claimed(args, _work(args).claim(args.thread, args.lease_seconds), "is yours until")
+    return _say_claimed(args, _work(args).claim(args.thread, args.lease_seconds))
 
 
 def renew(args: Namespace) -> int:
     """Extend the lease of a thread."""
-    renewed = _work(args).renew(args.thread, args.lease_seconds, token=args.token)
-    return _say_claimed(args, renewed, "is yours until")
+    return _say_claimed(args, _work(args).renew(args.thread, args.lease_seconds, token=args.token))
 
 
 def update(args: Namespace) -> int:
@@ -57,23 +55,17 @@ def _words(args: Namespace, kind: str) -> NewMessage:
     return said(args, NewMessage(who_am_i(args), kind=kind, thread_id=args.thread))
 
 
-def _say_claimed(args: Namespace, claimed: Claimed, words: str) -> int:
-    body = {
-        "thread": thread_json(claimed.thread),
-        "lease_token": str(claimed.token),
-        "expires_at": claimed.expires_at,
-        "event_id": claimed.event_id,
-    }
-    say(args, body, f"thread {claimed.thread.thread_id} {words} {claimed.expires_at}")
+def _say_claimed(args: Namespace, claimed: Claimed) -> int:
+    words = f"thread {claimed.thread.thread_id} is yours until {claimed.expires_at}"
+    say(args, claimed.to_json(), words)
     return 0
 
 
 def _say_worded(args: Namespace, worded: Worded) -> int:
-    posted = worded.posted
-    body: dict[str, object] = {**posted._asdict(), "thread": thread_json(worded.thread)}
+    body = worded.to_json()
     if getattr(args, "direct", False) and worded.thread.job_id is not None:
         from jobwire.coordination.direct import send_at_once  # noqa: PLC0415 - brings the broker's client
 
         body["delivered"] = send_at_once(open_store(args), worded.thread.job_id)
-    say(args, body, f"thread {posted.thread_id} is {worded.thread.status}")
+    say(args, body, f"thread {worded.posted.thread_id} is {worded.thread.status}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
@@ -11,6 +12,7 @@ from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import MAX_SUBJECT
 from jobwire.coordination.projection import end_unwanted, job_key, project, settle
 from jobwire.coordination.reading import message_of, messages_of, thread_of
+from jobwire.coordination.stored import thread_json
 from jobwire.coordination.taking import settle_in_thread
 from jobwire.coordination.thread import check_may_claim
 from jobwire.coordination.work_seat import over
@@ -46,6 +48,15 @@ class Claimed(NamedTuple):
     token: LeaseToken
     expires_at: str
     event_id: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as commands print it."""
+        return {
+            "thread": thread_json(self.thread),
+            "lease_token": str(self.token),
+            "expires_at": self.expires_at,
+            "event_id": self.event_id,
+        }
 
 
 def claim(seat: WorkSeat, thread_id: str, seconds: float, *, settles: bool, shape: Shape | None) -> Claimed:
@@ -99,18 +110,15 @@ def renew(seat: WorkSeat, thread_id: str, seconds: float | None, *, token: str |
 
 def give_back(seat: WorkSeat, token: LeaseToken, reason: str) -> None:
     """See `ThreadWork.give_back`."""
-    queue = JobQueue(seat.records, warn=_log.warning)
-    try:
+    with closing(JobQueue(seat.records, warn=_log.warning)) as queue:
         queue.release(token.job_id, attempt=token.attempt, reason=reason)
-    finally:
-        queue.close()
 
 
 def _check_task(seat: WorkSeat, thread: InboxThread) -> None:
     if thread.task_id:
         from jobwire.coordination.tasks.following import check_claim  # noqa: PLC0415 - of tasks alone
 
-        check_claim(seat.store, thread, seat.agent, int(seat.store.clock.now() * 1000))
+        check_claim(seat.store, thread, seat.agent, seat.store.now_ms)
 
 
 def _register(seat: WorkSeat, thread: InboxThread, grant: LeaseGrant, shape: Shape | None) -> str:
@@ -128,11 +136,8 @@ def _register(seat: WorkSeat, thread: InboxThread, grant: LeaseGrant, shape: Sha
         idempotency_key=job_key(store, thread),
         thread=thread.thread_id,
     )
-    queue = JobQueue(seat.records, warn=_log.warning)
-    try:
+    with closing(JobQueue(seat.records, warn=_log.warning)) as queue:
         return queue.register(spec if shape is None else shape(spec), grant).job_id
-    finally:
-        queue.close()
 
 
 def _take(seat: WorkSeat, thread: InboxThread, locked: LockedRecord, grant: LeaseGrant) -> None:

@@ -8,10 +8,10 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.lease_file import lease_lost
 from jobwire.coordination.marks import catch_up, unmark
 from jobwire.coordination.message import NewMessage, digest_of
-from jobwire.coordination.projection import is_planned, move, prepare, publish, settle
+from jobwire.coordination.projection import is_planned, prepare, publish, settle
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import copied, route_end
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.sending import Bulk, move, write
 from jobwire.coordination.taking import settle_in_thread
 from jobwire.coordination.thread import ThreadStatus, check_may_end, check_open_thread
 from jobwire.coordination.work_seat import over

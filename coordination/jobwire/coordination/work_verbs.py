@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobwire.coordination.store import CoordinationStore
-    from jobwire.coordination.work_claim import Claimed
-    from jobwire.coordination.work_words import Worded
-
-
-def claimed_json(claimed: Claimed) -> dict[str, object]:
-    """Return a claim as commands print it."""
-    return {
-        "thread": thread_json(claimed.thread),
-        "lease_token": str(claimed.token),
-        "expires_at": claimed.expires_at,
-        "event_id": claimed.event_id,
-    }
-
-
-def worded_json(worded: Worded) -> dict[str, object]:
-    """Return what was said in a thread of work as commands print it."""
-    return {**worded.posted._asdict(), "thread": thread_json(worded.thread)}
 
 
 def _work(store: CoordinationStore, agent: str, args: dict[str, Any]) -> ThreadWork:
@@ -47,12 +30,12 @@ def _work(store: CoordinationStore, agent: str, args: dict[str, Any]) -> ThreadW
 
 def _claim(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     seconds = args.get("lease_seconds", DEFAULT_LEASE_SECONDS)
-    return claimed_json(_work(store, agent, args).claim(args["thread_id"], seconds))
+    return _work(store, agent, args).claim(args["thread_id"], seconds).to_json()
 
 
 def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     work = _work(store, agent, args)
-    return claimed_json(work.renew(args["thread_id"], args.get("lease_seconds"), token=args.get("token")))
+    return work.renew(args["thread_id"], args.get("lease_seconds"), token=args.get("token")).to_json()
 
 
 def _update(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -62,22 +45,20 @@ def _update(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
         token=args.get("token"),
         choices=args.get("choices", ()),
     )
-    return worded_json(said)
+    return said.to_json()
 
 
 def _done(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    said = _work(store, agent, args).done(words_of(agent, "result", args), token=args.get("token"))
-    return worded_json(said)
+    return _work(store, agent, args).done(words_of(agent, "result", args), token=args.get("token")).to_json()
 
 
 def _fail(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    said = _work(store, agent, args).fail(words_of(agent, "result", args), token=args.get("token"))
-    return worded_json(said)
+    return _work(store, agent, args).fail(words_of(agent, "result", args), token=args.get("token")).to_json()
 
 
 def _cancel(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     work = _work(store, agent, args)
-    return worded_json(work.cancel(args["thread_id"], args.get("reason", ""), message_id=args.get("id", "")))
+    return work.cancel(args["thread_id"], args.get("reason", ""), message_id=args.get("id", "")).to_json()
 
 
 def _reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:

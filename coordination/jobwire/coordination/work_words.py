@@ -10,7 +10,7 @@ from jobwire.coordination.message import NewMessage, check_message, digest_of
 from jobwire.coordination.projection import prepare, publish, settle
 from jobwire.coordination.reading import thread_of
 from jobwire.coordination.sending import Bulk, Posted, already, new_id
-from jobwire.coordination.stored import InboxMessage
+from jobwire.coordination.stored import InboxMessage, thread_json
 from jobwire.coordination.taking import STORE_AGENT, settle_in_thread
 from jobwire.coordination.thread_requests import asking, request_id_of, settling
 from jobwire.core.errors import InvalidInputError, JobwireError
@@ -37,6 +37,10 @@ class Worded(NamedTuple):
 
     posted: Posted
     thread: InboxThread
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as commands print it."""
+        return {**self.posted._asdict(), "thread": thread_json(self.thread)}
 
 
 class JobWords(NamedTuple):

@@ -99,16 +99,19 @@ def _report_defect(error: Exception, tell: Callable[[JobwireError], None], *, as
 
 
 def report(error: JobwireError, *, prog: str, as_json: bool) -> None:
-    """Write cause and remedy to stderr, as two lines or as one JSON object."""
+    """Write cause and remedy to stderr."""
+    print(in_words(error, prog=prog, as_json=as_json), end="", file=sys.stderr)
+
+
+def in_words(error: JobwireError, *, prog: str, as_json: bool) -> str:
+    """Return cause and remedy, as two lines or as one JSON object on a line."""
     if as_json:
         import json  # noqa: PLC0415 - a help, and most failures, are told in words
 
         trace = {"trace": error.facts["trace"]} if "trace" in error.facts else {}
-        print(json.dumps({**error.to_json(), **trace}), file=sys.stderr)
-        return
-    print(f"{prog}: error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"{prog}: hint: {error.hint}", file=sys.stderr)
+        return json.dumps({**error.to_json(), **trace}) + "\n"
+    hint = f"{prog}: hint: {error.hint}\n" if error.hint else ""
+    return f"{prog}: error: {error.message}\n{hint}"
 
 
 def end_program(run: Callable[[], int], argv: Sequence[str] | None) -> int:

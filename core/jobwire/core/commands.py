@@ -178,6 +178,11 @@ def wants_json(words: Sequence[str]) -> bool:
     return "--json" in own
 
 
+def telling(command: str) -> dict[str, Any]:
+    """Return what a parser takes so that its usage errors are told as those of core.told are, with --json."""
+    return {"tell": partial(_say_failure, command)}
+
+
 def _say_failure(command: str, error: JobwireError) -> None:
     from jobwire.core.told import say_failure  # noqa: PLC0415 - where something is wrong
 
@@ -273,14 +278,13 @@ def add_command(
     Without `run` its body is the function of its name in the module `bodies`. `told`: with --json it prints
     one object on stdout on every path (core.told), usage errors included.
     """
-    # Known to our parsers only: argparse's own can hold commands without it.
-    telling: dict[str, Any] = {"tell": partial(_say_failure, name)} if told else {}
     parser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"example:\n  {example}",
-        **telling,
+        # Known to our parsers only: argparse's own can hold commands without it.
+        **(telling(name) if told else {}),
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}", told=told)

@@ -194,8 +194,13 @@ def settings(names: Iterable[str] | None = None) -> Rule:
 
 def nested(kind: type, description: str) -> Rule:
     """Take an object with the fields of this NamedTuple; what it does not know is left out."""
-    rules, make = rules_of(kind), kind
-    defaults: Mapping[str, object] = kind._field_defaults  # type: ignore[attr-defined]  # a NamedTuple
+    return object_of(rules_of(kind), kind._field_defaults, description, kind)  # type: ignore[attr-defined]  # a NamedTuple
+
+
+def object_of(
+    rules: Rules, defaults: Mapping[str, object], description: str, make: Callable[..., Any] = dict
+) -> Rule:
+    """Take an object with these fields, and return what `make` makes of them; `defaults` may be missing."""
 
     def read(value: object) -> Any:
         return make(**read_fields(_object(value), rules, _refused, optional=defaults))

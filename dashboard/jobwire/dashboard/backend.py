@@ -10,11 +10,10 @@ from jobwire.core.errors import NotFoundError
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.figures import store_figures
 from jobwire.dashboard.figures import STEPS
-from jobwire.dashboard.fleet import Group, Thresholds, is_failure, judge, row_of
+from jobwire.dashboard.fleet import Group, is_failure, judge, row_of
 from jobwire.dashboard.index_reader import counts_now
-from jobwire.dashboard.journal_tail import JournalTail
+from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.prometheus import RANGE_SECONDS, Figures
-from jobwire.dashboard.records import RecordSource
 from jobwire.dashboard.report import Live, MetricsReport, safe_report
 from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.timeline import shown_record
@@ -38,23 +37,21 @@ class Backend:
     def __init__(
         self,
         *,
-        source: RecordSource,
+        model: FleetModel,
         queue: JobQueue,
         broadcaster: Broadcaster,
-        journal: JournalTail,
         waits: WaitingHistory,
         tables: TablesLocator,
         clock: Clock,
-        limits: Thresholds,
     ) -> None:
-        self._source = source
+        self._source = model.source
         self._queue = queue
         self._broadcaster = broadcaster
-        self._journal = journal
+        self._journal = model.journal
         self._waits = waits
         self._tables = tables
         self._clock = clock
-        self._limits = limits
+        self._limits = model.limits
         self._guard = threading.Lock()
         self._reports: OrderedDict[int, tuple[float, MetricsReport]] = OrderedDict()
         self._counts: tuple[float, dict[str, int]] = (0.0, {})

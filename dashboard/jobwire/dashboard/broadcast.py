@@ -36,13 +36,14 @@ class Broadcaster:
         self.rows: dict[str, Row] = {}
         self.moment = FollowerStatus(0.0, -1)
         self.ready = False
+        #: The server stops.
+        self.closed = False
         self._start_id = start_id
         self._revision = 0
         self._lines: dict[str, str] = {}
         self._kept: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
         self._changed = asyncio.Event()
-        self._closed = False
         self._snapshot: tuple[int, bytes] | None = None
 
     def begin(self, rows: Mapping[str, Row], moment: FollowerStatus) -> None:
@@ -75,13 +76,8 @@ class Broadcaster:
 
     def close(self) -> None:
         """End every stream, so that the server can stop at once."""
-        self._closed = True
+        self.closed = True
         self._wake()
-
-    @property
-    def closed(self) -> bool:
-        """Tell whether the server stops."""
-        return self._closed
 
     async def changed(self, timeout_seconds: float) -> None:
         """Return at the next change or after `timeout_seconds`."""
@@ -93,7 +89,7 @@ class Broadcaster:
     async def stream(self, last_id: str) -> AsyncIterator[bytes]:
         """Yield encoded messages for one page that has seen everything up to `last_id` ("": nothing)."""
         position = self._known(last_id)
-        while not self._closed:
+        while not self.closed:
             waiting = self._changed
             if position is None or not self._reaches(position):
                 if self.ready:

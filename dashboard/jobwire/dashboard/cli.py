@@ -31,7 +31,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "dashboard",
-        help="the fleet on a live page, and for Prometheus",
         description="Serve the fleet on a live page (/) and for Prometheus (/metrics), until stopped.",
         epilog="example:\n  jobwire dashboard --allow-actions\n"
         "The printed address opens the page: whoever has it may look. Elsewhere the page asks for the token.",
@@ -69,7 +68,6 @@ def _add_dashboard(subparsers: argparse._SubParsersAction[argparse.ArgumentParse
 def _add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "top",
-        help="the fleet in the terminal",
         description="Show the fleet live in the terminal, problems first. Keys are listed at the bottom.",
         epilog="example:\n  jobwire top --session backend",
     )
@@ -86,7 +84,6 @@ def _add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "status",
-        help="one line for a status bar",
         description="Say how the fleet is doing; --line, for a status bar: running, waiting for you, failed.",
         epilog="example (tmux.conf):\n  set -g status-right '#(jobwire --home ~/work/.hermes status --line)'",
     )
@@ -97,28 +94,14 @@ def _add_status(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--stuck-after",
-        type=_SECONDS,
-        default=300.0,
-        metavar="SECONDS",
-        help="silence after which a job without an idle timeout counts as stuck (300)",
-    )
-    add(
-        "--late-after",
-        type=_SECONDS,
-        default=600.0,
-        metavar="SECONDS",
-        help="waiting after which a job that nobody picked counts as late (600)",
-    )
-    add(
-        "--failed-for",
-        type=_SECONDS,
-        default=86_400.0,
-        metavar="SECONDS",
-        help="how long a failure counts as a problem (86400)",
-    )
+    for name, seconds, what in (
+        ("--stuck-after", 300, "silence after which a job without an idle timeout counts as stuck"),
+        ("--late-after", 600, "waiting after which a job that nobody picked counts as late"),
+        ("--failed-for", 86_400, "how long a failure counts as a problem"),
+    ):
+        parser.add_argument(
+            name, type=_SECONDS, default=float(seconds), metavar="SECONDS", help=f"{what} ({seconds})"
+        )
 
 
 def _limits(args: argparse.Namespace) -> Thresholds:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from jobwire.metrics.buckets import BEGUN, DELAY, DURATION, percentiles
+from jobwire.metrics.buckets import BEGUN, DURATION, percentiles
 
 # Range in seconds -> (width of the windows read, seconds of one point on the chart).
 STEPS: dict[int, tuple[int, int]] = {
@@ -48,6 +48,11 @@ class TimeRange(NamedTuple):
     def points(self) -> list[int]:
         """Return the start of each step."""
         return list(range(self.start, self.end, self.step))
+
+    @property
+    def windows(self) -> tuple[int, int, int]:
+        """Return what the queries ask by: the windows' width, the first one's start, and the end."""
+        return (self.width, self.start, self.end)
 
 
 # Jobs are rarer than events: their quantiles and shares are taken over this many steps at a time.
@@ -123,9 +128,7 @@ def event_rates(database: MetricTables, wanted: TimeRange) -> dict[str, list[flo
         "SELECT window_start, event_type, SUM(events) FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY window_start, event_type",
-        wanted.width,
-        wanted.start,
-        wanted.end,
+        *wanted.windows,
     )
     return _rates(rows, wanted)
 
@@ -135,9 +138,7 @@ def rejections(database: MetricTables, wanted: TimeRange) -> dict[str, list[floa
     rows = database.ask(
         "SELECT window_start, reason, SUM(events) FROM rejection_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? GROUP BY window_start, reason",
-        wanted.width,
-        wanted.start,
-        wanted.end,
+        *wanted.windows,
     )
     return _rates(rows, wanted)
 
@@ -148,9 +149,7 @@ def sessions(database: MetricTables, wanted: TimeRange) -> list[dict[str, object
         "SELECT session, SUM(events) AS total FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY session ORDER BY total DESC LIMIT ?",
-        wanted.width,
-        wanted.start,
-        wanted.end,
+        *wanted.windows,
         _TOTAL_SESSIONS,
     )
     return [{"session": session, "events": int(total)} for session, total in rows]
@@ -164,14 +163,9 @@ def lengths(database: MetricTables, wanted: TimeRange, measure: str) -> Steps:
     """Return the buckets (buckets.py) of a measure by the number of the step and the jobs' outcome."""
     rows = database.ask(
         "SELECT (window_start - ?) / ?, outcome, bucket, SUM(events) FROM histograms "
-        "WHERE width_seconds = ? AND measure = ? AND dimension = '' "
-        "AND window_start >= ? AND window_start < ? GROUP BY 1, 2, 3",
-        wanted.start,
-        wanted.step,
-        wanted.width,
-        measure,
-        wanted.start,
-        wanted.end,
+        "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
+        "AND measure = ? AND dimension = '' GROUP BY 1, 2, 3",
+        *(wanted.start, wanted.step, *wanted.windows, measure),
     )
     found: Steps = {}
     for place, outcome, bucket, events in rows:
@@ -184,11 +178,6 @@ def counts(found: Steps) -> dict[tuple[int, str], int]:
     return {key: sum(number for _, number in buckets) for key, buckets in found.items()}
 
 
-def delays(database: MetricTables, wanted: TimeRange) -> dict[str, list[float | None]]:
-    """Return the worker-to-journal delay in seconds at each step."""
-    return quantiles_over_time(lengths(database, wanted, DELAY), wanted)
-
-
 def running_over_time(
     database: MetricTables, wanted: TimeRange, still: Iterable[tuple[float, float]]
 ) -> list[int]:
@@ -199,9 +188,9 @@ def running_over_time(
         # How long they took is not asked for: that would be many rows of each step.
         rows = database.ask(
             "SELECT (window_start - ?) / ?, SUM(events) FROM histograms "
-            "WHERE width_seconds = ? AND measure = ? AND dimension = '' "
-            "AND window_start >= ? AND window_start < ? GROUP BY 1",
-            *(wanted.start, wanted.step, wanted.width, measure, wanted.start, wanted.end),
+            "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
+            "AND measure = ? AND dimension = '' GROUP BY 1",
+            *(wanted.start, wanted.step, *wanted.windows, measure),
         )
         for place, number in rows:
             change[int(place)] += sign * int(number)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.core.clock import epoch
 from jobwire.core.errors import TransitionError
+from jobwire.dashboard.numbers import epoch_or_zero
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import WAITING_COST, dismissed_at
@@ -179,12 +179,12 @@ def judge(facts: JobFacts, now: float, limits: Thresholds) -> Judgement:
         return _judge_running(facts, now, limits)
     if record.status is Status.PENDING:
         limit = record.timeouts.pending_seconds or limits.pending_seconds
-        due = _time(pending_since(record)) + limit
+        due = epoch_or_zero(pending_since(record)) + limit
         if due <= now:
             return Judgement(Group.LATE, f"nobody picked it within {words(limit)}", NEVER)
         return Judgement(Group.PENDING, "", due)
     if is_failure(record):
-        until = _time(record.finished_at) + limits.failed_seconds
+        until = epoch_or_zero(record.finished_at) + limits.failed_seconds
         return Judgement(Group.FAILED, "", until) if now < until else Judgement(Group.DONE, "", NEVER)
     return Judgement(Group.DONE, "", NEVER)
 
@@ -197,10 +197,14 @@ def _judge_running(facts: JobFacts, now: float, limits: Thresholds) -> Judgement
     silent = _idle_since(facts) + limit
     if silent <= now:
         return Judgement(Group.STUCK, f"silent for more than {words(limit)}", NEVER)
-    lease = _time(record.lease.expires_at) if record.lease else NEVER
+    lease = epoch_or_zero(record.lease.expires_at) if record.lease else NEVER
     if lease <= now:
         return Judgement(Group.STUCK, "its lease ran out", NEVER)
-    wall = _time(record.started_at) + record.timeouts.wall_seconds if record.timeouts.wall_seconds else NEVER
+    wall = (
+        epoch_or_zero(record.started_at) + record.timeouts.wall_seconds
+        if record.timeouts.wall_seconds
+        else NEVER
+    )
     if wall <= now:
         why = f"running for more than {words(record.timeouts.wall_seconds or 0)}"
         return Judgement(Group.LATE, why, min(silent, lease))
@@ -225,9 +229,9 @@ def row_of(facts: JobFacts, judgement: Judgement, limits: Thresholds) -> Row:
         attempt=record.attempt,
         max_attempts=record.max_attempts,
         seq=record.last_seq,
-        created=_time(record.created_at),
-        started=_time(record.started_at) if record.started_at else None,
-        finished=_time(record.finished_at) if record.finished_at else None,
+        created=epoch_or_zero(record.created_at),
+        started=epoch_or_zero(record.started_at) if record.started_at else None,
+        finished=epoch_or_zero(record.finished_at) if record.finished_at else None,
         last=last,
         limit=(record.timeouts.idle_seconds or limits.idle_seconds) if running else None,
         owner=clean(record.lease.owner, record) if record.lease else "",
@@ -245,8 +249,8 @@ def _ask(request: Request, record: JobRecord) -> Mapping[str, object]:
         "kind": str(request.kind),
         "named": request.named,
         "choices": request.choices,
-        "asked": _time(request.asked_at),
-        "expires": _time(request.expires_at) if request.expires_at else None,
+        "asked": epoch_or_zero(request.asked_at),
+        "expires": epoch_or_zero(request.expires_at) if request.expires_at else None,
         "cost": WAITING_COST[record.priority],
         **{name: None if text is None else clean(text, record) for name, text in texts.items()},
     }
@@ -263,14 +267,14 @@ def _place(facts: JobFacts, group: Group) -> float:
     record = facts.record
     asked = open_requests(record.requests)
     if asked:
-        return _time(asked[0].asked_at)
+        return epoch_or_zero(asked[0].asked_at)
     if group in {Group.WAITING, Group.STUCK}:
         return _idle_since(facts)  # the longest wait first
     if group in {Group.FAILED, Group.DONE}:
-        return -_time(record.finished_at)  # the newest first
+        return -epoch_or_zero(record.finished_at)  # the newest first
     if group is Group.RUNNING:
-        return -_time(record.started_at)
-    return _time(record.created_at)
+        return -epoch_or_zero(record.started_at)
+    return epoch_or_zero(record.created_at)
 
 
 def clean(text: str, record: JobRecord) -> str:
@@ -320,12 +324,4 @@ def words(seconds: float) -> str:
 def _idle_since(facts: JobFacts) -> float:
     if facts.last is not None:
         return facts.last.at
-    return _time(facts.record.started_at or facts.record.updated_at)
-
-
-def _time(stamp: str | None) -> float:
-    """Return a record's time; a date that does not exist counts as long ago rather than as a crash."""
-    try:
-        return epoch(stamp) if stamp else 0.0
-    except ValueError:
-        return 0.0
+    return epoch_or_zero(facts.record.started_at or facts.record.updated_at)

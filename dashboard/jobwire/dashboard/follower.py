@@ -31,14 +31,12 @@ class Follower:
         begin: Callable[[FleetModel, FollowerStatus], None],
         publish: Callable[[Changes, FollowerStatus], None],
         warn: Callable[[str], None],
-        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._model = model
         self._clock = clock
         self._begin = begin
         self._publish = publish
         self._warn = warn
-        self._look_seconds = look_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobwire-follower", daemon=True)
 
@@ -52,12 +50,12 @@ class Follower:
         self._thread.join()
 
     def _run(self) -> None:
-        pause = self._look_seconds
+        pause = LOOK_SECONDS
         while not self._stop.is_set():
             try:
                 self._model.start()
                 self._begin(self._model, self._moment())
-                pause = self._look_seconds
+                pause = LOOK_SECONDS
                 self._follow()
             except (JobwireError, OSError) as error:
                 self._warn(str(error))
@@ -75,15 +73,15 @@ class Follower:
         quiet_until = self._clock.monotonic() + SIGN_OF_LIFE_SECONDS
         rest = 0.0
         while not self._stop.wait(rest):
-            if not rest and not self._model.wait(self._look_seconds):
-                self._stop.wait(self._look_seconds)
+            if not rest and not self._model.wait(LOOK_SECONDS):
+                self._stop.wait(LOOK_SECONDS)
             begun = self._clock.monotonic()
             changes = self._model.refresh()
             if changes or begun >= quiet_until:
                 self._publish(changes, self._moment())
                 quiet_until = begun + SIGN_OF_LIFE_SECONDS
             taken = self._clock.monotonic() - begun
-            rest = min(max(_REST_SECONDS, _REST_TIMES * taken), self._look_seconds) if changes else 0.0
+            rest = min(max(_REST_SECONDS, _REST_TIMES * taken), LOOK_SECONDS) if changes else 0.0
 
     def _moment(self, trouble: str = "") -> FollowerStatus:
         return FollowerStatus(self._clock.now(), self._model.journal.offset, trouble)

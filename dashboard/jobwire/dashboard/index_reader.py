@@ -13,16 +13,18 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.core.errors import StorageError
+from jobwire.core.errors import JobwireError, StorageError
 from jobwire.registry.pending_tables import FILE, TABLES, record_version
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _TOUCHED = "queue/touched"
 _BUSY_SECONDS = 0.25
+# Above this many marks the index is brought up to date once, instead of reading them at every look.
+_MANY_MARKS = 500
 # The layout of `core.record.encode_record`: one space before a field of the record itself, more
 # before anything inside it. Where neither form is found, the record is read as JSON.
 _ATTENTION = (b'\n "attention": true', b'\n "attention": false')
@@ -76,6 +78,30 @@ def read_index(home: str, *, failed_since: str, limit: int = 1000) -> IndexView 
             return _read(index, touched, failed_since, limit) if known else None
     except StorageError:
         return None
+
+
+def current_index(
+    home: str, *, failed_since: str, warn: Callable[[str], None], limit: int = 1000
+) -> IndexView | None:
+    """Return what the index says; where that is not to be trusted, its owner mends it first: slow, once.
+
+    None where there is no index and none can be made (no jobs yet, or a read-only disk). `warn` is told why.
+    """
+    found = read_index(home, failed_since=failed_since, limit=limit)
+    if found is not None and len(found.touched) <= _MANY_MARKS:
+        return found
+    from jobwire.registry.queue import JobQueue  # noqa: PLC0415 - only where the index must be made again
+    from jobwire.registry.store import RecordStore  # noqa: PLC0415 - as above
+
+    store = RecordStore(home)
+    if not store.has_jobs():
+        return found
+    with contextlib.closing(JobQueue(store, warn=warn)) as queue:
+        try:
+            queue.counts()
+        except JobwireError as error:
+            warn(str(error))
+    return read_index(home, failed_since=failed_since, limit=limit)
 
 
 def _read(index: SqliteFile, touched: frozenset[str], since: str, limit: int) -> IndexView:

@@ -11,7 +11,7 @@ from jobwire.core.clock import Clock
 from jobwire.dashboard.auth import Gate, local_path
 from jobwire.dashboard.login_throttle import LoginThrottle, peer_of
 from jobwire.dashboard.middleware import answer_slowly, forget_cookie, give_cookie, too_many
-from jobwire.dashboard.responses import error_responses, read_body
+from jobwire.dashboard.responses import read_body
 
 _WRONG = "That was not it."
 
@@ -29,7 +29,7 @@ class LoginRoutes:
         """Return the routes."""
         return [
             Route("/login", self.show, methods=["GET"]),
-            Route("/login", error_responses(self.login), methods=["POST"]),
+            Route("/login", self.login, methods=["POST"]),
             Route("/logout", self.logout, methods=["POST"]),
         ]
 

@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.dashboard.fleet import Group, JobFacts, Row, Thresholds, judge, row_of, with_event
-from jobwire.dashboard.inotify import WatchLostError
+from jobwire.dashboard.inotify import DirectoryWatch, WatchLostError
 from jobwire.dashboard.journal_tail import Arrival, JournalTail
 from jobwire.dashboard.records import RecordSource, is_finished
 
@@ -17,22 +17,6 @@ _SUFFIX = ".json"
 _ID_LENGTH = 8
 # Finished rows above the limit before the oldest go: not one by one at each end of a job.
 _SLACK = 50
-
-
-class Watch(Protocol):
-    """Names what changed in a directory (jobwire.dashboard.inotify)."""
-
-    def wait(self, seconds: float) -> None:
-        """Return once something changed, or after so long."""
-        ...
-
-    def changed(self) -> set[str]:
-        """Return names; raises WatchLostError."""
-        ...
-
-    def close(self) -> None:
-        """Release it."""
-        ...
 
 
 class Changes(NamedTuple):
@@ -58,7 +42,7 @@ class FleetModel:
         journal: JournalTail,
         clock: Clock,
         limits: Thresholds,
-        watch: Callable[[Path], Watch] | None,
+        watch: Callable[[Path], DirectoryWatch] | None,
         keep_finished: int = 1000,
     ) -> None:
         self.limits = limits
@@ -68,7 +52,7 @@ class FleetModel:
         self._clock = clock
         self._open_watch = watch
         self._keep_finished = keep_finished
-        self._watch: Watch | None = None
+        self._watch: DirectoryWatch | None = None
         self._facts: dict[str, JobFacts] = {}
         self._until: dict[str, float] = {}
         self._next_poll = 0.0
@@ -106,10 +90,6 @@ class FleetModel:
     def facts(self, job_id: str) -> JobFacts | None:
         """Return what is known of a job of the fleet."""
         return self._facts.get(job_id)
-
-    def history(self, job_id: str, count: int) -> list[str]:
-        """Return the last lines of a job's history as text, newest first. Raises StorageError."""
-        return self.source.history(job_id, count)
 
     def close(self) -> None:
         """Close watch and journal."""

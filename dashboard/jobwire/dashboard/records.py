@@ -6,18 +6,15 @@ from typing import Any
 from jobwire.core.clock import epoch, utc_timestamp
 from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.dashboard.fleet import JobFacts, LastEvent, newer, percent_of, with_record
-from jobwire.dashboard.index_reader import IndexView, read_index
+from jobwire.dashboard.index_reader import IndexView, current_index
 from jobwire.dashboard.timeline import entry, text_of
 from jobwire.jobs.lifecycle import Status
-from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore
 
 # Finished jobs on the page: the newest ones. All others are found by their id.
 RECENT = 1000
 # Lines looked at for a job's newest event: behind it may stand refusals and changes of state.
 _TAIL = 12
-# Above this many marks the index is brought up to date once, instead of reading them at every look.
-_MANY_MARKS = 500
 
 Warn = Callable[[str], None]
 
@@ -38,23 +35,9 @@ class RecordSource:
         self.unread: set[str] = set()
 
     def index_view(self) -> IndexView | None:
-        """Return what the index says; where it is not to be trusted its owner makes it again first.
-
-        None where there is no index and none can be made (no jobs yet, or a read-only disk).
-        """
-        found = self._look()
-        if found is not None and len(found.touched) <= _MANY_MARKS:
-            return found
-        if not self.store.has_jobs():
-            return found
-        queue = JobQueue(self.store, warn=self._warn)
-        try:
-            queue.counts()
-        except JobwireError as error:
-            self._warn(str(error))
-        finally:
-            queue.close()
-        return self._look()
+        """Return what the index says, as `current_index`."""
+        since = utc_timestamp(self.store.clock.now() - self._failed_seconds)
+        return current_index(self.store.home, failed_since=since, limit=self._recent, warn=self._warn)
 
     def job_ids(self) -> set[str]:
         """Return the jobs of the page: all that are open, the newest finished ones, recent failures."""
@@ -95,10 +78,6 @@ class RecordSource:
         record = self.store.get(job_id)
         lines = self.store.audit(job_id).tail(count)
         return [text_of(entry(line, record)) for line in reversed(lines)]
-
-    def _look(self) -> IndexView | None:
-        since = utc_timestamp(self.store.clock.now() - self._failed_seconds)
-        return read_index(self.store.home, failed_since=since, limit=self._recent)
 
     def _last_event(self, job_id: str, before: JobFacts | None) -> LastEvent | None:
         known = before.last if before else None

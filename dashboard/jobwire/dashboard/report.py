@@ -1,6 +1,6 @@
 """One answer for the metrics view and for Prometheus, from the tables, the journal and the fleet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from jobwire.core.errors import JobwireError
@@ -8,7 +8,7 @@ from jobwire.dashboard import figures
 from jobwire.dashboard.figures import Freshness, JournalEnd, MetricTables, Steps, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
-from jobwire.metrics.buckets import DURATION, QUEUED, WAITED
+from jobwire.metrics.buckets import DELAY, DURATION, QUEUED, WAITED
 from jobwire.metrics.rates import WRONG_OUTCOMES
 
 _FOREVER = float("inf")
@@ -33,22 +33,22 @@ class MetricsReport(NamedTuple):
     freshness: Freshness
     points: list[int]
     step: int
-    job_points: list[int]
     job_step: int
-    events: dict[str, list[float]]
-    rejections: dict[str, list[float]]
-    present: dict[str, int]
-    jobs: dict[str, list[int]]
-    durations: dict[str, list[float | None]]
-    durations_total: dict[str, float | None]
-    queued: dict[str, list[float | None]]
-    queued_total: dict[str, float | None]
-    waiting: dict[str, list[float | None]]
-    waiting_total: dict[str, float | None]
-    delay: dict[str, list[float | None]]
-    error_rate: list[float | None]
-    finished: dict[str, int]
-    sessions: list[dict[str, object]]
+    present: Mapping[str, int]
+    job_points: Sequence[int] = ()
+    events: Mapping[str, list[float]] = {}
+    rejections: Mapping[str, list[float]] = {}
+    jobs: Mapping[str, list[int]] = {}
+    durations: Mapping[str, list[float | None]] = {}
+    durations_total: Mapping[str, float | None] = figures.quantiles([])
+    queued: Mapping[str, list[float | None]] = {}
+    queued_total: Mapping[str, float | None] = figures.quantiles([])
+    waiting: Mapping[str, list[float | None]] = {}
+    waiting_total: Mapping[str, float | None] = figures.quantiles([])
+    delay: Mapping[str, list[float | None]] = {}
+    error_rate: Sequence[float | None] = ()
+    finished: Mapping[str, int] = {}
+    sessions: Sequence[Mapping[str, object]] = ()
     missing: str = ""
 
 
@@ -80,7 +80,7 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
         queued_total=figures.quantiles(figures.every(queued)),
         waiting=figures.quantiles_over_time(waiting, by_job),
         waiting_total=figures.quantiles(figures.every(waiting)),
-        delay=figures.delays(database, wanted),
+        delay=figures.quantiles_over_time(figures.lengths(database, wanted, DELAY), wanted),
         error_rate=_error_rate(durations, by_job),
         finished=_outcomes(durations),
         sessions=figures.sessions(database, wanted),
@@ -90,27 +90,12 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
 def no_report(why: str, live: Live, *, seconds: int, now: float) -> MetricsReport:
     """Return the empty figures of a range, with the reason."""
     wanted = figures.span(seconds, now)
-    nothing = figures.quantiles([])
     return MetricsReport(
-        freshness=Freshness("none", why),
-        points=wanted.points,
-        step=wanted.step,
-        job_points=[],
+        Freshness("none", why),
+        wanted.points,
+        wanted.step,
         job_step=wanted.step * figures.JOB_STEPS,
-        events={},
-        rejections={},
         present=_present(live.rows),
-        jobs={},
-        durations={},
-        durations_total=nothing,
-        queued={},
-        queued_total=nothing,
-        waiting={},
-        waiting_total=nothing,
-        delay={},
-        error_rate=[],
-        finished={},
-        sessions=[],
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError
@@ -88,25 +89,22 @@ def event_message(kind: str, body: object, event_id: str) -> bytes:
     return f"id: {event_id}\nevent: {kind}\ndata: {data}\n\n".encode()
 
 
-def read_only() -> Response:
-    """Return the answer to an action where none were allowed at the start."""
+def action_route(path: str, handler: Handler, *, allowed: bool) -> Route:
+    """Return the route of an action: where none were allowed at the start, it answers that."""
+    return Route(path, handler if allowed else _read_only, methods=["POST"])
+
+
+async def _read_only(request: Request) -> Response:  # noqa: ARG001 - a handler's form
     return json_response({"error": "this page is read-only", "hint": "start it with --allow-actions"}, 403)
 
 
-def error_responses(handler: Handler) -> Handler:
-    """Turn our errors into answers with cause and remedy."""
-
-    async def handle(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except JobwireError as error:
-            # The rest of a body that is too large is not read: nothing can follow it.
-            headers = {"connection": "close"} if isinstance(error, BodyTooLargeError) else None
-            return json_response(
-                {"error": error.message, "hint": error.hint}, _status(error), headers=headers
-            )
-
-    return handle
+async def refusal(request: Request, error: Exception) -> Response:  # noqa: ARG001 - a handler's form
+    """Answer for an error of ours, with its cause and remedy."""
+    if not isinstance(error, JobwireError):
+        raise error
+    # The rest of a body that is too large is not read: nothing can follow it.
+    headers = {"connection": "close"} if isinstance(error, BodyTooLargeError) else None
+    return json_response({"error": error.message, "hint": error.hint}, _status(error), headers=headers)
 
 
 async def no_route(request: Request, error: Exception) -> Response:

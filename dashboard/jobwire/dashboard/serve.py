@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
-from jobwire.dashboard.assembly import new_model, new_source, warn
+from jobwire.dashboard.assembly import new_model, warn
 from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
 from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
@@ -62,18 +62,15 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
     """Return the application, following the fleet while it runs."""
     gate = Gate(bind=settings.bind, secret=token.secret)
     store = RecordStore(settings.home, clock=clock)
-    source = new_source(store, settings.limits)
-    model = new_model(source, home=settings.home, clock=clock, limits=settings.limits, poll=settings.poll)
+    model = new_model(store, limits=settings.limits, poll=settings.poll)
     broadcaster = Broadcaster(start_id=secrets.token_hex(4))
     backend = Backend(
-        source=source,
+        model=model,
         queue=JobQueue(store, warn=warn),
         broadcaster=broadcaster,
-        journal=model.journal,
         waits=WaitingHistory(HomePaths(settings.home).journal, seconds=_WAITS_SECONDS),
         tables=TablesLocator(home=settings.home, location=settings.metrics_database),
         clock=clock,
-        limits=settings.limits,
     )
     person, watch = person_name(author(token)), StoreWatch(settings.home)
     shown = {

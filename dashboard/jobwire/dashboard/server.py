@@ -29,12 +29,12 @@ from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
 from jobwire.dashboard.responses import (
     MAX_ANSWER_BODY,
-    error_responses,
+    action_route,
     event_message,
     json_response,
     no_route,
     read_object,
-    read_only,
+    refusal,
 )
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
 from jobwire.jobs.requests import Answer
@@ -103,12 +103,12 @@ class Pages:
             Route("/assets/{name}", self.asset),
             Route("/api/stream", self.stream),
             Route("/api/summary", self.summary),
-            Route("/api/jobs/{job_id}", error_responses(self.job)),
-            Route("/api/jobs/{job_id}/stream", error_responses(self.job_stream)),
-            Route("/api/jobs/{job_id}/cancel", error_responses(self.cancel), methods=["POST"]),
-            Route("/api/jobs/{job_id}/answer", error_responses(self.answer), methods=["POST"]),
-            Route("/api/metrics", error_responses(self.metrics)),
-            Route("/metrics", error_responses(self.prometheus)),
+            Route("/api/jobs/{job_id}", self.job),
+            Route("/api/jobs/{job_id}/stream", self.job_stream),
+            action_route("/api/jobs/{job_id}/cancel", self.cancel, allowed=self._allow_actions),
+            action_route("/api/jobs/{job_id}/answer", self.answer, allowed=self._allow_actions),
+            Route("/api/metrics", self.metrics),
+            Route("/metrics", self.prometheus),
             Route("/healthz", self.health),
             *self._store_routes.routes(self._streaming),
         ]
@@ -143,8 +143,6 @@ class Pages:
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a job, where actions were allowed at the start."""
-        if not self._allow_actions:
-            return read_only()
         job_id = _job_id(request)
         reason = (await read_object(request)).get("reason", "")
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
@@ -154,8 +152,6 @@ class Pages:
 
     async def answer(self, request: Request) -> Response:
         """Answer what a job asks, where actions were allowed at the start."""
-        if not self._allow_actions:
-            return read_only()
         job_id, said = _job_id(request), await read_object(request, MAX_ANSWER_BODY)
         name, text, always = said.get("request"), said.get("text"), said.get("always", False)
         if not isinstance(name, str) or not isinstance(text, str) or not isinstance(always, bool):
@@ -243,7 +239,7 @@ def build_app(
     app = Starlette(
         routes=[*login.routes(), *pages.routes()],
         middleware=[Middleware(AccessMiddleware, gate=gate, throttle=throttle, clock=clock)],
-        exception_handlers={HTTPException: no_route},
+        exception_handlers={HTTPException: no_route, JobwireError: refusal},
     )
     # It would lead to whatever name stands in the Host header.
     app.router.redirect_slashes = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.dashboard.index_reader import IndexView, attention, read_flags, read_index
+from jobwire.dashboard.index_reader import attention, current_index, read_flags
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.storage.home_paths import HomePaths
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from jobwire.dashboard.fleet import Row
 
 _DAY_SECONDS = 86_400.0
-_MANY_MARKS = 500
 _SHOWN = 10
 _RECORD = re.compile(r"[0-9a-f]{8}\.json").fullmatch
 
@@ -32,14 +32,9 @@ class Line(NamedTuple):
 
 
 def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
-    """Return the figures; a failure counts for `failed_seconds`, or until it is dismissed.
-
-    A missing or much outdated index is mended by its owner first: slow, once.
-    """
+    """Return the figures; a failure counts for `failed_seconds`, or until it is dismissed."""
     since = utc_timestamp(time.time() - failed_seconds)
-    found = read_index(home, failed_since=since)
-    if found is None or len(found.touched) > _MANY_MARKS:
-        found = _mended(home, since)
+    found = current_index(home, failed_since=since, warn=_warn)
     if found is None:
         return _counted(home, since)
     running, failed = set(found.running), set(found.failed)
@@ -119,21 +114,5 @@ def render_table(rows: list[Row], now: float) -> str:
     return "\n".join([summary, *lines])
 
 
-def _mended(home: str, since: str) -> IndexView | None:
-    import sys  # noqa: PLC0415 - only where the index must be made again, as the next one
-
-    from jobwire.core.errors import JobwireError  # noqa: PLC0415
-    from jobwire.registry.queue import JobQueue  # noqa: PLC0415
-    from jobwire.registry.store import RecordStore  # noqa: PLC0415
-
-    store = RecordStore(home)
-    if not store.has_jobs():
-        return None
-    queue = JobQueue(store, warn=lambda text: print(text, file=sys.stderr))  # noqa: T201 - a warning of a command
-    try:
-        queue.counts()
-    except JobwireError as error:
-        print(f"jobwire status: {error}", file=sys.stderr)  # noqa: T201 - as above
-    finally:
-        queue.close()
-    return read_index(home, failed_since=since)
+def _warn(text: str) -> None:
+    print(f"jobwire status: {text}", file=sys.stderr)  # noqa: T201 - a warning of a command

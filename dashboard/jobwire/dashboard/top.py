@@ -7,9 +7,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.events import Resize
-from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from jobwire.core.errors import JobwireError
@@ -18,6 +16,7 @@ from jobwire.core.terminal_text import one_line
 from jobwire.dashboard.answer_screen import AnswerScreen
 from jobwire.dashboard.coordination.agents_screen import AgentsScreen
 from jobwire.dashboard.coordination.sessions_screen import SessionsScreen
+from jobwire.dashboard.coordination.store_screen import TextScreen
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
 from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
@@ -280,11 +279,11 @@ class Top(App[int]):
         self.draw()
 
 
-class JobScreen(Screen[None]):
+class JobScreen(TextScreen):
     """One job: what it says now, and its history, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,backspace", "dismiss", "Back")]
-    CSS = "#job { padding: 0 1; }"
+    seconds = 0.5
 
     def __init__(self, model: FleetModel, job_id: str) -> None:
         super().__init__()
@@ -292,19 +291,8 @@ class JobScreen(Screen[None]):
         self._job_id = job_id
 
     @override
-    def compose(self) -> ComposeResult:
-        """Lay out the text and the keys."""
-        with VerticalScroll():
-            yield Static(id="job")
-        yield Footer()
-
-    def on_mount(self) -> None:
-        """Draw, and again every half second."""
-        self.draw()
-        self.set_interval(0.5, self.draw)
-
-    def draw(self) -> None:
-        """Write the job anew."""
+    def text(self) -> Text:
+        """Return the job."""
         row = self._model.rows.get(self._job_id)
         body = Text()
         if row is None:
@@ -316,9 +304,9 @@ class JobScreen(Screen[None]):
             facts = [f"attempt {row.attempt}", f"seq {row.seq}", f"age {words(now() - row.created)}"]
             facts += [f"session {one_line(row.session, 40)}"] if row.session else []
             body.append("  ".join(facts) + "\n\n", "dim")
-        for line in self._model.history(self._job_id, _HISTORY_LINES):
+        for line in self._model.source.history(self._job_id, _HISTORY_LINES):
             body.append(one_line(line, 300) + "\n")
-        self.query_one("#job", Static).update(body)
+        return body
 
 
 def _styled(name: str, text: str, row: Row) -> Text:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.terminal_text import one_line
-from jobwire.dashboard.assembly import new_model, new_source
+from jobwire.dashboard.assembly import new_model
 from jobwire.dashboard.fleet import Query, Row, Thresholds, arrange, words
 from jobwire.dashboard.labels import STATE_WIDTH, state_word
 from jobwire.dashboard.model import FleetModel
@@ -24,9 +24,7 @@ def now() -> float:
 
 def open_model(home: Path, *, limits: Thresholds, poll: bool) -> FleetModel:
     """Return the fleet of a home directory, not started."""
-    clock = SystemClock()
-    source = new_source(RecordStore(home, clock=clock), limits)
-    return new_model(source, home=home, clock=clock, limits=limits, poll=poll)
+    return new_model(RecordStore(home, clock=SystemClock()), limits=limits, poll=poll)
 
 
 def require_all(model: FleetModel) -> None:

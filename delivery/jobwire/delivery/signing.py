@@ -43,6 +43,7 @@ def check_open(record: JobRecord) -> None:
         raise ConflictError(
             f"job {record.job_id} is already {record.status}",
             hint="a job ends once; register a new one for further work",
+            code="already_terminal",
             job_id=record.job_id,
             status=str(record.status),
         )

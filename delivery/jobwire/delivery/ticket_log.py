@@ -167,6 +167,7 @@ class TicketEventLog:
             raise ConflictError(
                 f"job {self.job_id} is already {heard.status}",
                 hint="a job ends once; register a new one for further work",
+                code="already_terminal",
                 job_id=self.job_id,
                 status=str(heard.status),
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Question, Said, Sign, said_of, word
+from jobwire.hooks.signs import Answered, Question, Said, Sign, objects, said_of, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ def read(body: Mapping[str, object]) -> Said | None:
         questions=_questions(said.given) if said.tool == QUESTIONS else (),
         background=_length(body, "background_tasks"),
         failed=said.event == "PostToolUseFailure",
-        suggestions=_objects(body.get("permission_suggestions")),
+        suggestions=tuple(objects(body.get("permission_suggestions"))[:_MOST]),
     )
 
 
@@ -82,18 +82,12 @@ def _decision(said: Said, answered: Answered) -> dict[str, object] | None:
 
 def _questions(given: Mapping[str, object]) -> tuple[Question, ...]:
     found = []
-    for one in _objects(given.get("questions")):
+    for one in objects(given.get("questions"))[:_MOST]:
         text = word(one, "question", most=2048)
-        labels = [word(option, "label", most=512) for option in _objects(one.get("options"))]
+        labels = [word(option, "label", most=512) for option in objects(one.get("options"))[:_MOST]]
         if text:
             found.append(Question(text, tuple(dict.fromkeys(label for label in labels if label))))
     return tuple(found)
-
-
-def _objects(value: object) -> tuple[Mapping[str, object], ...]:
-    if not isinstance(value, list):
-        return ()
-    return tuple(one for one in value[:_MOST] if isinstance(one, dict))
 
 
 def _length(body: Mapping[str, object], name: str) -> int:

@@ -10,21 +10,34 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from jobwire.hooks.signs import word
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MOST = 64 * 1024
+_MOST = 1024 * 1024
 _WAITING = "waiting"
 # A change of state may be written late: it must be seen twice.
 _TIMES = 2
+
+
+def own_file(environ: Mapping[str, str], *names: str) -> dict[str, object]:
+    """Return the object in a file of its folder; {} where there is none, or none that can be read."""
+    folder = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")  # noqa: PTH118 - start-up
+    try:
+        with open(os.path.join(folder, *names), "rb") as file:  # noqa: PTH118,PTH123 - as above
+            body = json.loads(file.read(_MOST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 class SettledAtPane:
     """Tells whether the conversation waited for a person and does so no more."""
 
     def __init__(self, conversation: str, pid: int, environ: Mapping[str, str]) -> None:
-        folder = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")  # noqa: PTH118 - one name
-        self._path = os.path.join(folder, "sessions", f"{pid}.json")  # noqa: PTH118 - as above
+        self._environ = environ
+        self._name = f"{pid}.json"
         self._conversation = conversation
         self._waited = False
         self._not_waiting = 0
@@ -39,12 +52,5 @@ class SettledAtPane:
         return self._not_waiting >= _TIMES
 
     def _status(self) -> str:
-        try:
-            with open(self._path, "rb") as file:  # noqa: PTH123 - as above
-                body = json.loads(file.read(_MOST))
-        except (OSError, ValueError, RecursionError):
-            return ""
-        if not isinstance(body, dict) or body.get("sessionId") != self._conversation:
-            return ""
-        status = body.get("status")
-        return status if isinstance(status, str) else ""
+        body = own_file(self._environ, "sessions", self._name)
+        return word(body, "status") if body.get("sessionId") == self._conversation else ""

@@ -20,7 +20,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "hook",
         "what a coding agent's own hooks call",
         "jobwire hook claude < input.json",
-        bodies="jobwire.hooks.command",
+        run="jobwire.hooks.main:command",
     )
     parser.description = (
         f"{parser.description}\n\nReads a hook's input as JSON from stdin, makes it an event or a request of"

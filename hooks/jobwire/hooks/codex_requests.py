@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from jobwire.hooks.retrying import UNKNOWN
-from jobwire.hooks.signs import IDLE, Question, Said, Sign, ends, word, words
+from jobwire.hooks.signs import IDLE, Question, Said, Sign, ends, objects, word, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def result_for(said: Said, params: Mapping[str, object], answered: Answered) -> 
         if not answered.replies:
             return None
         asked = params.get("questions")
-        named = {word(one, "question", most=2000): word(one, "id") for one in _objects(asked)}
+        named = {word(one, "question", most=2000): word(one, "id") for one in objects(asked)}
         return {"answers": {named[text]: {"answers": [reply]} for text, reply in answered.replies.items()}}
     if answered.verdict == "allow":
         return {"decision": FOR_SESSION if answered.always and said.suggestions else "accept"}
@@ -97,9 +97,7 @@ def ended_in(params: Mapping[str, object]) -> Said | None:
         return None
     conversation, status = word(params, "threadId"), turn.get("status")
     if status == "completed":
-        said = [
-            words(one, "text") for one in _objects(turn.get("items")) if one.get("type") == "agentMessage"
-        ]
+        said = [words(one, "text") for one in objects(turn.get("items")) if one.get("type") == "agentMessage"]
         text = said[-1] if said else ""
         return Said(Sign.TURN_END, "turn/completed", conversation, text=text, asked_again=True)
     if status == "interrupted":
@@ -151,23 +149,19 @@ def _command(params: Mapping[str, object]) -> str:
 
 def _changes(changes: Sequence[object]) -> str:
     return ends(
-        "\n".join(f"{word(one, 'path', most=4096)}\n{one.get('diff', '')}" for one in _objects(changes))
+        "\n".join(f"{word(one, 'path', most=4096)}\n{one.get('diff', '')}" for one in objects(changes))
     )
 
 
 def _questions(params: Mapping[str, object]) -> tuple[Question, ...]:
     """Return the questions; none where one of the answers is a secret, which nobody may keep."""
-    asked = _objects(params.get("questions"))
+    asked = objects(params.get("questions"))
     if any(one.get("isSecret") is True for one in asked):
         return ()
     return tuple(
         Question(
             word(one, "question", most=2000),
-            tuple(word(option, "label") for option in _objects(one.get("options"))),
+            tuple(word(option, "label") for option in objects(one.get("options"))),
         )
         for one in asked
     )
-
-
-def _objects(found: object) -> list[dict[str, object]]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list | tuple) else []

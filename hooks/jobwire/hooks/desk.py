@@ -16,7 +16,6 @@ from jobwire.storage.home import find_home
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobwire.core.clock import Clock
     from jobwire.hooks.kinds import HookKind
     from jobwire.hooks.policy import Policy
 
@@ -41,17 +40,15 @@ class AgentPlace(NamedTuple):
 
 
 class Desk:
-    """One call of one hook; None of it is looked up before it is needed."""
+    """One call of one hook; none of it is looked up before it is needed."""
 
-    def __init__(
-        self, kind: HookKind, home: str, job_id: str, environ: Mapping[str, str], clock: Clock
-    ) -> None:
+    def __init__(self, kind: HookKind, home: str, job_id: str, environ: Mapping[str, str]) -> None:
         self.kind = kind
         self.home = home
         self.environ = environ
-        self.clock = clock
+        self.clock = SystemClock()
         attempt = attempt_in(environ, job_id) if environ.get(ENV_JOB) == job_id else None
-        self.voice = Voice(home, job_id, attempt=attempt, environ=environ, clock=clock)
+        self.voice = Voice(home, job_id, attempt=attempt, environ=environ, clock=self.clock)
 
     @property
     def agent(self) -> str:
@@ -98,10 +95,6 @@ class Desk:
 
         return own_policy(self.environ)
 
-    def has_store(self) -> bool:
-        """Tell whether there is anything of other agents here."""
-        return has_store(self.home)
-
 
 def has_store(home: str) -> bool:
     """Tell whether there is anything of agents in a home."""
@@ -125,9 +118,7 @@ def _session_folder(home: str, session: str) -> str:
     return HomePaths(home).session_path(folder_name(session))
 
 
-def open_desk(
-    kind: HookKind, environ: Mapping[str, str], *, home: str | None = None, clock: Clock | None = None
-) -> Desk | None:
+def open_desk(kind: HookKind, environ: Mapping[str, str], *, home: str | None = None) -> Desk | None:
     """Return the desk of the job that this runs in; None outside of any. Raises as `find_home`."""
     job_id = environ.get(ENV_JOB, "")
     place = find_home(home, environ) if job_id or environ.get(ENV_SESSION) else ""
@@ -137,4 +128,4 @@ def open_desk(
         job_id = job_of(place, environ[ENV_SESSION])
     if not is_job_id(job_id):
         return None
-    return Desk(kind, place, job_id, environ, clock or SystemClock())
+    return Desk(kind, place, job_id, environ)

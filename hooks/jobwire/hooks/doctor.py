@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.terminal_text import safe
+from jobwire.hooks.claude_state import own_file
 from jobwire.hooks.injection import hook_words
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.known import KNOWN
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SECONDS = 30.0
-_MOST = 1024 * 1024
 
 
 class AgentFinding(NamedTuple):
@@ -78,7 +78,7 @@ def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
     code, said = _ran([path, "--version"], environ)
     if code != 0:
         return AgentFinding("wrong", name, f"{path} --version ended with {code}: {said}")
-    if name == "claude" and _switched_off(environ):
+    if name == "claude" and own_file(environ, "settings.json").get("disableAllHooks") is True:
         return AgentFinding(
             "wrong", name, f"{said}; disableAllHooks in your settings.json switches hooks off"
         )
@@ -88,16 +88,6 @@ def _agent(name: str, environ: Mapping[str, str]) -> AgentFinding:
     seen = KNOWN[name].seen
     known = "" if seen in said else f"; written for {seen}"
     return AgentFinding("note" if known else "ok", name, f"{said}; {tried.words}{known}")
-
-
-def _switched_off(environ: Mapping[str, str]) -> bool:
-    folder = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")  # noqa: PTH118 - one name
-    try:
-        with open(os.path.join(folder, "settings.json"), "rb") as file:  # noqa: PTH118,PTH123 - as above
-            body = json.loads(file.read(_MOST))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(body, dict) and body.get("disableAllHooks") is True
 
 
 def _ran(words: list[str], environ: Mapping[str, str]) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.file_locks import Locks
@@ -29,11 +30,8 @@ class Held(NamedTuple):
 
 def holder_of(desk: Desk, said: Said) -> Held | None:
     """Return who holds one of the files that the tool changes; None where the agent may change them."""
-    store = CoordinationStore(desk.home)
-    try:
+    with closing(CoordinationStore(desk.home)) as store:
         found = _conflicts(store, desk.agent, said)
-    finally:
-        store.close()
     if not found:
         return None
     lock = found[0]

@@ -84,7 +84,7 @@ def _waiting(
 
 
 def _is_waiting(store: CoordinationStore, agent: str, said: Said) -> bool:
-    return any(_waiting(store, agent, int(store.clock.now() * 1000), said))
+    return any(_waiting(store, agent, store.now_ms, said))
 
 
 def _told(handed: list[InboxMessage], home: str, agent: str) -> str:

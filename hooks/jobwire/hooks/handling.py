@@ -44,7 +44,7 @@ def respond(kind: HookKind, said: Said, environ: Mapping[str, str], *, home: str
     if desk is not None:
         answered = handle(desk, said)
     else:
-        answered = between_jobs(place.home, place.agent, said) if place is not None else NOTHING
+        answered = told_by_others(place.home, place.agent, said) if place is not None else NOTHING
     answer = kind.write(said, answered) if answered else None
     return json.dumps(answer) if answer is not None else ""
 
@@ -56,7 +56,7 @@ def handle(desk: Desk, said: Said) -> Answered:
     """
     record = desk.voice.record()
     if record.terminal:
-        return between_jobs(desk.home, desk.agent, said)
+        return told_by_others(desk.home, desk.agent, said)
     if said.within and said.sign not in {Sign.PERMISSION, Sign.TOOL_BEFORE, Sign.TOOL_AFTER}:
         return NOTHING
     return _HANDLERS[said.sign](desk, said, record)
@@ -67,10 +67,10 @@ def _begun(desk: Desk, said: Said, record: JobRecord) -> Answered:
     first = record.last_seq == record.attempt_seq
     if first and not desk.begins_the_job:
         return NOTHING
-    _settle_all(desk, record, "a conversation began")
+    desk.voice.close_requests(ours(record), "a conversation began")
     how = "goes on with its conversation" if said.kind == "resume" else "began a conversation"
     desk.voice.say("started" if first else "progress", f"{desk.kind.name} {how}", data)
-    return _with_messages(desk, said, NOTHING)
+    return _with_messages(desk, said)
 
 
 def _prompted(desk: Desk, said: Said, record: JobRecord) -> Answered:
@@ -85,14 +85,14 @@ def _prompted(desk: Desk, said: Said, record: JobRecord) -> Answered:
             desk.voice.say("progress", "a turn begins")
     elif desk.voice.seconds_silent(record) >= QUIET_SECONDS:
         desk.voice.say("progress", "a turn begins")
-    return _with_messages(desk, said, NOTHING)
+    return _with_messages(desk, said)
 
 
 def _before_tool(desk: Desk, said: Said, _: JobRecord) -> Answered:
     ruled = desk.policy.denies(said.tool, _judged(said))
     if ruled is not None:
         return _by_policy(desk, said, ruled)
-    if said.paths and desk.agent and desk.has_store():
+    if said.paths and desk.agent and has_store(desk.home):
         from jobwire.hooks.guard import holder_of  # noqa: PLC0415 - only edits of files need the store
 
         held = holder_of(desk, said)
@@ -125,7 +125,7 @@ def _after_tool(desk: Desk, said: Said, record: JobRecord) -> Answered:
         desk.voice.close_requests(settled[:1], f"settled at the pane: {line}")
     elif _unnamed(record) or desk.voice.seconds_silent(record) >= QUIET_SECONDS:
         desk.voice.say("progress", line)
-    return _with_messages(desk, said, NOTHING)
+    return _with_messages(desk, said)
 
 
 def _notified(desk: Desk, said: Said, record: JobRecord) -> Answered:
@@ -160,7 +160,7 @@ def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
             desk.voice.say("progress", last_line(said.text) or "the turn ended", used)
         if not desk.wakes:
             desk.voice.say("permission_required", "the turn ended without a verdict: go on at the pane")
-        return _with_messages(desk, said, NOTHING)
+        return _with_messages(desk, said)
     desk.voice.say("progress", "the turn ended: asked for a verdict", used)
     return _with_messages(desk, said, Answered(go_on=ASKED))
 
@@ -187,7 +187,7 @@ def _settled(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 
 def _ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
-    _settle_all(desk, record, "the conversation ended")
+    desk.voice.close_requests(ours(record), "the conversation ended")
     desk.voice.say(
         "progress", f"{desk.kind.name} ended its conversation: {said.kind or said.text or 'no reason'}"
     )
@@ -206,10 +206,6 @@ _HANDLERS: dict[Sign, Callable[[Desk, Said, JobRecord], Answered]] = {
     Sign.SETTLED: _settled,
     Sign.ENDED: _ended,
 }
-
-
-def _settle_all(desk: Desk, record: JobRecord, why: str) -> None:
-    desk.voice.close_requests(ours(record), why)
 
 
 def _settle_before(desk: Desk, record: JobRecord) -> None:
@@ -245,27 +241,23 @@ def _by_policy(desk: Desk, said: Said, ruled: Ruled) -> Answered:
     return Answered("deny", words=f"The user's policy denies this ({by}). Do it another way, or leave it.")
 
 
-def _with_messages(desk: Desk, said: Said, answered: Answered) -> Answered:
+def _with_messages(desk: Desk, said: Said, answered: Answered = NOTHING) -> Answered:
     """Return the answer with what other agents have to say, where there is anything."""
-    if said.within or not desk.agent or not desk.has_store():
+    if said.within or not desk.agent or not has_store(desk.home):
         return answered
     from jobwire.coordination.locks.guards import note_guard  # noqa: PLC0415 - only agents with a name have locks
-    from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
 
     note_guard(desk.home, desk.agent, desk.voice.job_id)
-    return _telling(messages_for(desk.home, desk.agent, said), said, answered)
+    return told_by_others(desk.home, desk.agent, said, answered)
 
 
-def between_jobs(home: str, agent: str, said: Said) -> Answered:
-    """Return what other agents have to say to one that has no job now."""
+def told_by_others(home: str, agent: str, said: Said, answered: Answered = NOTHING) -> Answered:
+    """Return what other agents have to say, with `answered`; one that has no job now is told only that."""
     if said.within or said.sign not in _TOLD or not agent or not has_store(home):
-        return NOTHING
+        return answered
     from jobwire.hooks.handing import messages_for  # noqa: PLC0415 - only agents with a name have messages
 
-    return _telling(messages_for(home, agent, said), said, NOTHING)
-
-
-def _telling(text: str, said: Said, answered: Answered) -> Answered:
+    text = messages_for(home, agent, said)
     if not text:
         return answered
     if said.sign is Sign.TURN_END:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -173,17 +174,6 @@ def _folded(given: str, ours: Mapping[str, object]) -> dict[str, object]:
     return {**theirs, "hooks": hooks}
 
 
-# Codex's own names of its events, where it keeps whom it trusts.
-_CODEX_KEYS = {
-    "SessionStart": "session_start",
-    "UserPromptSubmit": "user_prompt_submit",
-    "PreToolUse": "pre_tool_use",
-    "PermissionRequest": "permission_request",
-    "PostToolUse": "post_tool_use",
-    "Stop": "stop",
-}
-
-
 def codex_words() -> list[str]:
     """Return the options that bring our hooks into Codex, and its trust in them alone.
 
@@ -197,7 +187,8 @@ def codex_words() -> list[str]:
         seconds = WAIT_SECONDS if event == "PermissionRequest" else WORK_SECONDS
         entry = f'{{type="command",command={_toml(command)},timeout={seconds}}}'
         words += ["-c", f"hooks.{event}=[{{hooks=[{entry}]}}]"]
-        key = _CODEX_KEYS[event]
+        # Its own name of the event, where it keeps whom it trusts: pre_tool_use.
+        key = re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower()
         digest = _codex_digest(key, command, seconds)
         trusted.append(f'"/<session-flags>/config.toml:{key}:0:0"={{trusted_hash="sha256:{digest}"}}')
     return [*words, "-c", f"hooks.state={{{','.join(trusted)}}}"]

@@ -13,6 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
     from typing import IO
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 WAKE = "--wake"
 # An agent that waits for nobody is woken by this exit code, and told what stands on stderr.
 WAKES = 2
+# What the registry process says begins with one of these: what to print, or why it could not be kept.
+ANSWER, ERROR = b"a", b"e"
+# Below the time that a launch gives our hooks.
+ANSWER_SECONDS = 25.0
 _CHUNK = 1024 * 1024
 
 
@@ -36,6 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def command(args: argparse.Namespace) -> int:
+    """Do what `jobwire hook` does."""
+    rest = [WAKE] if args.wake else []
+    rest += [args.input] if args.input is not None else []
+    return hook(args.agent, rest, environ=os.environ, home=args.home)
+
+
 def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: str | None = None) -> int:
     """Take one hook's input from stdin, or as the last word (Codex's notify); print the answer, if any."""
     if not (environ.get("JOBWIRE_JOB") or environ.get("JOBWIRE_SESSION")):
@@ -43,12 +55,12 @@ def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: s
         while not rest and _stdin().read(_CHUNK):
             pass
         return 0
-    from jobwire.hooks.served import LostCallError, RefusedCallError
+    from jobwire.delivery.call import LostCallError
 
     try:
         return _hook(agent, rest, environ, home)
-    except (LostCallError, RefusedCallError) as error:
-        _complain(str(error))
+    except LostCallError as error:
+        _complain(str(error))  # it may have been done, so it is not done again
     except Exception as error:  # noqa: BLE001 - an agent is never stopped by a defect of ours
         # A JobwireError says what to do; what loads the errors is loaded where one was raised.
         message, hint = getattr(error, "message", ""), getattr(error, "hint", "")
@@ -58,13 +70,12 @@ def hook(agent: str, rest: Sequence[str], *, environ: Mapping[str, str], home: s
 
 def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str | None) -> int:
     from jobwire.hooks.raw_input import NoHookInputError, parse, read_whole
-    from jobwire.hooks.served import call
 
     wakes = WAKE in rest
     given = [word for word in rest if word != WAKE]
     try:
         raw = os.fsencode(given[-1]) if given else read_whole(_stdin())
-        printed = call(agent, raw, environ) if home is None and not wakes else None
+        printed = _done_elsewhere(agent, environ, raw) if home is None and not wakes else None
         if printed is None:
             from jobwire.hooks.kinds import kind_of
 
@@ -84,6 +95,21 @@ def _hook(agent: str, rest: Sequence[str], environ: Mapping[str, str], home: str
         sys.stdout.write(printed)
         sys.stdout.flush()
     return 0
+
+
+def _done_elsewhere(agent: str, environ: Mapping[str, str], raw: bytes) -> str | None:
+    """Return what the registry process says is to be printed; None where the hook has to do its work."""
+    from jobwire.delivery.call import call
+
+    home = environ.get("JOBWIRE_HOME", "")
+    answer = call(home, agent, environ, raw, answer_seconds=ANSWER_SECONDS)
+    if answer is None:
+        return None
+    text = answer[1:].decode("utf-8", "replace")
+    if answer[:1] == ERROR:
+        _complain(text)
+        return ""
+    return text
 
 
 def _wake(kind: HookKind, said: Said, environ: Mapping[str, str], home: str | None) -> int:
@@ -114,7 +140,3 @@ def _stdin() -> IO[bytes]:
 def _complain(text: str) -> None:
     # One line, whatever an input held.
     print(f"jobwire hook: {' '.join(text.split())[:400]!a}", file=sys.stderr)  # noqa: T201 - as above
-
-
-if __name__ == "__main__":
-    sys.exit(main())

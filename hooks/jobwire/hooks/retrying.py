@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from jobwire.jobs.requests import Request
 
 # What may be over in a while; a key that is refused is not.
-RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "unknown"})
+UNKNOWN = "unknown"
+RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", UNKNOWN})
 MAX_SECONDS = 900.0
 # Errors further back say nothing about this one.
 WINDOW_SECONDS = 6 * 3600.0
-
-
-UNKNOWN = "unknown"
 
 
 class Retry(NamedTuple):

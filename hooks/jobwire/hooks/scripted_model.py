@@ -57,7 +57,6 @@ class ScriptedModel:
         self._turns = list(turns)
         self._guard = threading.Lock()
         self.requests: list[dict[str, Any]] = []
-        self.unasked = 0
         self._numbers = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Model,), {"model": self}))
         self._server.daemon_threads = True
@@ -88,7 +87,6 @@ class ScriptedModel:
         """Return what to answer to a request."""
         with self._guard:
             if not body.get("tools"):
-                self.unasked += 1
                 return Says("ok")
             self.requests.append(body)
             return self._turns.pop(0) if self._turns else Says("the script has ended")

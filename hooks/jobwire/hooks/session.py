@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.sessions.inventory import Inventory
@@ -16,21 +17,15 @@ if TYPE_CHECKING:
 
 def job_of(home: str, session: str) -> str:
     """Return the job that the session hosts; "" for none."""
-    store = CoordinationStore(home)
-    try:
+    with closing(CoordinationStore(home)) as store:
         row = Inventory(store).find(session)
-    finally:
-        store.close()
     return row.job_id or "" if row is not None else ""
 
 
 def note_conversation(environ: Mapping[str, str], said: Said, *, home: str | None = None) -> None:
     """Keep the agent's own id of its conversation, which `jobwire sessions resume` goes on with."""
-    store = CoordinationStore(find_home(home, environ))
-    try:
+    with closing(CoordinationStore(find_home(home, environ))) as store:
         inventory = Inventory(store)
         row = inventory.find(environ["JOBWIRE_SESSION"])
         if row is not None and said.conversation and row.conversation != said.conversation:
             inventory.note_conversation(row.name, said.conversation)
-    finally:
-        store.close()

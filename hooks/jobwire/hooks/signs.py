@@ -220,6 +220,11 @@ def words(body: Mapping[str, object], *names: str) -> str:
     return word(body, *names, most=_MAX_WORDS)
 
 
+def objects(value: object) -> list[dict[str, object]]:
+    """Return the objects in a list; none where it is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+
+
 def tool_in(body: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
     """Return the tool and its input."""
     given = body.get("tool_input")

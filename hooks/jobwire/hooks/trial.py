@@ -25,7 +25,7 @@ from jobwire.registry.store import RecordStore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECONDS = 120.0
+_SECONDS = 120.0
 _COMMAND = "touch jobwire-was-here"
 _POLICY = '[agents.policy]\ndeny = ["Bash(touch *)", "bash(touch *)"]\n'
 _PROMPT = "touch the file"
@@ -47,7 +47,7 @@ class TrialResult(NamedTuple):
     words: str
 
 
-def try_out(agent: str, program: str, environ: Mapping[str, str], *, seconds: float = SECONDS) -> TrialResult:
+def try_out(agent: str, program: str, environ: Mapping[str, str]) -> TrialResult:
     """Start the agent, and say what became of its hook."""
     with (
         tempfile.TemporaryDirectory(prefix="jobwire-doctor-", ignore_cleanup_errors=True) as folder,
@@ -56,7 +56,7 @@ def try_out(agent: str, program: str, environ: Mapping[str, str], *, seconds: fl
         place = Path(folder)
         stage = _Stage(agent, place, {name: environ[name] for name in _KEPT if name in environ}, model.url)
         launch = injected(agent, [program, *_WORDS[agent], _PROMPT], stage.environment, place)
-        said = _run(launch.command, launch.environment, stage.work, seconds)
+        said = _run(launch.command, launch.environment, stage.work)
         touched = (stage.work / _COMMAND.split()[1]).exists()
         return _judged(
             asked=bool(model.requests),
@@ -93,7 +93,7 @@ def _variables(agent: str, user: Path, work: Path, url: str) -> dict[str, str]:
     return (claude_environment if agent == "claude" else codex_environment)(user, work, url)
 
 
-def _run(command: list[str], environment: Mapping[str, str], work: Path, seconds: float) -> str:
+def _run(command: list[str], environment: Mapping[str, str], work: Path) -> str:
     """Run it to its end, or end it and all that it started; return its last line, or why there is none."""
     try:
         process = subprocess.Popen(
@@ -109,11 +109,11 @@ def _run(command: list[str], environment: Mapping[str, str], work: Path, seconds
         return str(error)
     with process:
         try:
-            said, _ = process.communicate(timeout=seconds)
+            said, _ = process.communicate(timeout=_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return f"it did not end in {seconds:.0f} s"
+            return f"it did not end in {_SECONDS:.0f} s"
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:200] if lines else f"it said nothing, and ended with {process.returncode}"
 

@@ -66,7 +66,8 @@ class Fact(NamedTuple):
         return place_of(self.line, self.kind)
 
 
-FIELDS = {"schema_version": constant(FACT_VERSION), **rules_of(Fact)}
+RULES = rules_of(Fact)
+FIELDS = {"schema_version": constant(FACT_VERSION), **RULES}
 
 
 def place_of(line: int, kind: str) -> int:

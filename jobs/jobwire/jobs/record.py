@@ -17,6 +17,7 @@ from jobwire.core.fields import (
     OBJECT,
     SECONDS,
     STAMP,
+    Rules,
     count,
     many,
     nested,
@@ -188,18 +189,19 @@ _encode_text = json.encoder.encode_basestring
 _EMPTY = {bool: "false", dict: "{}", list: "[]", tuple: "[]"}
 
 
-def encode_record(record: JobRecord) -> bytes:
+def encode_record(record: JobRecord, *, known: JobRecord | None = None) -> bytes:
     """Return the record as one JSON object, a line for each field, with a final line break.
 
-    Raises InvalidInputError naming the field that `decode_record` would not read back: written, it would
-    cost the whole job.
+    What it shares with `known`, which was read or written, is not checked again. Raises InvalidInputError
+    naming the field that `decode_record` would not read back: written, it would cost the whole job.
     """
     value = record._asdict()
     extra = value.pop("extra")
     value["lease"] = record.lease._asdict() if record.lease else None
     value["timeouts"] = record.timeouts._asdict()
     value["requests"] = [one._asdict() for one in record.requests]
-    read_fields(value, FIELDS, partial(_refused, InvalidInputError), optional=())
+    rules = FIELDS if known is None else _differing(record, known)
+    read_fields(value, rules, partial(_refused, InvalidInputError), optional=())
     body = {"schema_version": RECORD_VERSION, **value, **{k: v for k, v in extra.items() if k not in value}}
     # One field a line, by hand: json's own indentation leaves its C encoder and takes ten times as long.
     fields = ",\n ".join([f"{_encode_text(name)}: {_encode_field(item)}" for name, item in body.items()])
@@ -207,6 +209,11 @@ def encode_record(record: JobRecord) -> bytes:
         return f"{{\n {fields}\n}}\n".encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"job {record.job_id}: a text is not valid UTF-8") from error
+
+
+def _differing(record: JobRecord, known: JobRecord) -> Rules:
+    pairs = zip(FIELDS.items(), record, known, strict=False)  # `extra`, the last one, has no rule
+    return {name: rule for (name, rule), new, old in pairs if new is not old}
 
 
 def _encode_field(value: object) -> str:

@@ -1,15 +1,18 @@
 """The signed, retained snapshot of a record: what a worker or watcher on another host may know of it."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jobwire.core.bounds import KEPT_TOKENS
 from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.fields import one_of, optional, pattern, read_fields, texts
+from jobwire.jobs.fact import Fact
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import FIELDS as RECORD_FIELDS
 from jobwire.jobs.record import LIMITS, JobRecord
+from jobwire.jobs.stated_facts import STATED, facts_said
 
 # Only in the snapshot of a job that the registry ended by a limit: which one.
 _TIMEOUT = "timeout"
@@ -19,13 +22,16 @@ _RULES = {name: RECORD_FIELDS[name] for name in _COPIED}
 # What a state has on the wire.
 FIELDS = {
     **_RULES,
+    "created_at": optional(RECORD_FIELDS["created_at"]),
+    "facts": STATED,
     _TIMEOUT: optional(one_of(LIMITS)).described("the limit by which the registry ended it"),
     "hmac_sig": pattern(_SIGNATURE.fullmatch, "^[0-9a-f]{64}$", "64 lower-case hex digits").described(
         "under the present attempt's token"
     ),
     "superseded": texts().described("signatures under the tokens of earlier attempts, oldest first"),
 }
-MAY_LACK: dict[str, object] = {_TIMEOUT: None, "superseded": ()}
+# Registries of earlier versions say neither when the job was made nor what was decided.
+MAY_LACK: dict[str, object] = {"created_at": None, "facts": (), _TIMEOUT: None, "superseded": ()}
 
 
 class Snapshot(NamedTuple):
@@ -42,13 +48,15 @@ class Snapshot(NamedTuple):
     timed_out: str | None = None
 
 
-def encode_snapshot(record: JobRecord, *, confirmed_seq: int) -> bytes:
-    """Return the signed snapshot of `record`.
+def encode_snapshot(record: JobRecord, *, confirmed_seq: int, facts: Sequence[Fact] = ()) -> bytes:
+    """Return the signed snapshot of `record`; `facts` are what was decided about the job, in order.
 
     `last_seq` on the wire is `confirmed_seq`: what the registry process holds durably, so that a
     worker may trim its outbox by it. It is sealed for the latest earlier attempts' holders, too.
     """
-    body: dict[str, object] = {name: getattr(record, name) for name in _COPIED}
+    body: dict[str, object] = {name: getattr(record, name) for name in (*_COPIED, "created_at")}
+    if facts:
+        body["facts"] = facts_said(facts)
     body |= {"status": str(record.status), "last_seq": confirmed_seq}
     if record.timed_out is not None:
         body[_TIMEOUT] = record.timed_out

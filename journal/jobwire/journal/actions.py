@@ -182,6 +182,11 @@ def prune(args: argparse.Namespace) -> int:
     print(f"{verb} {len(report.segments)} segments, {report.bytes} bytes; {report.kept_bytes} bytes left")
     if report.held_by:
         print(f"consumer {report.held_by} has not read further: older segments stay (--force removes them)")
+    if report.damaged:
+        print(
+            f"WARNING: {report.damaged} segments have a damaged header; `jobwire journal verify` names them",
+            file=sys.stderr,
+        )
     for name, entries in report.lost.items():
         print(f"WARNING: consumer {name} loses {entries} entries it has not read", file=sys.stderr)
     return ExitCode.OK

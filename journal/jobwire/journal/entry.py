@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 # Beside `accepted` and the reasons of refusals: genuine, between an agent and the store, and about no job.
 AGENT_VERDICT = "agent"
+# Likewise: a job's state, signed by its registry. It says what was decided, and is neither event nor refusal.
+STATE_VERDICT = "state"
 # In the place of an entry that damage took, for readers that go on behind it: on this topic, without payload.
 DAMAGED = "damaged"
 DAMAGED_TOPIC = "$jobwire/damaged"

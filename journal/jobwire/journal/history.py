@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from jobwire.core.errors import StorageError
 from jobwire.journal.checksum import crc32c
 from jobwire.journal.errors import corrupt, truncated
+from jobwire.journal.places import check_bucket, failed, joined, opened
 from jobwire.journal.scan import Span
 from jobwire.storage.durable import make_directories, replace_durably
-from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import FileSystem, SystemFiles
 
 SUFFIX = ".parquet"
@@ -48,15 +47,17 @@ class History:
 
     def sealed(self, identity: str) -> list[Sealed]:
         """Return a journal's files in the order of their offsets. Raises StorageError."""
-        filesystem, folder = _opened(self._folder(identity))
+        filesystem, folder = opened(self._folder(identity))
         try:
             found = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, allow_not_found=True))
+            if not found:
+                check_bucket(self.place, filesystem, folder)
         except OSError as error:
-            raise _failed("list", self.place, error) from error
+            raise failed("list", self.place, error) from error
         files: list[Sealed] = []
         for info in sorted(found, key=lambda info: str(info.base_name)):
             if match := _NAME.fullmatch(info.base_name):
-                place = _joined(self._folder(identity), info.base_name)
+                place = joined(self._folder(identity), info.base_name)
                 files.append(Sealed(int(match["first"]), int(match["end"]), place, info.size))
                 if len(files) > 1 and files[-1].first_offset < files[-2].end_offset:
                     raise corrupt(place, 0, f"it holds again what {files[-2].place} holds")
@@ -65,11 +66,11 @@ class History:
     def put(self, identity: str, first_offset: int, end_offset: int, content: bytes) -> None:
         """Add a file, whole and durable on return, or not at all. Raises StorageError."""
         name = f"{first_offset:020d}-{end_offset:020d}.{crc32c(content):08x}{SUFFIX}"
-        place = _joined(self._folder(identity), name)
+        place = joined(self._folder(identity), name)
         try:
             if "://" in place:
-                filesystem, path = _opened(place)
-                # An object appears when its stream is closed; a failed part makes closing fail.
+                filesystem, path = opened(place)
+                # An object appears whole, when its stream is closed; a failed part makes closing fail.
                 with filesystem.open_output_stream(path) as stream:
                     stream.write(content)
                 return
@@ -80,7 +81,7 @@ class History:
                 for parent in (folder.parent, folder.parent.parent):
                     self._files.sync_directory(parent)
         except OSError as error:
-            raise _failed("write", place, error) from error
+            raise failed("write", place, error) from error
         replace_durably(place, content, files=self._files)
 
     def check(self) -> None:
@@ -111,17 +112,17 @@ class History:
             raise truncated(reached, *(files[0].first_offset, files[-1].end_offset) if files else (end, end))
 
     def _folder(self, identity: str) -> str:
-        return _joined(self.place, f"journal={identity}")
+        return joined(self.place, f"journal={identity}")
 
 
 def load_sealed(span: Span) -> bytes:
     """Return the whole file. Raises StorageError, and JournalCorrupt where it is not what was sealed."""
-    filesystem, path = _opened(span.segment)
+    filesystem, path = opened(span.segment)
     try:
         with filesystem.open_input_file(path) as file:
             content = bytes(file.read())
     except OSError as error:
-        raise _failed("read", span.segment, error) from error
+        raise failed("read", span.segment, error) from error
     match = _NAME.fullmatch(span.segment.partition("?")[0].rpartition("/")[2])
     # Parquet's own checksums leave the footer out, which says where and of what type everything is.
     if match is None or int(match["checksum"], 16) != crc32c(content):
@@ -140,30 +141,3 @@ def sealed_batches(content: bytes, span: Span, columns: Sequence[str]) -> Iterat
             if length > 0:
                 # Parquet gives the file's order, whatever was asked for.
                 yield batch.select(list(columns)).slice(begin, length)
-
-
-def _joined(place: str, name: str) -> str:
-    """Return `name` below `place`, before the options of a URI."""
-    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
-    return f"{head.rstrip('/')}/{name}{mark}{options}"
-
-
-def _opened(place: str) -> tuple[Any, str]:
-    """Return the file system and the path in it."""
-    if "://" not in place:
-        return pyarrow.fs.LocalFileSystem(), place
-    try:
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(place)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _failed("open", place, error) from error
-    return filesystem, path
-
-
-def _failed(action: str, place: str, error: Exception) -> StorageError:
-    if isinstance(error, OSError) and error.errno is not None and "://" not in place:
-        return storage_failure(action, place, error)
-    return StorageError(
-        f"cannot {action} {place.partition('?')[0]}: {error}",
-        hint="the journal keeps what is not sealed: it goes on where it was when the store answers",
-        retry=True,
-    )

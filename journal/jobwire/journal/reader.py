@@ -275,7 +275,7 @@ class JournalReader:
     def _received_before(self, base: int) -> int:
         try:
             with SegmentReader(self.directory, base, identity=self._identity) as segment:
-                return segment.header.received_before
+                return segment.received_before
         except FileNotFoundError:  # pruned this moment: earlier than whatever is asked for
             return NEVER_US
 

@@ -54,7 +54,7 @@ def check_against_head(head: Head, segments: list[int], directory: Path) -> None
         )
 
 
-def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head | None) -> Tail:
+def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head) -> Tail:
     """Read the end of the last segment and tell where it is valid up to; changes nothing.
 
     Raises JournalCorrupt when the file is shorter than what was published as durable.
@@ -90,9 +90,7 @@ def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head | None) ->
     return Tail(position, offset, highest, entries, repair)
 
 
-def repair_tail(
-    files: FileSystem, descriptor: int, segment: SegmentReader, head: Head | None, tail: Tail
-) -> None:
+def repair_tail(files: FileSystem, descriptor: int, segment: SegmentReader, head: Head, tail: Tail) -> None:
     """Make the segment end at `tail` on the disk. Raises OSError; may be repeated."""
     position = _published(segment, head).durable_bytes
     while position < tail.position:
@@ -103,25 +101,23 @@ def repair_tail(
     files.sync_all([descriptor])
 
 
-def _published(segment: SegmentReader, head: Head | None) -> Head:
+def _published(segment: SegmentReader, head: Head) -> Head:
     """Return what was durable of this segment; nothing, where the head speaks of an earlier one."""
-    if head is not None and head.segment_base == segment.base_offset:
+    if head.segment_base == segment.base_offset:
         # A head that was made before its first segment has no bytes yet.
         return head._replace(durable_bytes=max(head.durable_bytes, SEGMENT_HEADER_BYTES))
-    return Head(
-        identity=segment.header.identity,
-        generation=head.generation if head is not None else 0,
+    return head._replace(
         segment_base=segment.base_offset,
         durable_bytes=SEGMENT_HEADER_BYTES,
         end_offset=segment.base_offset,
-        received_max=segment.header.received_before,
+        received_max=segment.received_before,
     )
 
 
 def _indexed_durable(segment: SegmentReader, index: SegmentIndex, durable_bytes: int) -> list[IndexEntry]:
     """Return index entries for the durable part, made again from where the stored ones end."""
     entries = [entry for entry in index.valid_prefix() if entry.position < durable_bytes]
-    start, highest = SEGMENT_HEADER_BYTES, segment.header.received_before
+    start, highest = SEGMENT_HEADER_BYTES, segment.received_before
     if entries:
         start, highest = entries[-1].position, entries[-1].received_before
     try:

@@ -16,6 +16,8 @@ from uuid import UUID
 
 from jobwire.core.clock import Clock
 from jobwire.journal.consumers import LOCK_SECONDS, RETENTION_LOCK, Committed, Consumers
+from jobwire.journal.errors import JournalCorrupt
+from jobwire.journal.index import SegmentIndex
 from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, LAG_BYTES, LAG_SECONDS
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
@@ -40,7 +42,7 @@ class Pruned(NamedTuple):
     """What a run removed (or would have), and what it could not.
 
     `held_by` names the slowest consumer where it kept a due segment; `lost` tells the entries that were
-    taken unread from each consumer.
+    taken unread from each consumer. `damaged` counts the segments whose header cannot be read.
     """
 
     segments: list[str]
@@ -49,6 +51,7 @@ class Pruned(NamedTuple):
     kept_bytes: int
     held_by: str | None
     lost: dict[str, int]
+    damaged: int = 0
 
 
 class _Closed(NamedTuple):
@@ -56,6 +59,7 @@ class _Closed(NamedTuple):
     end: int
     bytes: int
     closed_at_us: int
+    damaged: bool
 
 
 class Retention:
@@ -95,7 +99,7 @@ class Retention:
     ) -> Pruned:
         limits = self._limits
         slowest = min(consumers, key=lambda known: known.offset, default=None)
-        closed = self._closed(reader)
+        closed = [self._closed(base, end, UUID(reader.identity)) for base, end in pairwise(self._bases())]
         left = self._bytes()
         first = closed[0].base if closed else reader.first_offset
         begin, removed, freed, held_by = first, [], 0, None
@@ -112,24 +116,37 @@ class Retention:
             removed.append(segment_name(segment.base))
             freed, left, first = freed + segment.bytes, left - segment.bytes, segment.end
         lost = {c.name: first - max(c.offset, begin) for c in consumers if c.offset < first}
-        report = Pruned(removed, freed, first, left, held_by, lost)
+        damaged = sum(segment.damaged for segment in closed)
+        report = Pruned(removed, freed, first, left, held_by, lost, damaged)
         self._tell(report, dry_run=dry_run)
         return report
 
-    def _closed(self, reader: JournalReader) -> list[_Closed]:
-        bases = list_segments(self._directory)
-        segments = []
-        for base, end in pairwise(bases):
-            with SegmentReader(self._directory, end, identity=UUID(reader.identity)) as following:
+    def _bases(self) -> list[int]:
+        return list_segments(self._directory)
+
+    def _closed(self, base: int, end: int, identity: UUID) -> _Closed:
+        damaged = False
+        try:
+            with SegmentReader(self._directory, end, identity=identity) as following:
                 closed_at = following.header.created_at_us
-            size = (self._directory / segment_name(base)).stat().st_size
-            segments.append(_Closed(base, end, size, closed_at))
-        return segments
+        except JournalCorrupt as error:
+            damaged = True
+            closed_at = self._begun_by(end)
+            _log.warning("%s; its age is taken from its index, or else from its file", error.message)
+        return _Closed(base, end, self._size(base), closed_at, damaged)
+
+    def _begun_by(self, base: int) -> int:
+        """Return by when a segment with a damaged header was begun: rather later, nothing goes too soon."""
+        first = next(iter(SegmentIndex.load(self._directory, base).valid_prefix()), None)
+        if first is not None:
+            return first.received_before
+        return (self._directory / segment_name(base)).stat().st_mtime_ns // 1000
+
+    def _size(self, base: int) -> int:
+        return (self._directory / segment_name(base)).stat().st_size
 
     def _bytes(self) -> int:
-        return sum(
-            (self._directory / segment_name(base)).stat().st_size for base in list_segments(self._directory)
-        )
+        return sum(map(self._size, self._bases()))
 
     def _beyond(self, segment: _Closed, total_bytes: int, seconds: float, size: int) -> bool:
         """Tell whether a segment is older than so many seconds, or the journal larger than `size`."""

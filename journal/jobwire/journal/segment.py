@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID
 
+from jobwire.journal.block import HEADER_BYTES, parse_header
 from jobwire.journal.checksum import crc32c
 from jobwire.journal.errors import BadBlockError, JournalRecreated, corrupt
 
@@ -23,6 +24,10 @@ NEVER_US = -(1 << 63)
 _MAGIC = b"JWSEG1\0\0"
 _HEADER = struct.Struct("<8sII16sQqqI")
 _CRC = struct.Struct("<I")
+
+
+class DamagedHeaderError(BadBlockError):
+    """The 64 bytes that a segment begins with are no header."""
 
 
 class SegmentHeader(NamedTuple):
@@ -72,32 +77,58 @@ def parse_segment_header(data: bytes) -> SegmentHeader:
     head = data[: _HEADER.size]
     magic, version, _, identity, base_offset, created, before, _ = _HEADER.unpack(head)
     if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(head):
-        raise BadBlockError("segment header is damaged")
+        raise DamagedHeaderError("segment header is damaged")
     if version != VERSION:
         raise BadBlockError(f"segment format {version} is newer than this program (reads {VERSION})")
     return SegmentHeader(UUID(bytes=identity), base_offset, created, before)
 
 
 class SegmentReader:
-    """One open segment, for reading. A pruned segment stays readable until closed (unlink(2))."""
+    """One open segment, for reading. A pruned segment stays readable until closed (unlink(2)).
+
+    A damaged header costs nothing but itself: where the segment begins its name says, and its blocks, which
+    have checksums of their own, say it again. `damage` is what is wrong with it, empty for a sound one.
+    """
 
     def __init__(self, directory: Path, base_offset: int, *, identity: UUID) -> None:
         """Open and check the header.
 
-        Raises FileNotFoundError (pruned), JournalCorrupt, JournalRecreated (another journal's file).
+        Raises FileNotFoundError (pruned), JournalCorrupt (of another offset or format), JournalRecreated
+        (another journal's file).
         """
         self.name = segment_name(base_offset)
         self.base_offset = base_offset
+        self.damage = ""
         self._descriptor = os.open(directory / self.name, os.O_RDONLY)
         try:
-            self.header = self._checked_header(identity)
+            self._header = self._checked_header(identity)
         except BaseException:
             self.close()
             raise
 
-    def _checked_header(self, identity: UUID) -> SegmentHeader:
+    @property
+    def header(self) -> SegmentHeader:
+        """Return the header. Raises JournalCorrupt where it is damaged."""
+        if self._header is None:
+            raise corrupt(self.name, 0, self.damage)
+        return self._header
+
+    @property
+    def received_before(self) -> int:
+        """Return the highest receive time of earlier segments; of a damaged one its first block's lowest."""
+        if self._header is not None:
+            return self._header.received_before
+        try:
+            return parse_header(self.read(SEGMENT_HEADER_BYTES, HEADER_BYTES)).received_min
+        except BadBlockError:
+            return NEVER_US
+
+    def _checked_header(self, identity: UUID) -> SegmentHeader | None:
         try:
             header = parse_segment_header(self.read(0, SEGMENT_HEADER_BYTES))
+        except DamagedHeaderError as error:
+            self.damage = error.reason
+            return None
         except BadBlockError as error:
             raise corrupt(self.name, 0, error.reason) from error
         if header.identity != identity:

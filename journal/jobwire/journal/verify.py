@@ -85,6 +85,8 @@ class _Check:
             limit = self._head.durable_bytes if base == self._head.segment_base else size
             self.bytes += min(limit, size)
             data = reader.read(SEGMENT_HEADER_BYTES, limit - SEGMENT_HEADER_BYTES)
+            if reader.damage:  # which takes no entry
+                self.damage.append(Damage(name, 0, reader.damage, base, base))
         span = Span(str(identity), base, name, SEGMENT_HEADER_BYTES, len(data), base, end_offset)
         reached = 0
         for found in readable_blocks(data, span, SegmentIndex.load(self._directory, base)):

@@ -181,7 +181,8 @@ class JournalWriter:
             tail = find_tail(segment, SegmentIndex.load(self.directory, base), head)
             if tail.repair is not None:
                 repair_tail(self._files, self._descriptors["segment"], segment, head, tail)
-            self._created_us = segment.header.created_at_us
+            # A damaged one is as good as old: the next entry begins another segment.
+            self._created_us = 0 if segment.damage else segment.header.created_at_us
         self._index = IndexWriter(self._files, self.directory / index_name(base), tail.entries)
         self._head = head
         # A writer that was killed may have given names that are not on the disk yet.

@@ -57,11 +57,11 @@ def _supervised(args: argparse.Namespace, mode: str, *, tries: int | None) -> tu
 
     settings = settings_of(args, dict(os.environ))
     clock = SystemClock()
-    check(settings, os.environ)
+    check(settings, os.environ, patient=tries is None)
     with settings.sole_driver(clock=clock, deadline_seconds=_OTHERS_END_SECONDS):
         pass  # nobody else: the driver takes it for as long as it runs
     with ProgressLine(sys.stderr, clock=clock, as_json=args.json) as line, stop_event() as stop:
-        supervisor = Supervisor(settings=settings, clock=clock, on_report=line, stop=stop)
+        supervisor = Supervisor(settings=settings, on_report=line, stop=stop)
         return settings, supervisor.run(mode, tries=tries)
 
 

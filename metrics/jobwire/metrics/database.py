@@ -58,6 +58,14 @@ class Database(ABC):
             found: list[Row] = self._connection.execute(self._translated(statement), values).fetchall()
             return found
 
+    def rows_of(self, statement: str, ids: Iterable[str]) -> list[Row]:
+        """Return the rows of any number of ids: each `...` in the statement stands for some of them."""
+        found: list[Row] = []
+        for some in chunks(sorted(ids)):
+            marks = ", ".join("?" * len(some))
+            found += self.rows(statement.replace("...", marks), (*some,) * statement.count("..."))
+        return found
+
     def scan(self, statement: str) -> Iterator[Row]:
         """Yield the rows of a query one by one, in bounded memory."""
         with self._errors():

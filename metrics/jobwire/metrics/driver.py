@@ -37,8 +37,6 @@ _RETRY_SECONDS = 0.5
 _LOCK_SECONDS = 60.0
 _STEP_SECONDS = 0.2
 _OWN_GROUP = "jobwire-metrics"
-# Batches whose reports may still come.
-_REMEMBERED = 20
 _MICROSECONDS = 1_000_000
 
 
@@ -59,7 +57,6 @@ class Driver:
         self._health: HealthTable | None = None
         self._health_lock = threading.Lock()
         self._told = ("", -1)
-        self._rows: dict[int, int] = {}
 
     def run(self, *, available_now: bool) -> None:
         """Follow the journals until `stop` is set, or to their present end. Raises JobwireError."""
@@ -88,9 +85,7 @@ class Driver:
             before, digests = tables.progress(), tables.digests()
             journals = [self._whole(one, before) for one in open_journals(self._settings, before)]
             tables.clear()
-            pipeline = Pipeline(
-                session=session, settings=self._settings, journals=journals, on_batch=self._count_batch
-            )
+            pipeline = Pipeline(session=session, settings=self._settings, journals=journals)
             rows = 0
             for journal in journals:
                 place = before.get(journal.identity)
@@ -100,7 +95,9 @@ class Driver:
                     if self._stop.is_set():
                         self._note("stopped in the middle: the next run goes on with the rest of the journal")
                         return
-                    rows += pipeline.replay(journal, first, last)
+                    counts = pipeline.replay(journal, first, last)
+                    rows += sum(count.rows for count in counts)
+                    self._tell_damage(sum(count.damaged for count in counts))
                     self._report({"kind": "batch", "batch": -1, "rows": last - first, "backlog": end - last})
             tables.drop_kept_sessions()
             again = tables.digests()
@@ -193,9 +190,7 @@ class Driver:
         journals = open_journals(self._settings, tables.progress())
         for journal in journals:
             tables.begin(journal.identity, journal.start)
-        pipeline = Pipeline(
-            session=session, settings=self._settings, journals=journals, on_batch=self._count_batch
-        )
+        pipeline = Pipeline(session=session, settings=self._settings, journals=journals, clock=self._clock)
         try:
             query = pipeline.start(available_now=available_now)
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
@@ -205,10 +200,11 @@ class Driver:
                     ingest.keep_alive()
             failure = None if query.isActive else query.exception()
             if failure is None:
-                # The listener is told a moment later, and perhaps never: ask for the last one.
-                if (last := query.lastProgress) is not None:
-                    self._on_health(read_progress(json.loads(last.json)))
                 pipeline.stop(query)
+            # The listener is told a moment later, and perhaps never: ask for the last ones.
+            for progress in query.recentProgress:
+                self._on_health(read_progress(json.loads(progress.json)))
+            if failure is None:
                 self._rest(tables, journals, now=True)
                 self._sealer.seal(journals, now=available_now)
         except JobwireError:
@@ -229,24 +225,21 @@ class Driver:
             with JournalReader(journal.directory) as reader:
                 tables.rest(journal.identity, reader.durable_offset, at_us)
 
-    def _count_batch(self, batch_id: int, counts: Sequence[Any]) -> None:
-        self._batches += 1
-        rows = sum(count.rows + count.repeated for count in counts)
-        if damaged := sum(count.damaged for count in counts):
+    def _tell_damage(self, damaged: int) -> None:
+        if damaged:
             self._note(
                 f"{damaged:,} journaled entries are damaged, and counted as such;"
                 " `jobwire journal verify` tells where"
             )
-        with self._health_lock:
-            self._rows = {batch_id: rows} | dict(list(self._rows.items())[:_REMEMBERED])
 
     def _on_health(self, health: BatchHealth) -> None:
         with self._health_lock:
-            health = health._replace(rows=self._rows.get(health.batch_id, 0) if health.rows else 0)
-            key = (health.run_id, health.batch_id)
-            if not health.rows or key == self._told or self._health is None:
+            run, batch = self._told
+            if not health.rows or (health.run_id == run and health.batch_id <= batch) or self._health is None:
                 return
-            self._told = key
+            self._told = health.run_id, health.batch_id
+            self._batches += 1
+        self._tell_damage(health.damaged)
         watermark = self._health.put(health)
         self._report(
             {

@@ -1,7 +1,8 @@
 """The fold from the registry's facts to changes of their tables. Pure.
 
 A job's facts come in the order of their places, and each counts once: whatever brings one again, its
-place tells. A job's id may come back after years: the newer one takes the row.
+place tells, and a state says all of them each time. A job's id may come back after years: the newer one takes
+the row.
 
 How a job ended is a function of what its worker said and of what was decided: a decision goes before a
 worker's last word. Each batch adds the difference between that function after it and before it, so events
@@ -110,7 +111,7 @@ def fold_facts(
         # What is told late changes no window that was final by then.
         windows = windows_of(max(at_us, row.told_us - LATENESS_US), widths)
         if (fact.created_at, fact.place) <= (before.created_at, before.place):
-            changes.repeated.update(windows)
+            changes.repeated.update(() if row.again else windows)
             continue
         job = before.after(fact, at_us)
         changes.jobs[job.job_id] = job

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jobwire.jobs.fact import Fact, decode_fact
-from jobwire.metrics.database import Database, Row, chunks
+from jobwire.metrics.database import Database
 from jobwire.metrics.facts_fold import DecidedJob, End, fold_facts, settle, windows_of
 from jobwire.metrics.fold import WIDTHS_SECONDS, Count, Ended
 from jobwire.metrics.rows import DUPLICATE, UNREADABLE, FactRow
@@ -27,11 +27,11 @@ def apply_facts(
     facts: list[tuple[FactRow, Fact]] = [(row, fact) for row, fact in read if fact is not None]
     touched = {fact.job_id for _, fact in facts}
     before = {
-        row[0]: DecidedJob(*row) for row in _rows(database, sql["job_facts_of"], touched.union(ended.job))
+        row[0]: DecidedJob(*row) for row in database.rows_of(sql["job_facts_of"], touched.union(ended.job))
     }
     changes = fold_facts(facts, before, WIDTHS_SECONDS)
     database.add("job_facts", sorted(changes.jobs.values()), sql["put_job_facts"])
-    ends = _rows(database, sql["ends_of"], touched.difference(ended.job))
+    ends = database.rows_of(sql["ends_of"], touched.difference(ended.job))
     settled = settle(ended, before, {**before, **changes.jobs}, {row[-1]: End(*row[:-1]) for row in ends})
     refused = [(*window, DUPLICATE, count) for window, count in changes.repeated.items()]
     for row, fact in read:
@@ -43,10 +43,3 @@ def apply_facts(
         [*settled.lengths(), *changes.lengths()],
         [(*window, *names, count) for (window, *names), count in changes.counts.items()],
     )
-
-
-def _rows(database: Database, statement: str, job_ids: Iterable[str]) -> list[Row]:
-    found: list[Row] = []
-    for ids in chunks(sorted(job_ids)):
-        found += database.rows(statement.replace("...", ", ".join("?" * len(ids))), ids)
-    return found

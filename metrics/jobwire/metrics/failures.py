@@ -2,12 +2,12 @@
 
 import re
 
-from jobwire.core.errors import ConfigError, JobwireError
+from jobwire.core.errors import ConfigError, JobwireError, StorageError
 from jobwire.journal.errors import JournalCorrupt, JournalNotFound, JournalRecreated, JournalTruncated
 from jobwire.metrics.errors import FULL_HINT, DataLossError, QueryError, SinkError
 
-# What a task tells by its class; of these trying again heals a database only. The last line of a Python
-# traceback is "module.Class: text".
+# What a task tells by its class; of these trying again heals a database or a store only. The last line of a
+# Python traceback is "module.Class: text".
 _KNOWN: dict[str, type[JobwireError]] = {
     "JournalTruncated": JournalTruncated,
     "JournalRecreated": JournalRecreated,
@@ -16,6 +16,7 @@ _KNOWN: dict[str, type[JobwireError]] = {
     "ConfigError": ConfigError,
     "DataLossError": DataLossError,
     "SinkError": SinkError,
+    "StorageError": StorageError,
 }
 _LINE = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _LONGEST = 300
@@ -30,7 +31,8 @@ def failure_of(error: BaseException) -> JobwireError:
         if name in _KNOWN:
             cause, _, hint = message.partition(" (")
             hint = hint.removesuffix(")")
-            return _KNOWN[name](cause, hint=hint, cause=name, disk_full=hint == FULL_HINT)
+            facts = {"cause": name, "disk_full": hint == FULL_HINT, "retry": name == "StorageError"}
+            return _KNOWN[name](cause, hint=hint, **facts)
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return QueryError(
         f"the query failed: {first[:_LONGEST]}",
@@ -42,6 +44,4 @@ def failure_of(error: BaseException) -> JobwireError:
 
 def may_pass(error: JobwireError) -> bool:
     """Tell whether the same query may succeed later without anybody's help but free disk space."""
-    return (
-        bool(error.facts.get("retry") or error.facts.get("disk_full")) or type(error).__name__ == "SinkError"
-    )
+    return bool(error.facts.get("retry") or error.facts.get("disk_full")) or isinstance(error, SinkError)

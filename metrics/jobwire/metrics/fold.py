@@ -18,7 +18,7 @@ import numpy as np
 
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.event import TERMINAL_EVENTS
-from jobwire.journal.entry import AGENT_VERDICT
+from jobwire.journal.entry import AGENT_VERDICT, STATE_VERDICT
 from jobwire.metrics.buckets import (
     AHEAD,
     AHEAD_US,
@@ -205,10 +205,11 @@ def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[st
 
 
 def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
-    """Yield (width, start, reason, messages); what agents and the store say to each other is no refusal."""
+    """Yield (width, start, reason, messages); states, and what agents and store say, are no refusals."""
     told = (rows.note > 0) & ~rows.fact & ~rows.accepted
-    agents = np.isin(rows.label, [code for code, text in enumerate(rows.labels) if text == AGENT_VERDICT])
-    refused, repeated = ~(rows.accepted | told | rows.fact | agents), rows.accepted & ~fresh
+    genuine = [code for code, text in enumerate(rows.labels) if text in {AGENT_VERDICT, STATE_VERDICT}]
+    others = np.isin(rows.label, genuine)
+    refused, repeated = ~(rows.accepted | told | rows.fact | others), rows.accepted & ~fresh
     reasons = [*rows.labels, DUPLICATE]
     code = np.where(repeated, len(rows.labels), rows.label)
     wanted = refused | repeated

@@ -21,12 +21,13 @@ from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
 from jobwire.metrics.source.planning import Piece
 
-# As Spark's DDL.
+# What a task gives, as Spark's DDL, and the columns that a batch sums.
 COUNTS = "journal string, shard bigint, rows bigint, repeated bigint, damaged bigint"
+SUMS = ("rows", "repeated", "damaged")
 
 
 class FoldTask(NamedTuple):
-    """The function of `DataFrame.mapInArrow`: ranges (parse=ranges of the source) in, COUNTS out.
+    """What a task does with what it would read: ranges (parse=ranges of the source) in, COUNTS out.
 
     Picklable. It goes to the executors by Spark's own channel, never into a command line or a log: the URL
     of the tables may hold a password.

@@ -12,10 +12,12 @@ from jobwire.metrics.statements import queries
 # Rows are trimmed now and then: deleting with every batch would double its writes.
 _TRIM_EVERY = 100
 _MICROSECONDS = 1_000_000
+# Where Spark's report has the sums of what the tasks gave.
+OBSERVED = "counts"
 
 
 class BatchHealth(NamedTuple):
-    """One micro-batch. `rows`: what Spark counts, ranges of a journal, until the driver says the rows.
+    """One micro-batch. `rows`, of which `damaged` are: what its tasks were given (Spark counts ranges).
 
     `backlog`: rows in the journals that were not read yet.
     """
@@ -26,18 +28,23 @@ class BatchHealth(NamedTuple):
     duration_ms: int
     backlog: int
     phases: Mapping[str, int]
+    damaged: int = 0
 
 
 def read_progress(progress: Mapping[str, Any]) -> BatchHealth:
     """Return the health in one of Spark's progress reports (its JSON form)."""
     phases = {str(name): int(value) for name, value in progress.get("durationMs", {}).items()}
+    # Of a batch without tasks the sums are null.
+    observed = progress.get("observedMetrics", {}).get(OBSERVED, {})
+    sums = {name: int(number or 0) for name, number in observed.items()}
     return BatchHealth(
         run_id=str(progress["runId"]),
         batch_id=int(progress["batchId"]),
-        rows=int(progress["numInputRows"]),
+        rows=sums.get("rows", 0) + sums.get("repeated", 0),
         duration_ms=phases.get("triggerExecution", 0),
         backlog=sum(_backlog(source) for source in progress.get("sources", ())),
         phases=phases,
+        damaged=sums.get("damaged", 0),
     )
 
 

@@ -2,23 +2,28 @@
 
 One streaming query over all journals, without state in Spark. The source plans ranges; the task that has
 one reads, checks, parses and folds it into the tables, in one transaction that holds the offset as well
-(folding.py). The driver learns counts. docs/adr/0405 gives the measurements behind this.
+(folding.py). Spark's report of a batch has their counts. docs/adr/0405 gives the measurements behind this.
 """
 
 import shutil
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jobwire.core.clock import Clock, SystemClock
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.folding import COUNTS, FoldTask
+from jobwire.metrics.folding import SUMS, FoldTask
+from jobwire.metrics.folding_source import FORMAT, folding_source
+from jobwire.metrics.health import OBSERVED
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import AppliedRange
 from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
 from jobwire.metrics.source.planning import oldest_offset
+
+# Between two looks at whether a batch is over.
+_LOOK_SECONDS = 0.02
 
 
 class Journal(NamedTuple):
@@ -27,10 +32,6 @@ class Journal(NamedTuple):
     directory: Path
     identity: str
     start: int
-
-
-class StoppingError(Exception):
-    """A batch came after the query was asked to stop; it will come again at the next start."""
 
 
 def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) -> list[Journal]:
@@ -43,8 +44,11 @@ def open_journals(settings: MetricsSettings, progress: dict[str, AppliedRange]) 
     journals = []
     for directory in settings.journals:
         with JournalReader(directory) as reader:
-            identity, first, end = reader.identity, oldest(settings, reader), reader.durable_offset
-        known = progress.get(identity)
+            identity, first, end = reader.identity, reader.first_offset, reader.durable_offset
+            known = progress.get(identity)
+            # The place of the sealed files is asked only where they are needed: it may be away.
+            if known is None or known.next_offset < first:
+                first = oldest(settings, reader)
         start = known.next_offset if known else first
         if not first <= start <= end:
             if not settings.allow_data_loss:
@@ -75,11 +79,7 @@ def _check_not_recreated(settings: MetricsSettings, journals: Sequence[Journal],
 
 
 class Pipeline:
-    """The query, and the same tasks over ranges of a journal that is named.
-
-    `on_batch` gets the number of each batch (-1: a range) and its rows of COUNTS, one for each shard of each
-    journal.
-    """
+    """The query, and the same tasks over ranges of a journal that is named."""
 
     def __init__(
         self,
@@ -87,15 +87,13 @@ class Pipeline:
         session: Any,
         settings: MetricsSettings,
         journals: Sequence[Journal],
-        on_batch: Callable[[int, Sequence[Any]], None] = lambda *_: None,
+        clock: Clock | None = None,
     ) -> None:
         self._session = session
         self._settings = settings
         self._journals = journals
-        self._on_batch = on_batch
-        self._task = FoldTask.of(settings)
-        self._busy = threading.Lock()
-        self._stopping = False
+        self._clock = clock if clock is not None else SystemClock()
+        session.dataSource.register(folding_source(FoldTask.of(settings)))
 
     def start(self, *, available_now: bool) -> Any:
         """Start the streaming query where the tables stand, and return it.
@@ -103,28 +101,32 @@ class Pipeline:
         Its checkpoint is begun anew: the offsets in the tables are the truth, and no task can take a range
         twice or leave one out.
         """
-        self._stopping = False
+        from pyspark.sql import functions  # noqa: PLC0415 - as in session.py
+
         shutil.rmtree(self._settings.checkpoint, ignore_errors=True)
-        ranges = reduce(lambda left, right: left.unionAll(right), map(self._ranges, self._journals))
+        counts = reduce(lambda left, right: left.unionAll(right), map(self._counts, self._journals))
         trigger = (
             {"availableNow": True}
             if available_now
             else {"processingTime": f"{int(self._settings.trigger_seconds * 1000)} milliseconds"}
         )
+        sums = (functions.sum(name).alias(name) for name in SUMS)
+        # The rows go nowhere, their sums into the report: foreachBatch plans each batch a second time, and
+        # calls Python for it.
         return (
-            ranges.mapInArrow(self._task.fold, COUNTS)
-            .writeStream.queryName("metrics")
+            counts.observe(OBSERVED, *sums)
+            .writeStream.format("noop")
+            .queryName("metrics")
             .option("checkpointLocation", self._settings.checkpoint.as_uri())
-            .foreachBatch(self._run)
             .trigger(**trigger)
             .start()
         )
 
-    def _ranges(self, journal: Journal) -> Any:
+    def _counts(self, journal: Journal) -> Any:
         settings = self._settings
-        reader = self._reader(self._session.readStream, journal).option("parse", PARSE_RANGES)
         return (
-            reader.option("startingOffset", journal.start)
+            self._reader(self._session.readStream, journal)
+            .option("startingOffset", journal.start)
             .option("consumer", settings.consumer)
             .option("maxRowsPerBatch", settings.max_rows)
             .option("maxBytesPerBatch", settings.max_mib << 20)
@@ -134,7 +136,8 @@ class Pipeline:
 
     def _reader(self, read: Any, journal: Journal) -> Any:
         return (
-            read.format("mqtt")
+            read.format(FORMAT)
+            .option("parse", PARSE_RANGES)
             .option("journal", str(journal.directory))
             .option("topicRoot", self._settings.topic_root)
             .option("shards", self._settings.shards)
@@ -142,24 +145,24 @@ class Pipeline:
             .option("history", self._settings.history or "")
         )
 
-    def _run(self, counts: Any, batch_id: int) -> None:
-        """Run one micro-batch; called by Spark, from a thread of its own."""
-        with self._busy:
-            if self._stopping:
-                raise StoppingError
-            self._on_batch(batch_id, counts.collect())
-
-    def replay(self, journal: Journal, start: int, end: int) -> int:
-        """Fold [start, end) of one journal in by a batch read, and return the rows counted."""
-        reader = self._reader(self._session.read, journal).option("parse", PARSE_RANGES)
-        ranges = reader.option("startingOffset", start).option("endingOffset", end).load()
-        counts = ranges.mapInArrow(self._task.fold, COUNTS).collect()
-        self._on_batch(-1, counts)
-        return sum(row.rows for row in counts)
+    def replay(self, journal: Journal, start: int, end: int) -> list[Any]:
+        """Fold [start, end) of one journal in by a batch read; return rows of COUNTS, one for each shard."""
+        reader = self._reader(self._session.read, journal)
+        counts: list[Any] = (
+            reader.option("startingOffset", start).option("endingOffset", end).load().collect()
+        )
+        return counts
 
     def stop(self, query: Any, *, deadline_seconds: float = 60.0) -> None:
-        """Let the present batch finish, then end the query."""
-        self._stopping = True
-        if self._busy.acquire(timeout=deadline_seconds):
-            self._busy.release()
+        """Let the present batch finish, then end the query; the next one, if it has begun, comes again."""
+        deadline, last = self._clock.monotonic() + deadline_seconds, _batch_of(query)
+        while query.isActive and query.status["isTriggerActive"] and _batch_of(query) == last:
+            if self._clock.monotonic() >= deadline:
+                break
+            self._clock.sleep(_LOOK_SECONDS)
         query.stop()
+
+
+def _batch_of(query: Any) -> int | None:
+    progress = query.lastProgress
+    return None if progress is None else int(progress.batchId)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, StorageError
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import POSTGRES_SCHEMES
 from jobwire.metrics.errors import FolderError
@@ -16,10 +16,11 @@ from jobwire.metrics.settings import MetricsSettings
 _NEEDED = ("pyspark", "pyarrow", "pandas")
 
 
-def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
+def check(settings: MetricsSettings, environ: Mapping[str, str], *, patient: bool = False) -> None:
     """Raise the first thing that stands in the way: packages, Java, directories, journal, keys.
 
-    ConfigError (30) or JournalNotFound (40). Starts Java once (0.1 s).
+    ConfigError (30), JournalNotFound (40) or StorageError (50); a `patient` run does not mind that the
+    history's store is away. Starts Java once (0.1 s).
     """
     _check_packages(settings)
     find_java(environ)
@@ -31,7 +32,7 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
         )
     _check_writable(settings.folder, "what a run leaves behind")
     if settings.history is not None:
-        _check_history(settings.history)
+        _check_history(settings.history, patient=patient)
     if settings.ingest and not settings.verify:
         raise ConfigError(
             "--ingest records without keys, so nothing would count as accepted",
@@ -47,13 +48,17 @@ def check(settings: MetricsSettings, environ: Mapping[str, str]) -> None:
             JournalReader(directory).close()
 
 
-def _check_history(place: str) -> None:
+def _check_history(place: str, *, patient: bool) -> None:
     if "://" not in place:
         _check_writable(Path(place).parent, "the history")
         return
     from jobwire.journal.history import History  # noqa: PLC0415 - the packages were looked for just now
 
-    History(place).check()
+    try:
+        History(place).check()
+    except StorageError as error:
+        if not (patient and error.facts.get("away")):
+            raise
 
 
 def _check_packages(settings: MetricsSettings) -> None:

@@ -19,7 +19,6 @@ class ProgressLine:
         self._terminal = out.isatty() and not as_json
         self._shown_at = clock.monotonic() - _LOG_SECONDS
         self._rows = 0
-        self._since = clock.monotonic()
         self._open = False
 
     def __call__(self, report: dict[str, Any]) -> None:

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobwire.jobs.fact import FACT_KINDS
+from jobwire.journal.entry import STATE_VERDICT
 
 # `seq` is null for whatever is not an accepted event; `label` is the event's type, the reason, or the kind
 # of a fact. `note` is what of the payload is read by itself, as JSON: counts of messages that the recorder
-# did not store, a fact, or what an event says was used.
+# did not store, a fact, those of a state line by line, or what an event says was used.
 SCHEMA = pa.schema(
     [
         ("offset", pa.int64()),
@@ -41,11 +42,15 @@ Flags = npt.NDArray[np.bool_]
 
 
 class FactRow(NamedTuple):
-    """A fact as it stands in a journal: of which job, when it was told, its JSON text."""
+    """A fact as it stands in a journal: of which job, when it was told, its JSON text.
+
+    `again` where it stands in a state, which says what earlier ones said.
+    """
 
     job_id: str
     told_us: int
     payload: str
+    again: bool = False
 
 
 class Rows(NamedTuple):
@@ -82,10 +87,11 @@ class Rows(NamedTuple):
     def facts(self) -> list[FactRow]:
         """Return the facts, in the order of the journal."""
         places = np.flatnonzero(self.fact)
-        columns = (column[places].tolist() for column in (self.job, self.received_us, self.note))
+        columns = (column[places].tolist() for column in (self.job, self.received_us, self.note, self.label))
         return [
-            FactRow(self.jobs[job], told_us, self.notes[note])
-            for job, told_us, note in zip(*columns, strict=True)
+            FactRow(self.jobs[job], told_us, text, self.labels[label] == STATE_VERDICT)
+            for job, told_us, note, label in zip(*columns, strict=True)
+            for text in self.notes[note].split("\n")
         ]
 
     def count_of(self, label: str) -> int:
@@ -124,7 +130,7 @@ def rows_of(table: Any, whole: tuple[int, int, int] | None = None) -> Rows:
     note, notes = _codes(table.column("note"), first="")
     seq = table.column("seq")
     accepted = np.asarray(pc.is_valid(seq), dtype=np.bool_)
-    kinds = np.array([text in FACT_KINDS for text in labels], np.bool_)
+    kinds = np.array([text in FACT_KINDS or text == STATE_VERDICT for text in labels], np.bool_)
     rows = Rows(
         offset=_numbers(table.column("offset"), 0),
         received_us=_numbers(table.column("received_us"), 0),

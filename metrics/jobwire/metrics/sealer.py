@@ -52,7 +52,7 @@ class Sealer:
         except (AlreadyRunningError, StorageError) as error:
             if now or not (isinstance(error, AlreadyRunningError) or may_pass(error)):
                 raise
-            self._note(f"{error.message}; the journal keeps what is not sealed")
+            self._note(f"{error.message} ({error.hint}); the journal keeps what is not sealed")
         else:
             self._sealed_at = seconds if growing else self._sealed_at
 

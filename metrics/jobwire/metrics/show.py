@@ -83,6 +83,22 @@ _COLUMNS = {
     "open_jobs": "job_id session worker last_event last_event_at waiting_since_at events attempts",
 }
 
+# As people see them: title, key, and the columns where not all are shown.
+_TABLES = (
+    ("Jobs (shares are of those that ended; of requeued, of those claimed)", "rates", ""),
+    ("How long, in seconds", "lengths", ""),
+    ("Run time, in seconds (by worker, label and attempt: whole hours)", "run_by", ""),
+    ("Waiting for permission, in seconds", "wait_by", ""),
+    ("Used, by day (UTC)", "usage", ""),
+    ("Events", "windows", "event_type events"),
+    ("Sessions", "sessions", "session events errors"),
+    ("Refused messages", "rejections", "reason events"),
+    ("Jobs by outcome (means)", "outcomes", "outcome jobs duration_s waiting_s attempts"),
+    ("Delay to the recorder, by minute", "delays", "window_start events p50_ms p95_ms p99_ms"),
+    ("Longest finished jobs", "slowest", "job_id session duration_s waiting_s attempts outcome"),
+    ("Open jobs, the most silent first", "open_jobs", "job_id session worker last_event silent_s registry"),
+)
+
 
 def print_tables(found: dict[str, Any], *, home: Path) -> None:
     """Print the figures as tables, the longest silent job first."""
@@ -94,38 +110,11 @@ def print_tables(found: dict[str, Any], *, home: Path) -> None:
         console.print(missing_sentence(found["unjournaled_jobs"]), highlight=False)
     for row in found["open_jobs"]:
         row["registry"] = _registry_says(home, row["job_id"])
-    _table(console, "Jobs (shares are of those that ended; of requeued, of those claimed)", found["rates"])
-    _table(console, "How long, in seconds", found["lengths"])
-    _table(console, "Run time, in seconds (by worker, label and attempt: whole hours)", found["run_by"])
-    _table(console, "Waiting for permission, in seconds", found["wait_by"])
-    _table(console, "Used, by day (UTC)", found["usage"])
-    _table(console, "Events", found["windows"], "event_type events")
-    _table(console, "Sessions", found["sessions"], "session events errors")
-    _table(console, "Refused messages", found["rejections"], "reason events")
-    _table(
-        console, "Jobs by outcome (means)", found["outcomes"], "outcome jobs duration_s waiting_s attempts"
-    )
-    _table(
-        console,
-        "Delay to the recorder, by minute",
-        found["delays"],
-        "window_start events p50_ms p95_ms p99_ms",
-    )
-    _table(
-        console,
-        "Longest finished jobs",
-        found["slowest"],
-        "job_id session duration_s waiting_s attempts outcome",
-    )
-    _table(
-        console,
-        "Open jobs, the most silent first",
-        found["open_jobs"],
-        "job_id session worker last_event silent_s registry",
-    )
+    for title, name, columns in _TABLES:
+        _table(console, title, found[name], columns)
 
 
-def _table(console: Any, title: str, rows: list[dict[str, Any]], columns: str = "") -> None:
+def _table(console: Any, title: str, rows: list[dict[str, Any]], columns: str) -> None:
     from rich import box  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
 

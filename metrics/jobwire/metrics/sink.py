@@ -15,7 +15,7 @@ import numpy as np
 
 from jobwire.core.clock import Clock
 from jobwire.metrics.buckets import EVERYTHING, SESSION
-from jobwire.metrics.database import Database, Row, chunks
+from jobwire.metrics.database import Database, Row
 from jobwire.metrics.errors import DataLossError, SinkError
 from jobwire.metrics.facts_sink import apply_facts
 from jobwire.metrics.fold import (
@@ -158,10 +158,8 @@ class MetricsSink:
         if self._session_of is None:
             return {}
         wanted = sorted(job_ids)
-        kept: dict[str, str] = {}
-        for ids in chunks(wanted if self._database.rows(self._sql["any_kept_session"]) else []):
-            statement = self._sql["kept_sessions_of"].replace("...", ", ".join("?" * len(ids)))
-            kept.update(self._database.rows(statement, ids))
+        asked = wanted if self._database.rows(self._sql["any_kept_session"]) else []
+        kept: dict[str, str] = dict(self._database.rows_of(self._sql["kept_sessions_of"], asked))
         return {name: kept[name] if name in kept else self._session_of(name) for name in wanted}
 
     def drop_kept_sessions(self) -> None:
@@ -213,11 +211,8 @@ class MetricsSink:
 
     def _known(self, rows: Rows, found: Segments) -> dict[str, Row]:
         """Return the rows of those jobs that have one, by job."""
-        known: dict[str, Row] = {}
-        for ids in chunks([rows.jobs[code] for code in np.unique(found.job).tolist()]):
-            statement = self._sql["job_totals_of"].replace("...", ", ".join("?" * len(ids)))
-            known.update((row[0], row) for row in self._database.rows(statement, ids))
-        return known
+        ids = [rows.jobs[code] for code in np.unique(found.job).tolist()]
+        return {row[0]: row for row in self._database.rows_of(self._sql["job_totals_of"], ids)}
 
     def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
         """Store the segments that continue what is known of their job; return which ones do not."""

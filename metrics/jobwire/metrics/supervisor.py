@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobwire.core.backoff import retry_delay
-from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.metrics.errors import QueryError
@@ -47,12 +46,10 @@ class Supervisor:
         self,
         *,
         settings: MetricsSettings,
-        clock: Clock,
         on_report: Callable[[Report], None],
         stop: threading.Event,
     ) -> None:
         self._settings = settings
-        self._clock = clock
         self._on_report = on_report
         self._stop = stop
         self._batches = 0

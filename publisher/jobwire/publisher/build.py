@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jobwire.core.ports import Transport
     from jobwire.delivery.event_log import EventLog
     from jobwire.delivery.outbox_sender import Route
+    from jobwire.registry.event_log import Once
 
 # Where the worker's environment points elsewhere than the registry process, that one does not send for it.
 _WISHES = {"broker": "MQTT_BROKER", "port": "MQTT_PORT", "topic_root": "MQTT_TOPIC_ROOT"}
@@ -34,12 +35,13 @@ def open_event_log(
     attempt: int | None,
     clock: Clock,
     environ: Mapping[str, str],
+    once: Once | None = None,
 ) -> EventLog:
     """Return the log of a job: by its ticket where one is given, else in the registry at `home`.
 
-    Without `home` it is found as commands find theirs. Without `attempt` the environment pins it. Raises
-    InvalidInputError where neither job nor ticket is named or the ticket is another job's, and as
-    `find_home` and the logs do.
+    Without `home` it is found as commands find theirs. Without `attempt` the environment pins it. `once` is
+    for a log in the registry that is told one event. Raises InvalidInputError where neither job nor ticket
+    is named or the ticket is another job's, and as `find_home` and the logs do.
     """
     if ticket is not None:
         from pathlib import Path
@@ -53,7 +55,7 @@ def open_event_log(
     if job_id is None:
         raise InvalidInputError("no job is named", hint=f"give --job ID or --ticket FILE, or set {ENV_JOB}")
     pinned = attempt if attempt is not None else attempt_in(environ, job_id)
-    return HomeEventLog(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned)
+    return HomeEventLog(RecordStore(find_home(home, environ), clock=clock), job_id, attempt=pinned, once=once)
 
 
 def open_route(

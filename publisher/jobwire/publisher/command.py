@@ -21,16 +21,21 @@ from jobwire.publisher.cleaning import clean, refuse_unclean
 from jobwire.publisher.inputs import STDIN, read_data, read_detail
 from jobwire.publisher.usual_words import ticket_of
 from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
+from jobwire.registry.event_log import Once
 from jobwire.registry.store import RecordStore
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from jobwire.delivery.event_log import EventLog
     from jobwire.delivery.outbox_sender import OutboxSender, Route
 
 PROG = "publish_event"
+
+
+class NotHereError(Exception):
+    """Who speaks has to connect to the broker by itself."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,8 +46,28 @@ def run(args: argparse.Namespace) -> int:
         if not args.flush:
             raise InvalidInputError("nothing to say", hint="give --event, or --flush to send what is waiting")
         return _flush(args, environ, clock)
-    draft = draft_in(args, environ)
-    events = _open_events(args, _job_id(args, environ), environ, clock)
+    published = say(args, environ, clock, warn=_warn, once=Once(args.call) if args.call else None)
+    _print(published.to_json())
+    if published.failure is not None:
+        raise published.failure
+    return int(ExitCode.OK)
+
+
+def say(
+    args: argparse.Namespace,
+    environ: Mapping[str, str],
+    clock: Clock,
+    *,
+    warn: Callable[[str], None],
+    once: Once | None = None,
+    connects: bool = True,
+) -> Published:
+    """Keep and publish the event that the options name.
+
+    Without `connects` raises NotHereError where a connection to the broker is needed; else as `publish`.
+    """
+    draft = draft_in(args, environ, warn)
+    events = _open_events(args, _job_id(args, environ), environ, clock, once)
     with contextlib.ExitStack() as opened:
         handover = None
         if not (args.direct or args.flush):
@@ -58,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
 
         @functools.cache
         def sender() -> OutboxSender:
+            if not connects:
+                raise NotHereError
             return opened.enter_context(contextlib.closing(_sender(args, events, environ, clock)))
 
         published = publish(
@@ -69,15 +96,12 @@ def run(args: argparse.Namespace) -> int:
             repeat=args.flush,
             confirm_seconds=args.confirm,
         )
-    _print(published.to_json())
-    if published.failure is not None:
-        raise published.failure
-    if published.confirmed is False:
-        _warn_unconfirmed(published, attended=events.is_attended())
-    return int(ExitCode.OK)
+    if published.confirmed is False and published.failure is None:
+        warn(_unconfirmed(published, attended=events.is_attended()))
+    return published
 
 
-def draft_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Draft:
+def draft_in(args: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]) -> Draft:
     """Return what the options say, cleaned, with a warning for what was replaced.
 
     Raises InvalidInputError for what no event can carry, with `--strict` for what was replaced, too.
@@ -89,7 +113,7 @@ def draft_in(args: argparse.Namespace, environ: Mapping[str, str]) -> Draft:
     if args.strict:
         refuse_unclean(cleaned)
     for sentence in cleaned.warnings():
-        print(f"{PROG}: warning: {sentence}", file=sys.stderr)
+        warn(sentence)
     return cleaned.draft
 
 
@@ -99,7 +123,11 @@ def _job_id(args: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
 
 
 def _open_events(
-    args: argparse.Namespace, job_id: str | None, environ: Mapping[str, str], clock: Clock
+    args: argparse.Namespace,
+    job_id: str | None,
+    environ: Mapping[str, str],
+    clock: Clock,
+    once: Once | None = None,
 ) -> EventLog:
     ticket = ticket_of(args, environ)
     return open_event_log(
@@ -109,6 +137,7 @@ def _open_events(
         attempt=args.for_attempt,
         clock=clock,
         environ=environ,
+        once=once,
     )
 
 
@@ -195,10 +224,13 @@ def _print(body: Mapping[str, object]) -> None:
     print(json.dumps(body), flush=True)
 
 
-def _warn_unconfirmed(published: Published, *, attended: bool) -> None:
+def _warn(sentence: str) -> None:
+    print(f"{PROG}: warning: {sentence}", file=sys.stderr)
+
+
+def _unconfirmed(published: Published, *, attended: bool) -> str:
     why = "did not confirm it in time" if attended else "of this home is not running"
-    print(
-        f"{PROG}: warning: seq {published.seq} is delivered, but the registry process {why}; it is kept, and"
-        " sent again until it is confirmed",
-        file=sys.stderr,
+    return (
+        f"seq {published.seq} is delivered, but the registry process {why}; it is kept, and sent again until"
+        " it is confirmed"
     )

@@ -42,7 +42,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
         "publish", help="say what happens to a job", description=DESCRIPTION, epilog=EXAMPLES
     )
     add_options(parser)
-    parser.set_defaults(run="jobwire.publisher.command:run", home_need=home_need)
+    parser.set_defaults(run="jobwire.publisher.command:run", home_need=home_need, call="")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

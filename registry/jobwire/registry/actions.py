@@ -21,7 +21,7 @@ from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
-from jobwire.storage.named_files import read_named_file
+from jobwire.storage.named_files import read_named_text
 
 
 def build(args: argparse.Namespace) -> JobQueue:
@@ -225,26 +225,12 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "\n".join(table(rows, shutil.get_terminal_size((120, 24)).columns))
 
 
-_PIPE_HINT = "name a file, or - for stdin"
-
-
 def _instructions(args: argparse.Namespace) -> str:
     if args.instructions_file is None:
         return str(args.instructions)
     if args.instructions:
         raise InvalidInputError("instructions are given twice", hint="as text or as file, not both")
-    # One more than allowed: enough to be refused with the right words, without reading a disk image.
-    limit = MAX_INSTRUCTIONS * 4 + 1
-    try:
-        if args.instructions_file == "-":
-            raw = sys.stdin.buffer.read(limit)
-        else:
-            raw = read_named_file(args.instructions_file, "instructions file", limit=limit, hint=_PIPE_HINT)
-        return raw.decode()
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"cannot read {args.instructions_file}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the instructions are not UTF-8", hint="is it a text file?") from error
+    return read_named_text(args.instructions_file, "instructions file", limit=MAX_INSTRUCTIONS * 4)
 
 
 def broker_pair(pair: str) -> tuple[str, str | int]:

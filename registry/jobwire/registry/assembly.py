@@ -163,6 +163,7 @@ class Assembly:
             queue=self.queue,
             topics=topics,
             clear=lambda topic: self.sender.publish(topic, b"", retain=True),
+            send=lambda topic, payload: self.sender.publish(topic, payload, retain=False),
             rules=rules,
             by=REGISTRY,
         )

@@ -10,7 +10,8 @@ Each line is one object with `at` (ISO 8601 UTC), `kind` and `source` (who wrote
 
     kind "event":  verdict ("accepted" or the reason of a refusal), attempt, seq, digest (hex), event
                    (the signed object as it was sent; `payload` with the text where it was not JSON),
-                   why (refusals), before and after (where the status changed)
+                   why (refusals), before and after (where the status changed), call (what a worker and the
+                   registry process know it by that kept it for the worker)
     kind "status": attempt, before (null at registration), after, cause, by (who), timeout (the limit),
                    op (the message that goes with it)
     kind "request": attempt, request (its id), before, after, cause, op, and of an answer: answer, always,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from jobwire.jobs.record import JobRecord
     from jobwire.jobs.requests import Request
-    from jobwire.storage.files import FileSystem
 
 EVENTS = "events.ndjson"
 META = "meta.json"
@@ -74,8 +74,12 @@ _AHEAD_LINES = 256
 _DIGEST_BYTES = 16
 _HELD = re.compile(
     rb'\{"at":"([^"]*)","kind":"event","source":"([^"]*)","verdict":"accepted","attempt":([0-9]{1,16}),'
-    rb'"seq":([0-9]{1,16}),"digest":"([0-9a-f]*)"(?:,"before":"[a-z]*","after":"[a-z]*")?,"event":(?=\{)'
+    rb'"seq":([0-9]{1,16}),"digest":"([0-9a-f]*)"(?:,"call":"[0-9a-f]*")?'
+    rb'(?:,"before":"[a-z]*","after":"[a-z]*")?,"event":(?=\{)'
 )
+
+# Made once: json.dumps makes one at each call, which takes longer than a line.
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 Line = dict[str, Any]
 
@@ -153,6 +157,7 @@ def event_line(
     payload: bytes,
     why: str = "",
     change: tuple[str, str] | None = None,
+    call: str = "",
 ) -> tuple[bytes, Line]:
     """Return the encoded line of one message, and its identity.
 
@@ -161,6 +166,8 @@ def event_line(
     """
     line: Line = {"at": at, "kind": "event", "source": source, "verdict": verdict, "attempt": attempt}
     line |= {"seq": seq, "digest": digest.hex()}
+    if call:
+        line["call"] = call
     if why:
         line["why"] = why
     if change:
@@ -203,10 +210,9 @@ def request_line(
 class AuditLog:
     """One job's folder. Writers hold the job's record lock; readers need none."""
 
-    def __init__(self, directory: str, *, files: FileSystem) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
         self.events_path = f"{directory}/{EVENTS}"
-        self._files = files
 
     def meta(self, record: JobRecord) -> tuple[str, bytes]:
         """Return the path of meta.json, and its bytes for `record`."""
@@ -345,4 +351,4 @@ def identity_of(line: Mapping[str, Any]) -> Line:
 
 
 def _encode(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    return _JSON.encode(value).encode("utf-8", "replace") + b"\n"

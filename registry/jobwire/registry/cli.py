@@ -9,20 +9,20 @@ _ACTIONS, _PROCESS = "jobwire.registry.actions", "jobwire.registry.process_actio
 _command = partial(CommandRow, bodies=_ACTIONS)
 _request_command = partial(CommandRow, bodies="jobwire.registry.request_commands", told=True)
 
-_LIST = _command(
+LIST = _command(
     "list",
     "list jobs, newest first (--json: one line a job)",
     "%(prog)s --status running --status pending --limit 20",
     arguments.list_options,
     f"{_ACTIONS}:list_jobs",
 )
-_CANCEL = _command(
+CANCEL = _command(
     "cancel",
     "cancel a job; its worker learns of it when it speaks",
     "%(prog)s 1a2b3c4d --reason 'no longer needed'",
     arguments.cancel_options,
 )
-_DISMISS = _command(
+DISMISS = _command(
     "dismiss",
     "take failed jobs out of the failures that status bar, top and page count",
     "%(prog)s 1a2b3c4d",
@@ -35,13 +35,13 @@ _SERVE = CommandRow(
     arguments.serve_options,
     bodies=_PROCESS,
 )
-_ANSWER = _request_command(
+ANSWER = _request_command(
     "answer",
     "answer what a job asks; the first answer is the answer",
     "%(prog)s 0a1b2c3d yes\n  %(prog)s 0a1b2c3d.5f20 --choice yes --always",
     arguments.answer_options,
 )
-_FEED = _request_command(
+FEED = _request_command(
     "feed",
     "all that waits for you, the oldest and costliest first",
     "%(prog)s --watch",
@@ -84,9 +84,9 @@ _COMMANDS = (
         "jobwire registry show 1a2b3c4d --history 20",
         arguments.show_options,
     ),
-    _LIST,
-    _CANCEL,
-    _DISMISS,
+    LIST,
+    CANCEL,
+    DISMISS,
     _command(
         "update",
         "change a job, if it still is as expected (compare and set)",
@@ -121,8 +121,6 @@ _COMMANDS = (
         "jobwire.registry.ticket_actions:ticket",
     ),
 )
-add_list, add_cancel, add_dismiss = _LIST.add_to, _CANCEL.add_to, _DISMISS.add_to
-add_answer, add_feed = _ANSWER.add_to, _FEED.add_to
 
 
 def add_commands(subparsers: Subparsers, *, serve: Body | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.late_log import LateLog
@@ -35,17 +35,36 @@ _BOOT = ".boot"
 _log = LateLog("jobwire.registry")
 
 
+class AbandonedError(Exception):
+    """Who wanted it kept does so by itself."""
+
+
+class Once(NamedTuple):
+    """Makes one event kept once of which two processes may believe that it is theirs to keep.
+
+    `call` is what both know it by, 32 hexadecimal digits that nobody can guess. The one to which the event
+    was handed asks, with the record locked, whether the other still `waits` for that; the other, which does
+    no longer, gives no `waits` and looks for it in the history.
+    """
+
+    call: str
+    waits: Callable[[], bool] | None = None
+
+
 class HomeEventLog:
     """See `EventLog`. `attempt` pins the attempt that this worker was started for; None speaks for any.
 
     Order of locks: send lock before record lock.
     """
 
-    def __init__(self, store: RecordStore, job_id: str, *, attempt: int | None) -> None:
+    def __init__(
+        self, store: RecordStore, job_id: str, *, attempt: int | None, once: Once | None = None
+    ) -> None:
         self.job_id = job_id
         self._store = store
         self._serve_file = f"{store.home}/{SERVE_FILE}"
         self._attempt = attempt
+        self._once = once
         self.outbox = HistoryOutbox(store.audit(job_id), store.sent_path(job_id))
 
     def pin(self) -> None:
@@ -93,14 +112,29 @@ class HomeEventLog:
         return status.st_ino, status.st_mtime_ns
 
     def append(self, draft: Draft) -> SignedEvent:
-        """See `EventLog.append`: history, then record, each flushed, under the record's lock."""
+        """See `EventLog.append`: history, then record, each flushed, under the record's lock.
+
+        Raises AbandonedError where nobody waits for it any more; see `Once`.
+        """
         with self._store.locked(self.job_id) as locked:
+            if (found := self._kept_before()) is not None:
+                return found
             record = locked.record
             check_attempt(record, self._attempt)
             check_open(record)
             event, signed = sign_next(record, draft, seq=record.last_seq + 1, now=self._store.clock.now())
-            locked.apply(event, signed.payload, source=PUBLISHER)
+            call = self._once.call if self._once else ""
+            locked.apply(event, signed.payload, source=PUBLISHER, call=call)
             return signed
+
+    def _kept_before(self) -> SignedEvent | None:
+        if self._once is None:
+            return None
+        if self._once.waits is None:
+            return self.outbox.of_call(self._once.call)
+        if not self._once.waits():
+            raise AbandonedError
+        return None
 
     def recover(self) -> Position:
         """See `EventLog.recover`: whoever takes the record's lock finds it brought up to its history."""

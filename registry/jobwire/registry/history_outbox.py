@@ -66,6 +66,15 @@ class HistoryOutbox:
                         return event
         return None
 
+    def of_call(self, call: str) -> SignedEvent | None:
+        """Return the event that was kept for this call; reads all of the history."""
+        with self._history.opened() as descriptor:
+            if descriptor is None:
+                return None
+            end = whole_length(descriptor, os.fstat(descriptor).st_size)
+            mark = f'"call":"{call}"'.encode()
+            return next((self._event(raw) for raw in _lines(descriptor, 0, end) if mark in raw), None)
+
     @property
     def last_seq(self) -> int:
         """See `Outbox.last_seq`."""

@@ -106,6 +106,7 @@ def purge(args: argparse.Namespace) -> int:
         queue=queue,
         topics=Topics(settings.topic_root),
         clear=lambda topic: sender.publish(topic, b"", retain=True),
+        send=lambda topic, payload: sender.publish(topic, payload, retain=False),
         rules=rules,
     )
     try:

@@ -7,17 +7,19 @@ them for ever.
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
+from jobwire.jobs.fact import Fact
 from jobwire.jobs.record import JobRecord
+from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.telling import leave_facts
+from jobwire.registry.telling import last_facts, leave_facts
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.user import user_name
 
@@ -28,6 +30,7 @@ _LOCK_SECONDS = 1.0
 _log = logging.getLogger("jobwire.registry")
 
 Clear = Callable[[str], None]
+Send = Callable[[str, bytes], None]
 
 
 class RetentionRules(NamedTuple):
@@ -46,22 +49,33 @@ class Purged(NamedTuple):
 
 
 class Purge:
-    """Purges one home. `clear(topic)` publishes the empty retained message (MQTT 5, 3.3.1.3)."""
+    """Purges one home. `clear(topic)` publishes the empty retained message (MQTT 5, 3.3.1.3).
+
+    `send(topic, payload)` publishes what nobody needs later: the state that says that the job was removed.
+    """
 
     def __init__(
-        self, *, queue: JobQueue, topics: Topics, clear: Clear, rules: RetentionRules, by: str = ""
+        self,
+        *,
+        queue: JobQueue,
+        topics: Topics,
+        clear: Clear,
+        rules: RetentionRules,
+        send: Send = lambda _topic, _payload: None,
+        by: str = "",
     ) -> None:
         self._queue = queue
         self._store = queue.store
         self._topics = topics
         self._clear = clear
+        self._send = send
         self._rules = rules
         self._by = by or user_name()
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Purged:
         """Purge everything that is due. Raises TransportError where the broker does not answer.
 
-        A removed job is cleared first: a crash or an absent broker leaves it for the next time.
+        A removed job is cleared and told of first: a crash or an absent broker leaves it for the next time.
         """
         cleared = self._each(self._rules.retained_seconds, self._clear_retained, stop, cleared=False)
         removed = self._each(self._rules.record_seconds, self._remove, stop, cleared=True)
@@ -126,7 +140,9 @@ class Purge:
         store = self._store
         try:
             with store.locked(job_id, deadline_seconds=_LOCK_SECONDS) as locked:
-                leave_facts(store, locked.record, by=self._by)
+                facts = last_facts(store, locked.record, by=self._by)
+                self._tell(locked.record, facts)
+                leave_facts(store, facts)
                 shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
                 old = store.outbox_path(job_id)
                 for path in (store.sent_path(job_id), old, f"{old}.damaged"):
@@ -142,6 +158,12 @@ class Purge:
         except OSError as error:
             raise storage_failure("purge", store.record_path(job_id), error) from error
         return True
+
+    def _tell(self, record: JobRecord, facts: Sequence[Fact]) -> None:
+        """Send the job's last state. What a person typed is not in it: that was told, paths cut, before."""
+        said = [fact._replace(cause="") for fact in facts]
+        payload = encode_snapshot(record._replace(detail=""), confirmed_seq=record.confirmed_seq, facts=said)
+        self._send(self._topics.state(record.job_id), payload)
 
     def _read(self, job_id: str) -> JobRecord | None:
         try:

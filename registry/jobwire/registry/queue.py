@@ -5,7 +5,7 @@ that order). Nothing here needs a running process.
 """
 
 import secrets
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -60,12 +60,9 @@ class JobQueue:
     All of them may raise LockTimeoutError and StorageError besides what they name.
     """
 
-    def __init__(
-        self, store: RecordStore, *, warn: Warn, token_source: Callable[[], str] = new_token
-    ) -> None:
+    def __init__(self, store: RecordStore, *, warn: Warn) -> None:
         self.store = store
         self._warn = warn
-        self._new_token = token_source
         self._index = PendingIndex(store, warn=warn)
         self._listing = Listing(store, warn=warn, index=self.index)
         self.unread = self._listing.unread
@@ -113,7 +110,7 @@ class JobQueue:
             with self.index() as index:
                 # A registry process knows of events that are not in the records yet: it reaps itself.
                 limit = 0 if is_running(self.store) else _REAPED_BY_PICK
-                reap_due(self.store, index, new_token=self._new_token, warn=self._warn, limit=limit)
+                reap_due(self.store, index, new_token=new_token, warn=self._warn, limit=limit)
                 record, busy = self._claim_next(grant, agent_session, index, any_session=any_session)
                 rest = Unclaimed(index.waiting_elsewhere(), index.resting(), busy, len(index.unreadable()))
             if record is not None:
@@ -167,7 +164,7 @@ class JobQueue:
             now = self.store.clock.now()
             fold.renew(locked.record, grant, now)
             cause = f"released by {grant.owner}" + (f": {reason}" if reason else "")
-            after = fold.next_attempt(locked.record, self._new_token(), now, cause)
+            after = fold.next_attempt(locked.record, new_token(), now, cause)
             return locked.replace(after, cause=after.detail, by=grant.owner)
 
     def cancel(self, job_id: str, *, reason: str = "", by: str = "") -> tuple[JobRecord, bool]:
@@ -250,9 +247,7 @@ class JobQueue:
         Leaves out those in `skip`.
         """
         with self.index() as index:
-            return reap_due(
-                self.store, index, new_token=self._new_token, warn=self._warn, until=until, skip=skip
-            )
+            return reap_due(self.store, index, new_token=new_token, warn=self._warn, until=until, skip=skip)
 
     def list(
         self, *, statuses: Iterable[Status] = (), agent_session: str | None = None, limit: int = 50
@@ -339,7 +334,7 @@ class JobQueue:
         job_id = secrets.token_hex(4)
         while self.store.exists(job_id):
             job_id = secrets.token_hex(4)
-        record = new_record(spec, job_id, self._new_token(), now)
+        record = new_record(spec, job_id, new_token(), now)
         return record._replace(extra={**record.extra, POSITION: index.next_position(now)})
 
     def _claim_next(
@@ -395,4 +390,4 @@ class JobQueue:
             return fold.cancel(record, now, cause)
         if status is Status.ERROR:
             return fold.fail(record, now, cause)
-        return fold.retry(record, self._new_token(), now, cause)
+        return fold.retry(record, new_token(), now, cause)

@@ -22,6 +22,7 @@ from jobwire.jobs.answers import encode_answers
 from jobwire.jobs.event import MAX_DETAIL
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
+from jobwire.registry.stated import StatedFacts
 from jobwire.registry.store import RecordStore
 
 _PROGRESS_SECONDS = 5.0
@@ -67,6 +68,7 @@ class StateQueue:
         self._clock = clock
         self._expiry_seconds = expiry_seconds
         self._redactor = redactor
+        self._facts = StatedFacts(store, redactor)
         # Hears of each record as it is told, whether a broker is there or not.
         self._on_record = on_record
         self._queues: dict[Urgency, OrderedDict[str, JobRecord | None]] = {
@@ -203,7 +205,9 @@ class StateQueue:
             self._send_answers(record)
             self._sender.publish(
                 self._topics.state(record.job_id),
-                encode_snapshot(self._said(record), confirmed_seq=record.confirmed_seq),
+                encode_snapshot(
+                    self._said(record), confirmed_seq=record.confirmed_seq, facts=self._facts.of(record)
+                ),
                 retain=True,
                 expiry_seconds=self._expiry_seconds if record.terminal else None,
             )

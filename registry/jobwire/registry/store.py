@@ -6,7 +6,7 @@ On the path of every `publish_event`: no pydantic, dataclasses, asyncio or pathl
 from __future__ import annotations
 
 import contextlib
-import os.path
+import os
 from typing import TYPE_CHECKING
 
 from jobwire.core.clock import epoch, utc_timestamp
@@ -53,8 +53,11 @@ from jobwire.storage.wake import touch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
 
+    from jobwire.core.clock import Clock
     from jobwire.jobs.event import Event
+    from jobwire.storage.files import FileSystem
 
 __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "payload_digest"]
 
@@ -62,6 +65,9 @@ __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "payload_digest"]
 REAPER = "reaper"
 # Jobs that one error names.
 _NAMED = 5
+# Records that need not be decoded again, and the longest of them.
+_REMEMBERED = 1024
+_REMEMBERED_BYTES = 8192
 _log = LateLog("jobwire.registry")
 
 
@@ -72,6 +78,14 @@ class RecordStore(HomeLayout):
     UnreadableRecordError where its record cannot be made sense of (QuarantinedRecordError once it was
     moved aside, which only those do that hold its lock), and StorageError for the disk.
     """
+
+    def __init__(
+        self, home: Path | str, *, clock: Clock | None = None, files: FileSystem | None = None
+    ) -> None:
+        super().__init__(home, clock=clock, files=files)
+        # By job, what was written here last: decoding those very bytes would give that record. Of jobs that
+        # go on: what an ended one holds came from a caller, who may change it.
+        self._written: dict[str, tuple[bytes, JobRecord]] = {}
 
     def get(self, job_id: str) -> JobRecord:
         """Return the record as it is now, without a lock. Moves nothing, whatever it finds."""
@@ -129,7 +143,7 @@ class RecordStore(HomeLayout):
                 by=_author(record, source),
             )
             self._put(
-                [record],
+                [(self.record_path(record.job_id), encode_record(record))],
                 marked=[record.job_id],
                 append=[(log.events_path, line)],
                 before=[log.meta(record)],
@@ -151,15 +165,25 @@ class RecordStore(HomeLayout):
         changed = [one for one in revisions if one.after != one.before]
         marked = [one.after.job_id for one in changed if index_differs(one)]
         threads = [one.after for one in changed if thread_of(one.after) and thread_differs(one)]
-        self._put(
-            [one.after for one in changed], marked=marked, append=append, threads=threads, announce=announce
-        )
+        replace = [
+            (self.record_path(one.after.job_id), encode_record(one.after, known=one.before))
+            for one in changed
+        ]
+        self._put(replace, marked=marked, append=append, threads=threads, announce=announce)
+        self._remember([(one.after, payload) for one, (_, payload) in zip(changed, replace, strict=True)])
         self._copy_status([one.after for one in changed if state_of(one.after) != state_of(one.before)])
         asked = [one for one in changed if one.after.requests != one.before.requests]
         # Each waits for its own: of two hundred open ones, the others are not woken by it.
         names = {f"request:{name}" for one in asked for name in _requests_changed(one)}
         names |= {f"thread:{thread_of(record)}" for record in threads}
         touch(self.home, {*names, "requests"} if asked else names)
+
+    def _remember(self, written: Sequence[tuple[JobRecord, bytes]]) -> None:
+        if len(self._written) > _REMEMBERED:
+            self._written.clear()
+        for record, payload in written:
+            if not record.terminal and len(payload) < _REMEMBERED_BYTES:
+                self._written[record.job_id] = payload, record
 
     def unread_error(self, job_ids: Collection[str]) -> StorageError:
         """Return the error for jobs that the operating system kept from whoever shows all jobs."""
@@ -173,7 +197,7 @@ class RecordStore(HomeLayout):
 
     def audit(self, job_id: str) -> AuditLog:
         """Return the job's history."""
-        return AuditLog(self.log_dir(job_id), files=self.files)
+        return AuditLog(self.log_dir(job_id))
 
     def read_locked(self, job_id: str) -> JobRecord:
         """Return the record, brought up to its history; the caller holds its lock.
@@ -191,7 +215,7 @@ class RecordStore(HomeLayout):
         record = self._caught_up(record, self.audit(job_id).ahead_of(record.last_seq))
         if record.attention:
             record = self._answered(record)
-        if os.path.exists(self.outbox_path(job_id)):
+        if os.access(self.outbox_path(job_id), os.F_OK):
             record = self._taken_over(record)
         return record
 
@@ -240,8 +264,11 @@ class RecordStore(HomeLayout):
 
     def _read(self, job_id: str) -> JobRecord:
         path = self.record_path(job_id)
+        written, record = self._written.get(job_id, (b"", None))
         try:
-            record = decode_record(read_whole(path))
+            payload = read_whole(path)
+            if record is None or payload != written:
+                record = decode_record(payload)
         except FileNotFoundError:
             raise self._missing(job_id) from None
         except OSError as error:
@@ -254,7 +281,7 @@ class RecordStore(HomeLayout):
 
     def _put(
         self,
-        records: Sequence[JobRecord],
+        replace: Sequence[tuple[str, bytes]],
         *,
         marked: Sequence[str],
         append: Sequence[tuple[str, bytes]],
@@ -270,7 +297,6 @@ class RecordStore(HomeLayout):
             self.touch(job_id, announce=announce)
         for record in threads:
             self.mark_thread(record.job_id)
-        replace = [(self.record_path(record.job_id), encode_record(record)) for record in records]
         change_durably(append=append, before=before, replace=replace, files=self.files)
         for job_id in marked:
             self.touch(job_id, announce=announce)
@@ -329,6 +355,11 @@ class LockedRecord:
         Does nothing where `new` equals the present record. Raises StorageError: then the record is
         unchanged, or new and not known to be flushed.
         """
+        if new == self.record:
+            self._store.flush_names()
+            return new
+        if new.job_id != self.record.job_id:
+            raise ValueError("a record keeps its job id")
         common = {"at": self._now(), "source": source, "cause": cause}
         if state_of(new) != state_of(self.record):
             before, after = str(self.record.status), str(new.status)
@@ -340,11 +371,16 @@ class LockedRecord:
                 for one, before in moved_requests(self.record, new)
             ]
             line = b"".join(moved)
-        return self._write(new, line)
+        if not line:
+            return self._write(new)
+        # A known line was written by a process that may have been killed before the flush: nothing is
+        # added to it, and flushed.
+        return self._write(new, b"" if self._store.audit(new.job_id).ends_with(line) else line)
 
-    def apply(self, event: Event, payload: bytes, *, source: str) -> JobRecord:
+    def apply(self, event: Event, payload: bytes, *, source: str, call: str = "") -> JobRecord:
         """Fold one accepted event, durably; does nothing where it was applied before.
 
+        `call`: see `event_log.Once`.
         Raises TransitionError where the lifecycle forbids it, InvalidInputError for a seq that no reader
         takes, StorageError as `replace` does.
         """
@@ -353,7 +389,8 @@ class LockedRecord:
                 f"seq {event.seq} is more than {MAX_JUMP} above {self.record.last_seq}",
                 hint="an event's seq is one more than that of the one before it",
             )
-        new = apply_event(self.record, event, self._store.clock.now())
+        now = self._store.clock.now()
+        new = apply_event(self.record, event, now)
         if new is self.record:
             self._store.flush_names()
             return new
@@ -361,7 +398,7 @@ class LockedRecord:
             self._store.mark_unsent(new.job_id)
         changed = new.status is not self.record.status
         line = event_line(
-            at=self._now(),
+            at=utc_timestamp(now),
             source=source,
             verdict="accepted",
             attempt=new.attempt,
@@ -369,20 +406,13 @@ class LockedRecord:
             digest=payload_digest(payload),
             payload=payload,
             change=(str(self.record.status), str(new.status)) if changed else None,
+            call=call,
         )
+        # Were it in the history already, the record would have been brought up to it.
         return self._write(new, line[0])
 
-    def _write(self, new: JobRecord, line: bytes) -> JobRecord:
-        if new == self.record:
-            self._store.flush_names()
-            return new
-        if new.job_id != self.record.job_id:
-            raise ValueError("a record keeps its job id")
-        known = bool(line) and self._store.audit(new.job_id).ends_with(line)
-        # A known line was written by a process that may have been killed before the flush: nothing is
-        # added to it, and flushed.
-        added = (b"" if known else line,) if line else ()
-        self._store.write([Revision(self.record, new, added)])
+    def _write(self, new: JobRecord, *lines: bytes) -> JobRecord:
+        self._store.write([Revision(self.record, new, lines)])
         self.record = new
         return new
 

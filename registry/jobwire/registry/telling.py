@@ -45,12 +45,16 @@ _MICROSECONDS = 1_000_000
 _log = logging.getLogger("jobwire.registry")
 
 
-def leave_facts(store: RecordStore, record: JobRecord, *, by: str) -> None:
-    """Keep the facts of a job that is about to be removed where the registry process finds them, durably."""
-    with contextlib.closing(_lines_from(_history(store, record.job_id), 0)) as lines:
+def last_facts(store: RecordStore, record: JobRecord, *, by: str) -> list[Fact]:
+    """Return the facts of a job that is about to be removed, with that one."""
+    with contextlib.closing(lines_from(history_path(store, record.job_id), 0)) as lines:
         found = decided(lines, record)
     at = utc_timestamp(store.clock.now())
-    facts = [*found.facts, purged(record, found.line + 1, at=at, by=by)]
+    return [*found.facts, purged(record, found.line + 1, at=at, by=by)]
+
+
+def leave_facts(store: RecordStore, facts: Iterable[Fact]) -> None:
+    """Keep the facts of a job that is removed now where the registry process finds them, durably."""
     lines_out = b"".join(encode_fact(fact) + b"\n" for fact in facts)
     with _spool_lock(store):
         change_durably(append=[(store.queue_path(SPOOL), lines_out)], replace=[], files=store.files)
@@ -137,10 +141,10 @@ class Teller:
         # First: what it says is in the history that is read after it.
         record = self._store.get(job_id)
         before = self._told.up_to(job_id, record.created_at)
-        history = _history(self._store, job_id)
+        history = history_path(self._store, job_id)
         if before.offset > _size(history):
             before = before._replace(line=0, offset=0)  # changed by hand; its place tells what is told
-        with contextlib.closing(_lines_from(history, before.offset)) as lines:
+        with contextlib.closing(lines_from(history, before.offset)) as lines:
             found = decided(
                 lines, record, line=before.line, offset=before.offset, redact=self._redactor.redact
             )
@@ -167,7 +171,7 @@ class Teller:
             if not taken.exists() and not self._take(taken):
                 self._told.forget_purged()
                 return
-            with contextlib.closing(_lines_from(taken, 0)) as lines:
+            with contextlib.closing(lines_from(taken, 0)) as lines:
                 while batch := list(islice(lines, _JOBS)):
                     self._journal(list(self._untold(batch)))
             self._told.flush()
@@ -201,7 +205,7 @@ class Teller:
         """Yield the jobs whose history is longer, or shorter, than what was told of it."""
         for job_id in self._store.job_ids():
             with contextlib.suppress(StorageError):
-                if _size(_history(self._store, job_id)) != self._told.offset(job_id):
+                if _size(history_path(self._store, job_id)) != self._told.offset(job_id):
                     yield job_id
 
 
@@ -214,7 +218,8 @@ def _spool_lock(store: RecordStore) -> contextlib.AbstractContextManager[None]:
     )
 
 
-def _history(store: RecordStore, job_id: str) -> Path:
+def history_path(store: RecordStore, job_id: str) -> Path:
+    """Return where the history of the job stands."""
     return Path(store.log_dir(job_id)) / EVENTS
 
 
@@ -228,7 +233,7 @@ def _size(path: Path) -> int:
         raise storage_failure("look for", path, error) from error
 
 
-def _lines_from(path: Path, offset: int) -> Generator[bytes, None, None]:
+def lines_from(path: Path, offset: int) -> Generator[bytes, None, None]:
     """Yield the whole lines from byte `offset` on; none where there is no file. Raises StorageError."""
     try:
         with path.open("rb") as file:

@@ -247,7 +247,7 @@ class Views:
         """Note that `record` was just written by the fold, under its lock."""
         with self.guard:
             state = self._jobs.get(record.job_id)
-            if state is None or state.fields.attempt != record.attempt:
+            if state is None or state.fields.token != record.auth_token:
                 return
             state.follow(admission_fields(record))
             state.compact()
@@ -315,9 +315,10 @@ class Views:
             return None
         fields = admission_fields(record)
         log = self._store.audit(job_id)
-        if state is None or state.fields.attempt != fields.attempt:
-            # Journaled for the earlier attempt; its history says the rest.
-            return load(log, fields, stamp, local=state.local if state is not None else set())
+        if state is None or state.fields.token != fields.token:
+            # Journaled for the earlier attempt; its history says the rest. Or another job came under this id.
+            earlier = state is not None and state.fields.attempt < fields.attempt
+            return load(log, fields, stamp, local=state.local if state is not None and earlier else set())
         state.follow(fields)
         _read_history(log, state)
         state.stamp = stamp

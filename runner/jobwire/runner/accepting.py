@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.last_words import last_words
-from jobwire.runner.process_session import living_groups
+from jobwire.runner.process_session import living_groups, signal_groups
 
 DEFAULT_SECONDS = 600.0
 _LOOK_SECONDS = 0.1
@@ -91,13 +91,8 @@ class Accepting:
             else:
                 break
         # Before it is waited for, or just after: what it started has no time of its own.
-        for group in living_groups(process.pid):
-            try:
-                os.killpg(group, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
-        code = process.wait()
-        status = ExitStatus.of_returncode(code)
+        signal_groups(living_groups(process.pid), signal.SIGKILL)
+        status = ExitStatus.of_returncode(process.wait())
         return (False, why) if why else (status.good, status.sentence)
 
 

@@ -76,7 +76,6 @@ class AssignedWork:
         self._publisher = publisher
         self._errand = errand
         self._folder = folder
-        self._clock = clock
         self._redactor = Redactor(environ)
         self._store = CoordinationStore(home, path=errand.db or None, clock=clock)
         self._work = ThreadWork(

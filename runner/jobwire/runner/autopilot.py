@@ -175,7 +175,7 @@ class Autopilot:
     def open_work(self) -> list[tuple[str, InboxMessage]]:
         """Return what the agents could take now: name and message. Changes nothing."""
         catch_up(self._store)
-        now_ms = int(self._store.clock.now() * 1000)
+        now_ms = self._store.now_ms
         found = [
             (agent, message_of(self._store, row[1]))
             for agent in self._plan.agents
@@ -238,13 +238,11 @@ class Autopilot:
         locks = self._locks_for(agent)
         if locks is None:
             return False
-        begun = False
         try:
-            begun = self._take(agent, locks)
+            return self._take(agent, locks)
         finally:
             for lock in locks:
                 lock.close()
-        return begun
 
     def _locks_for(self, agent: str) -> list[InheritedLock] | None:
         """Return the locks under which the agent works; None where somebody has one of them."""
@@ -265,7 +263,7 @@ class Autopilot:
         """Tell whether the run of the agent's next message has as many commands as it may."""
         if self._plan.per_run is None:
             return False
-        values = {"agent_id": agent, "now_ms": int(self._store.clock.now() * 1000), "limit": 1}
+        values = {"agent_id": agent, "now_ms": self._store.now_ms, "limit": 1}
         for row in self._store.rows("next_deliveries", values):
             next_run = message_of(self._store, row[1]).run_id
             same = sum(run.one.message.run_id == next_run for run in self._runs.values())

@@ -1,6 +1,5 @@
 """One command as a child process: started, stopped with everything it started, and reaped."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from typing import IO, NamedTuple, Protocol
 from jobwire.core.clock import Clock
 from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.exit_status import ExitStatus
-from jobwire.runner.process_session import living_groups
+from jobwire.runner.process_session import living_groups, signal_groups
 
 # Between SIGTERM and SIGKILL: long enough to write a checkpoint, short enough to wait for.
 GRACE_SECONDS = 5.0
@@ -144,20 +143,13 @@ class Command:
 
     def signal(self, number: int) -> None:
         """Send a signal to the command and all it started."""
-        for group in self._stdio.groups(self.pid):
-            try:
-                os.killpg(group, number)
-            except ProcessLookupError:
-                continue  # it ended by itself, which is what we want
-            except PermissionError:
-                continue  # it runs as somebody else (sudo): not ours to end
+        signal_groups(self._stdio.groups(self.pid), number)
 
     def signal_own_group(self, number: int) -> None:
         """Send a signal to the command's own group, as a key at a terminal does; nothing before the start."""
         with self._guard:
             if self._process is not None and self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, number)
+                signal_groups([self._process.pid], number)
 
     def stopped_by(self) -> int:
         """Return the signal that has suspended the command since this was asked last; 0 for none."""

@@ -6,6 +6,7 @@ not reach all that it started; its session does, but for what left it on purpose
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -29,3 +30,10 @@ def living_groups(session: int) -> set[int]:
             if int(fields[_SESSION]) == session and fields[_STATE] not in _DEAD:
                 groups.add(int(fields[_GROUP]))
     return groups
+
+
+def signal_groups(groups: Iterable[int], number: int) -> None:
+    """Send a signal to process groups; not to who has ended by itself, or runs as somebody else (sudo)."""
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)

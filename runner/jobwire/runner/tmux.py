@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from jobwire.coordination.sessions.names import LONGEST_NAME, check_session_name
-from jobwire.core.clock import Clock, SystemClock
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.jobs.record import JobRecord
 
@@ -118,13 +118,11 @@ def check_name(name: str, *, what: str = "session") -> str:
 class Tmux:
     """One tmux server: the one named `socket` (`tmux -L`), else the one we are in, else the default."""
 
-    def __init__(
-        self, *, socket: str | None = None, path: str | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, *, socket: str | None = None, path: str | None = None) -> None:
         program = shutil.which("tmux")
         if program is None:
             raise ConfigError("tmux is not installed", hint="apt-get install tmux, or run without --tmux")
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         # -u: what is not ASCII, tabs among it, is printed as it is whatever the locale.
         self._words = [program, "-u"]
         if socket is not None:
@@ -169,7 +167,7 @@ class Tmux:
 
     def version(self) -> tuple[int, int]:
         """Return the version; raises ConfigError for one that is too old."""
-        words = self._ask(["-V"], directory=Path("/")).stdout
+        words = self._ask(["-V"]).stdout
         found = re.search(r"(\d{1,4})\.(\d{1,4})", words)
         # A build from the source calls itself master: newer than any number.
         number = (int(found[1]), int(found[2])) if found else (99, 0)
@@ -181,13 +179,13 @@ class Tmux:
 
     def panes(self) -> dict[str, PaneSeen]:
         """Return all panes of the server by id, by one call; none where there is no server."""
-        answer = self._ask(["list-panes", "-a", "-F", _SEEN], directory=Path("/"))
+        answer = self._ask(["list-panes", "-a", "-F", _SEEN])
         found = map(PaneSeen.of, answer.stdout.split("\n"))
         return {seen.pane: seen for seen in found if seen is not None}
 
     def look(self, pane: str) -> PaneSeen | None:
         """Return one pane; None where it is gone."""
-        answer = self._ask(["display-message", "-p", "-t", pane, _SEEN], directory=Path("/"))
+        answer = self._ask(["display-message", "-p", "-t", pane, _SEEN])
         seen = PaneSeen.of(answer.stdout.rstrip("\n"))
         # For a pane that is gone some versions show another one.
         return seen if seen is not None and seen.pane == pane else None
@@ -195,13 +193,13 @@ class Tmux:
     def view(self, pane: str) -> tuple[PaneSeen | None, list[str]]:
         """Return one pane and the lines that it shows, by one call; None and nothing where it is gone."""
         look = ["display-message", "-p", "-t", pane, _SEEN, ";", "capture-pane", "-p", "-t", pane]
-        first, *lines = self._ask(look, directory=Path("/")).stdout.split("\n")
+        first, *lines = self._ask(look).stdout.split("\n")
         seen = PaneSeen.of(first)
         return (seen, lines) if seen is not None and seen.pane == pane else (None, [])
 
     def screen(self, pane: str) -> list[str]:
         """Return the lines that the pane shows; none where it is gone."""
-        return self._ask(["capture-pane", "-p", "-t", pane], directory=Path("/")).stdout.split("\n")
+        return self._ask(["capture-pane", "-p", "-t", pane]).stdout.split("\n")
 
     def screens(self, panes: Sequence[str]) -> dict[str, list[str]]:
         """Return what several panes show, by one call; those that are gone show nothing."""
@@ -212,7 +210,7 @@ class Tmux:
             words += ["capture-pane", "-p", "-t", pane, ";"]
         shown: dict[str, list[str]] = {pane: [] for pane in panes}
         lines: list[str] = []
-        for line in self._ask(words[:-1], directory=Path("/")).stdout.split("\n") if words else []:
+        for line in self._ask(words[:-1]).stdout.split("\n") if words else []:
             if line.startswith(f"{mark} "):
                 lines = shown.get(line.removeprefix(f"{mark} "), [])
             else:
@@ -223,18 +221,15 @@ class Tmux:
         """Paste a text as a person does, in brackets where the program takes them; False where it is gone."""
         buffer = f"jobwire-{secrets.token_hex(4)}"
         load = ["load-buffer", "-b", buffer, "-"]
-        answer = self._ask(
-            [*load, ";", "paste-buffer", "-d", "-p", "-b", buffer, "-t", pane],
-            directory=Path("/"),
-            given=text,
-        )
+        paste = ["paste-buffer", "-d", "-p", "-b", buffer, "-t", pane]
+        answer = self._ask([*load, ";", *paste], given=text)
         if answer.returncode != 0:
-            self._ask(["delete-buffer", "-b", buffer], directory=Path("/"))
+            self._ask(["delete-buffer", "-b", buffer])
         return answer.returncode == 0
 
     def press(self, pane: str, *keys: str) -> bool:
         """Press keys by tmux's names for them; False where the pane is gone."""
-        return self._ask(["send-keys", "-t", pane, *keys], directory=Path("/")).returncode == 0
+        return self._ask(["send-keys", "-t", pane, *keys]).returncode == 0
 
     def record(self, pane: str, path: Path) -> bool:
         """Append what the pane prints to a file, up to a bound; False where the pane is gone.
@@ -244,11 +239,11 @@ class Tmux:
         path.touch(mode=0o600)
         command = f"ulimit -f {_MAX_RECORDED}; exec cat >> {shlex.quote(str(path))}"
         quoted = command.replace("#", "##").replace("%", "%%")
-        return self._ask(["pipe-pane", "-t", pane, quoted], directory=Path("/")).returncode == 0
+        return self._ask(["pipe-pane", "-t", pane, quoted]).returncode == 0
 
     def close_pane(self, pane: str) -> None:
         """Close the pane; its process gets SIGHUP."""
-        self._ask(["kill-pane", "-t", pane], directory=Path("/"))
+        self._ask(["kill-pane", "-t", pane])
 
     def holds(self, pane: Pane) -> bool:
         """Tell whether the pane is still there, with the same process in it."""
@@ -257,7 +252,7 @@ class Tmux:
 
     def switch(self, pane: Pane) -> None:
         """Show the pane in the client that we run in. Raises ConfigError with tmux's own words."""
-        answer = self._ask(["switch-client", "-t", pane.pane], directory=Path("/"))
+        answer = self._ask(["switch-client", "-t", pane.pane])
         if answer.returncode != 0:
             raise ConfigError(f"tmux refused: {answer.stderr.strip()}")
 
@@ -267,7 +262,7 @@ class Tmux:
         subprocess.run([*self._words, *look, ";", "attach-session", "-t", f"={pane.session}"], check=False)
 
     def _ask(
-        self, words: list[str], *, directory: Path, given: str | None = None
+        self, words: list[str], *, directory: Path | str = "/", given: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
         try:
             return subprocess.run(

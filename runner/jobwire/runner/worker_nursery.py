@@ -11,8 +11,6 @@ import contextlib
 import gc
 import json
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
@@ -20,47 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.core.errors import StorageError
-from jobwire.runner.exit_status import ExitStatus
+from jobwire.runner.worker_process import PidfdWorker
 
 _MODULE = "jobwire.runner.worker_nursery"
 _MOST = 64 * 1024
 _FDS = 16
 # Loading may take a while on a machine that is busy.
 _ANSWER_SECONDS = 60.0
-
-
-class NurseryWorker:
-    """A worker that a nursery made: not our child, and known by its descriptor."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def alive(self) -> bool:
-        """Tell whether it still runs."""
-        return not self.wait(0.0)
-
-    def stop(self) -> None:
-        """Send SIGTERM; the worker ends its command and itself."""
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end."""
-        if self._descriptor < 0:
-            return True
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return bool(poll.poll(round(seconds * 1000)))
-
-    def ending(self) -> ExitStatus | None:
-        """Return how it ended: nobody is told."""
-        return None
-
-    def close(self) -> None:
-        """Let go of it; it goes on if it runs."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class WorkerNursery:
@@ -70,7 +34,7 @@ class WorkerNursery:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def begin(self, spec: Path, *, stdin: int, kept: Sequence[int]) -> NurseryWorker:
+    def begin(self, spec: Path, *, stdin: int, kept: Sequence[int]) -> PidfdWorker:
         """Start a worker for a spec; it holds the descriptors `kept`. Raises StorageError."""
         if self._process is None or self._process.poll() is not None:
             self.close()
@@ -86,7 +50,7 @@ class WorkerNursery:
         if said != b"begun" or not descriptors:
             self.close()
             raise StorageError("no worker can be started", hint="are there too many processes?")
-        return NurseryWorker(descriptors[0])
+        return PidfdWorker(descriptors[0])
 
     def close(self) -> None:
         """End it; what it started goes on. Idempotent."""

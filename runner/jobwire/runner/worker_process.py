@@ -7,6 +7,7 @@ would show it to everybody who lists processes.
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -42,14 +43,9 @@ class WorkerSpec(NamedTuple):
     errand: dict[str, object] | None = None
 
 
-def spec_path(store: RecordStore, job_id: str) -> Path:
-    """Return where the spec of `job_id` lies."""
-    return Path(store.log_dir(job_id)) / SPEC_FILE
-
-
 def write_spec(store: RecordStore, spec: WorkerSpec) -> Path:
     """Write the spec, mode 0600; the worker deletes it when it has read it."""
-    path = spec_path(store, spec.job_id)
+    path = Path(store.log_dir(spec.job_id)) / SPEC_FILE
     replace_durably(path, json.dumps(spec._asdict()).encode(), files=store.files)
     return path
 
@@ -73,10 +69,6 @@ def worker_environment(home: Path, job_id: str, attempt: int, environ: Mapping[s
 
 class WorkerProcess(Protocol):
     """A running worker as its starter sees it."""
-
-    def alive(self) -> bool:
-        """Tell whether it still runs."""
-        ...
 
     def stop(self) -> None:
         """Ask it to end its command and itself."""
@@ -124,10 +116,6 @@ class ChildWorker:
             start_new_session=True,
         )
 
-    def alive(self) -> bool:
-        """Tell whether it still runs."""
-        return self._process.poll() is None
-
     def stop(self) -> None:
         """Send SIGTERM; the worker ends its command and itself."""
         self.tell(signal.SIGTERM)
@@ -152,6 +140,40 @@ class ChildWorker:
 
     def close(self) -> None:
         """Let go of it: nothing is held."""
+
+
+class PidfdWorker:
+    """A worker that is not our child, known by a descriptor of its process; -1 stands for one that has ended.
+
+    A descriptor and not its number: numbers are used again (pidfd_open(2)).
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def stop(self) -> None:
+        """Send SIGTERM; the worker ends its command and itself."""
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; a pidfd becomes readable then."""
+        if self._descriptor < 0:
+            return True
+        # Not select(): a process with many jobs has descriptors that it cannot name.
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(round(seconds * 1000)))
+
+    def ending(self) -> ExitStatus | None:
+        """Return None: only a parent learns how it ended."""
+        return None
+
+    def close(self) -> None:
+        """Let go of it; it goes on if it runs, and counts as ended from now on."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _before_terminal(spec: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from jobwire.sessions.reconciling import Carried, Reconciler
 from jobwire.sessions.sending import CONFIRMED, MAX_TEXT, SENT, UNAVAILABLE, Sender
 from jobwire.sessions.showing import home_of
 from jobwire.sessions.stopping import StopHow, Stopping
-from jobwire.storage.named_files import read_named_file
+from jobwire.storage.named_files import read_named_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -151,19 +150,4 @@ def read_text(text: str | None, file: str | None, *, limit: int) -> str:
         raise InvalidInputError("which text?", hint="write it, or --file FILE, - for stdin")
     if text is not None and text != "-":
         return text.encode(errors="replace").decode()
-    most = limit * _BYTES_A_CHARACTER
-    if file in {None, "-"}:
-        found = sys.stdin.buffer.read(most + 1)
-    else:
-        try:
-            found = read_named_file(str(file), "text", limit=most)
-        except FileNotFoundError as error:
-            raise InvalidInputError(f"cannot read {safe(str(file))}: no such file") from error
-    if len(found) > most:
-        raise InvalidInputError(
-            f"the text has more than {limit} characters", hint="name a file in it", code="too_large"
-        )
-    try:
-        return found.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the text is not UTF-8") from error
+    return read_named_text(file or "-", "text", limit=limit * _BYTES_A_CHARACTER)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from jobwire.core.commands import CommandParser
 
-PROG = "sessions"
-SUMMARY = "tmux sessions in which agents live: create, list, show, send, stop, resume ..."
 _MAX_LINES = 1000
 _SECONDS = number(MAX_SECONDS, zero=False)
 
@@ -126,12 +124,10 @@ def _prune(parser: CommandParser) -> None:
     )
 
 
-_LOOKING: tuple[Row, ...] = (
+_TABLE: tuple[Row, ...] = (
     ("list", "those that run, their jobs, how long they are silent", "", _list),
     ("show", "one session with the last lines of its pane", "work", _show),
     ("attach", "show its pane here", "work", _session),
-)
-_DOING: tuple[Row, ...] = (
     ("create", "open a session with an agent that waits for work", "work --agent claude", _create),
     ("send", "paste a text into its pane, and see that it arrives", 'work "go on"', _send),
     ("stop", "end its agent in good order; its conversation is kept", "work", _stop),
@@ -139,19 +135,14 @@ _DOING: tuple[Row, ...] = (
     ("reconcile", "compare tmux, inventory and jobs, and put right what is found", "", _reconcile),
     ("prune", "forget those that ended long ago", "--days 7", _prune),
 )
-VERBS = {
-    **verbs_of(PROG, _LOOKING, runs="jobwire.sessions.showing:sessions_"),
-    **verbs_of(PROG, _DOING, runs="jobwire.sessions.actions:sessions_"),
-}
 SESSIONS = VerbTable(
-    PROG,
-    SUMMARY,
+    "sessions",
     "Sessions: tmux panes in which agents live, and do one job after another.",
-    VERBS,
+    verbs_of(
+        "jobwire sessions",
+        _TABLE,
+        runs="jobwire.sessions.actions:sessions_{}",
+        but={"jobwire.sessions.showing:sessions_{}": "list show attach"},
+    ),
     add_place,
 )
-
-
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `sessions` to `jobwire`."""
-    SESSIONS.add_to(commands)

@@ -4,8 +4,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,38 +37,33 @@ class Launch(NamedTuple):
     conversation: str = ""
 
 
-def _with_hooks(agent: str, launch: Launch) -> Launch:
-    """Return the launch with our hooks in the agent; as it is where its command is another program's."""
-    from jobwire.hooks.injection import injected, starts  # noqa: PLC0415 - of agents with hooks only
-
-    if not starts(agent, launch.command):
-        return launch
-    folder = session_folder(launch.home, launch.session)
-    command, environment = injected(agent, launch.command, launch.environment, folder)
-    return launch._replace(command=command, environment=environment)
-
-
-# By kind of agent: what it is given besides, for this launch only (settings, hooks, a plugin's folder).
-ADAPTERS: dict[str, Callable[[Launch], Launch]] = {
-    "claude": partial(_with_hooks, "claude"),
-    "claude-print": partial(_with_hooks, "claude"),
-    "codex": partial(_with_hooks, "codex"),
-    "codex-exec": partial(_with_hooks, "codex"),
-    "opencode": partial(_with_hooks, "opencode"),
+# Kind of agent -> whose hooks it is given, for one launch only (settings, a plugin's folder).
+HOOKED = {
+    "claude": "claude",
+    "claude-print": "claude",
+    "codex": "codex",
+    "codex-exec": "codex",
+    "opencode": "opencode",
 }
 
 
 def reports_by_itself(kind: str, command: Sequence[str]) -> bool:
     """Tell whether an agent that lives on says by its own hooks what it does: it needs no word of ours."""
-    from jobwire.hooks.injection import starts  # noqa: PLC0415 - as above
+    from jobwire.hooks.injection import starts  # noqa: PLC0415 - of agents with hooks only
 
-    return kind in ADAPTERS and starts(kind, command)
+    return kind in HOOKED and starts(kind, command)
 
 
 def adapted(launch: Launch) -> Launch:
-    """Return the launch with what its kind of agent needs."""
-    adapter = ADAPTERS.get(launch.kind)
-    return launch if adapter is None else adapter(launch)
+    """Return the launch with our hooks in the agent; as it is where its command is another program's."""
+    from jobwire.hooks.injection import injected, starts  # noqa: PLC0415 - as above
+
+    agent = HOOKED.get(launch.kind)
+    if agent is None or not starts(agent, launch.command):
+        return launch
+    folder = session_folder(launch.home, launch.session)
+    command, environment = injected(agent, launch.command, launch.environment, folder)
+    return launch._replace(command=command, environment=environment)
 
 
 def agent_environment(

@@ -74,15 +74,13 @@ class Sender:
             return TextSent(UNAVAILABLE, f"session {name} is {row.state}")
         with pane_held(self.home, row):
             asked = self._open_request(row)
-            tmux = Tmux.at(row.socket)
-            refusal = examine(tmux, row)
-            if asked or isinstance(refusal, NotNow):
-                return TextSent(DEFERRED, asked or str(refusal.words if isinstance(refusal, NotNow) else ""))
+            refusal = NotNow(asked) if asked else examine(Tmux.at(row.socket), row)
+            if isinstance(refusal, NotNow):
+                return TextSent(DEFERRED, refusal.words)
             # Noted before it is written: killed in between, the delivery itself is still there to be read.
             if not self.inventory.nudge_once(agent_id, seq):
                 return TextSent(CONFIRMED, "it was told before")
-            line = f"You have a message: jobwire inbox fetch --agent {agent_id}"
-            return self.write(row, line)
+            return self.write(row, f"You have a message: jobwire inbox fetch --agent {agent_id}")
 
     def write(self, row: SessionRow, text: str, *, enter: bool = True) -> TextSent:
         """Write into the pane, whose lock is held; looks at the pane, not at the job."""

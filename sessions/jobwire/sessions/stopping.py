@@ -66,10 +66,8 @@ class Stopping:
         except BaseException:
             self.inventory.change(name, lambda found: found._replace(opener=""))
             raise
-        state, ended_by = (
-            (SessionState.TERMINATED, EndedBy.HARD) if hard else (SessionState.STOPPED, EndedBy.STOP)
-        )
-        return self.inventory.end(name, state, by=ended_by, reason=f"{how} stop {said}")
+        ended_by = EndedBy.HARD if hard else EndedBy.STOP
+        return self.inventory.end(name, after, by=ended_by, reason=f"{how} stop {said}")
 
     def _begin(self, row: SessionRow, *, hard: bool) -> SessionRow:
         """Note that this process is at it: until it is through, nobody else judges the session."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.argument_types import number
 from jobwire.core.bounds import MAX_SECONDS
+from jobwire.core.commands import telling
 from jobwire.sessions.cli import add_agent_options
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `jobwire submit`."""
     parser = subparsers.add_parser(
         "submit",
-        help="give work to an agent in a tmux session, and watch it to its exit code",
         description="Register a job, hand it to the agent of a session, and watch it to its verdict.",
         epilog=_EXAMPLES,
+        **telling("submit"),
     )
     add = parser.add_argument
     add("instructions", nargs="?", metavar="INSTRUCTIONS", help="- for stdin")
@@ -48,4 +49,4 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--detach", action="store_true", help="print the job's id and return; `jobwire watch` joins later")
     add("--quiet", action="store_true", help="no lines about events")
     add("--json", action="store_true", help="events as JSON lines on standard error")
-    parser.set_defaults(run="jobwire.cli.submit:run")
+    parser.set_defaults(run="jobwire.cli.submit:run", told=True)

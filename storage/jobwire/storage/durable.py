@@ -71,14 +71,12 @@ def change_durably(
             if name_first:
                 _flush_folders(_new_names(logs[-1:]), files)
             files.write(logs[-1].descriptor, payload)
-        for current, payload in before:
-            first.append(_stage(os.fspath(current), payload, mode, files))
-        for current, payload in replace:
-            staged.append(_stage(os.fspath(current), payload, mode, files))
-        descriptors = [item.descriptor for item in logs] + [item.descriptor for item in first + staged]
-        if not descriptors:
-            return
-        files.sync_all(descriptors)
+        with files.syncing([item.descriptor for item in logs]):
+            for current, payload in before:
+                first.append(_stage(os.fspath(current), payload, mode, files))
+            for current, payload in replace:
+                staged.append(_stage(os.fspath(current), payload, mode, files))
+            files.sync_all([item.descriptor for item in first + staged])
         _close_staged(first, files)
         _close_staged(staged, files)
         new_names = [] if name_first else _new_names(logs)
@@ -94,7 +92,7 @@ def change_durably(
 
 
 def _folders(paths: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))
+    return list(dict.fromkeys([os.path.dirname(path) or "." for path in paths]))
 
 
 def _flush_folders(paths: Iterable[str], files: FileSystem) -> None:
@@ -186,16 +184,17 @@ def replace_atomically(
         _discard(staged, files)
 
 
-class _Staged(NamedTuple):
-    path: str
-    temporary: str
-    descriptor: int
+class _Staged:
+    __slots__ = ("descriptor", "path", "temporary")
+
+    def __init__(self, path: str, temporary: str, descriptor: int) -> None:
+        self.path, self.temporary, self.descriptor = path, temporary, descriptor
 
 
 def temporary_name(path: str) -> str:
     """Return the one name of the temporary file for `path`: the next writer removes a stale one."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}{TEMPORARY}")
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}{TEMPORARY}"
 
 
 def _is_temporary(name: str) -> bool:
@@ -217,7 +216,7 @@ def _stage(path: str, payload: bytes, mode: int, files: FileSystem) -> _Staged:
     return _Staged(path, temporary, descriptor)
 
 
-def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
+def _put_in_place(staged: Sequence[_Staged], files: FileSystem, folders: Sequence[str]) -> None:
     if not staged and not folders:
         return
     whole = False
@@ -225,16 +224,16 @@ def _put_in_place(staged: list[_Staged], files: FileSystem, folders: Sequence[st
         files.rename_all([(item.temporary, item.path) for item in staged], folders)
         whole = True
     finally:
-        for index, item in enumerate(staged):
+        for item in staged:
             if whole or not os.path.lexists(item.temporary):
-                staged[index] = item._replace(temporary="")
+                item.temporary = ""
 
 
-def _close_staged(staged: list[_Staged], files: FileSystem) -> None:
+def _close_staged(staged: Sequence[_Staged], files: FileSystem) -> None:
     """Close early: of hundreds of files that are changed at once, each would hold a descriptor."""
-    for index, item in enumerate(staged):
+    for item in staged:
         files.close(item.descriptor)
-        staged[index] = item._replace(descriptor=_CLOSED)
+        item.descriptor = _CLOSED
 
 
 def _discard(staged: Sequence[_Staged], files: FileSystem) -> None:

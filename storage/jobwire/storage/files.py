@@ -52,6 +52,10 @@ class FileSystem(Protocol):
         """Return when all these files' bytes and lengths are on the disk, in whatever order."""
         ...
 
+    def syncing(self, descriptors: Sequence[int]) -> contextlib.AbstractContextManager[None]:
+        """Do `sync_all` while the block runs, and wait for it at its end."""
+        ...
+
     def truncate(self, descriptor: int, length: int) -> None:
         """Cut the file to `length`."""
         ...
@@ -131,6 +135,13 @@ class SystemFiles:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         self._pool.each(os.fdatasync, descriptors)
 
+    def syncing(self, descriptors: Sequence[int]) -> contextlib.AbstractContextManager[None]:
+        """Let helpers do it. Without the advice: it would drop what a longer file has in memory."""
+        return self._pool.meanwhile(self._sync, descriptors)
+
+    def _sync(self, descriptor: int) -> None:
+        self.sync_all([descriptor])
+
     def truncate(self, descriptor: int, length: int) -> None:
         """Call ftruncate."""
         os.ftruncate(descriptor, length)
@@ -183,8 +194,10 @@ def read_whole(path: StrPath) -> bytes:
     """Return a regular file's bytes in as few system calls as can be. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        content = b""
-        while more := os.read(descriptor, _READ):
+        content = more = os.read(descriptor, _READ)
+        # Of a regular file less comes only at its end (read(2)).
+        while len(more) == _READ:
+            more = os.read(descriptor, _READ)
             content += more
         return content
     finally:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from queue import Queue
 
 _Item = TypeVar("_Item")
 
@@ -34,14 +33,22 @@ class FlushPool:
 
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
-        self._guard = allocate_lock()
-        self._queue: Queue[_Round[Any]] | None = None
-        self._alive = 0
-        self._pid = 0
         self._calls = 0
+        self._pid = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        # Each call of these is one step of the interpreter: no lock, which a fork could find taken. Who
+        # was busy last is called first: its stack is warm, and the others end.
+        self._alive: set[_Helper] = set()
+        self._idle: deque[_Helper] = deque()
+        self._waiting: deque[_Round[Any]] = deque()
 
     def each(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         """Call `function` once for each; raise the first error when all calls have ended. Blocks."""
+        if len(items) == 1:
+            function(items[0])
+            return
         work = _Round(function, items)
         # One of the calls is the caller's own.
         self._call_for_help(work, len(items), most=len(items) - 1)
@@ -60,47 +67,73 @@ class FlushPool:
         work.check()
 
     def _call_for_help(self, work: _Round[Any], files: int, *, most: int) -> None:
-        with self._guard:
-            self._calls += 1
-            if most <= 0 or (self._calls <= _FEW_CALLS and files <= _FEW):
-                return
-            queue = self._open_queue()
-            wanted = min(most, self._most)
-            while self._alive < wanted and self._start(queue):
-                self._alive += 1
-            for _ in range(min(wanted, self._alive)):
-                queue.put(work)
+        self._calls += 1
+        if most <= 0 or (self._calls <= _FEW_CALLS and files <= _FEW):
+            return
+        if self._pid != os.getpid():
+            self._forget()  # a fork takes no threads along
+            self._pid = os.getpid()
+        work.wanted = min(most, self._most)
+        self._call_next(work)
 
-    def _open_queue(self) -> Queue[_Round[Any]]:
-        if self._queue is None or self._pid != os.getpid():
-            # Not SimpleQueue: of several that wait on one with a timeout, CPython's can leave one waiting for
-            # ever. A helper that is never back counts as alive, and is not replaced.
-            from queue import Queue  # noqa: PLC0415 - kept off the start of `publish_event`
-
-            # A fork takes no threads along.
-            self._queue, self._pid, self._alive = Queue(), os.getpid(), 0
-        return self._queue
-
-    def _start(self, queue: Queue[_Round[Any]]) -> bool:
-        import threading  # noqa: PLC0415 - as above
-
+    def _call_next(self, work: _Round[Any]) -> None:
+        """Call one helper, which calls the next: each call costs a wake-up, and the caller waits for it."""
+        if work.wanted <= 0:
+            return
+        work.wanted -= 1
         try:
-            threading.Thread(target=self._help, args=[queue], name="flush", daemon=True).start()
-        except RuntimeError:
-            return False  # no more threads for this process, or it is ending
-        return True
+            self._idle.pop().begin(work)
+        except IndexError:
+            if not self._start(work) and len(self._waiting) < len(self._alive):
+                self._waiting.append(work)
 
-    def _help(self, queue: Queue[_Round[Any]]) -> None:
-        from queue import Empty  # noqa: PLC0415 - as above
+    def _start(self, work: _Round[Any]) -> bool:
+        if len(self._alive) >= self._most:
+            return False
+        import threading  # noqa: PLC0415 - kept off the start of `publish_event`
 
-        while True:
+        helper = _Helper(work)
+        thread = threading.Thread(target=self._help, args=[helper], name="flush", daemon=True)
+        self._alive.add(helper)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for this process, or it is ending
+            self._alive.discard(helper)
+        return helper in self._alive
+
+    def _help(self, helper: _Helper) -> None:
+        while helper in self._alive:
+            if len(helper.work.waiting) > 1:
+                self._call_next(helper.work)
+            helper.work.work()
             try:
-                queue.get(timeout=_IDLE_SECONDS).work()
-            except Empty:
-                with self._guard:
-                    if queue is self._queue:
-                        self._alive -= 1
-                return
+                helper.work = self._waiting.popleft()
+            except IndexError:
+                self._idle.append(helper)
+                if not helper.begun.acquire(timeout=_IDLE_SECONDS):
+                    self._end(helper)
+
+    def _end(self, helper: _Helper) -> None:
+        try:
+            self._idle.remove(helper)
+        except ValueError:
+            helper.begun.acquire()  # it was given work at the last moment
+        else:
+            self._alive.discard(helper)
+
+
+class _Helper:
+    """One thread's work; `begun` is free when there is some. A lock, for a queue costs ten times as much."""
+
+    def __init__(self, work: _Round[Any]) -> None:
+        self.work = work
+        self.begun = allocate_lock()
+        self.begun.acquire()
+
+    def begin(self, work: _Round[Any]) -> None:
+        """Wake the thread, which waits, for this work."""
+        self.work = work
+        self.begun.release()
 
 
 class _Round(Generic[_Item]):
@@ -108,7 +141,8 @@ class _Round(Generic[_Item]):
 
     def __init__(self, function: Callable[[_Item], None], items: Sequence[_Item]) -> None:
         self._function = function
-        self._waiting = deque(items)
+        self.waiting = deque(items)
+        self.wanted = 0
         self._left = len(items)
         self._guard = allocate_lock()
         self._ended = allocate_lock()
@@ -120,7 +154,7 @@ class _Round(Generic[_Item]):
         """Make calls while there are any; errors are kept."""
         while True:
             try:
-                item = self._waiting.popleft()
+                item = self.waiting.popleft()
             except IndexError:
                 return
             try:

@@ -14,7 +14,7 @@ _MOST = 64
 _MAX_ENVIRONMENT = 1 << 20
 
 
-def enclosing_job(environ: Mapping[str, str], *, pid: int | None = None) -> str | None:
+def enclosing_job(environ: Mapping[str, str]) -> str | None:
     """Return the job, or the ticket, of the process or of its nearest ancestor that has one; else None.
 
     What another user's process holds is not told, and is none of this user's jobs.
@@ -22,7 +22,7 @@ def enclosing_job(environ: Mapping[str, str], *, pid: int | None = None) -> str 
     for name in _NAMES:
         if value := environ.get(name[:-1].decode()):
             return value
-    parent = os.getppid() if pid is None else pid
+    parent = os.getppid()
     for _ in range(_MOST):
         if parent <= 1:
             return None

@@ -13,7 +13,7 @@ _CHUNK = 4096
 
 def cut_torn_line(descriptor: int, *, files: FileSystem) -> int:
     """Cut what follows the last line break and return the file's length."""
-    size = os.fstat(descriptor).st_size
+    size = os.lseek(descriptor, 0, os.SEEK_END)
     whole = whole_length(descriptor, size)
     if whole != size:
         files.truncate(descriptor, whole)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING
 
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
     from jobwire.storage.files import StrPath
@@ -36,6 +37,30 @@ def read_named_file(path: StrPath, what: str, *, limit: int, private: bool = Fal
         raise
     except (OSError, ValueError) as error:
         raise _unusable("read", path, what, error, hint) from error
+
+
+def read_named_text(path: str, what: str, *, limit: int) -> str:
+    """Return the text of a file of at most `limit` bytes, or of stdin where that is named: `-`.
+
+    Raises InvalidInputError where there is none, for more bytes, and for what is not UTF-8; ConfigError as
+    `read_named_file`.
+    """
+    try:
+        if path == "-":
+            # One byte more than allowed: enough to be refused with the right words.
+            raw = sys.stdin.buffer.read(limit + 1)
+        else:
+            raw = read_named_file(path, what, limit=limit, hint="name a file, or - for stdin")
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"cannot read {path}: no such file", hint="is its path right?") from error
+    if len(raw) > limit:
+        raise InvalidInputError(
+            f"the {what} has more than {limit} bytes", hint="name a file in it", code="too_large"
+        )
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"the {what} is not UTF-8", hint="is it a text file?") from error
 
 
 def check_named_file(path: StrPath, what: str, *, private: bool = False, hint: str = "") -> None:
@@ -136,6 +161,7 @@ def _read(descriptor: int, path: StrPath, what: str, limit: int) -> bytes:
             hint="is it the right file?",
             path=os.fspath(path),
             limit=limit,
+            code="too_large",
         )
     return bytes(content)
 

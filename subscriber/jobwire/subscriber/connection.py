@@ -19,10 +19,6 @@ _CLEAR_SECONDS = 2.0
 Factory = Callable[[bool], Transport]
 
 
-def _jittered(attempt: int) -> float:
-    return retry_delay(attempt, random.random())  # noqa: S311 - spreads load, keeps no secret
-
-
 class Connection:
     """One persistent session under one client id, which is used by this watch only.
 
@@ -40,14 +36,12 @@ class Connection:
         state_filters: Sequence[str],
         events_required: bool = True,
         required: bool = True,
-        backoff: Callable[[int], float] = _jittered,
     ) -> None:
         self._factory = factory
         self._event_filters = list(event_filters)
         self._state_filters = list(state_filters)
         self._events_required = events_required
         self._required = required
-        self._backoff = backoff
         self._notes: deque[str] = deque()
         self._closing = threading.Event()
         self._changed = threading.Event()
@@ -164,7 +158,7 @@ class Connection:
                     hint = f" ({error.hint})" if error.hint else ""
                     self._notes.append(f"{said}{hint}; trying again for as long as the timeouts allow")
                 attempt += 1
-                self._closing.wait(self._backoff(attempt))
+                self._closing.wait(retry_delay(attempt, random.random()))  # noqa: S311 - spreads load
                 continue
             except BaseException:
                 transport.close()

@@ -13,8 +13,6 @@ from jobwire.jobs.event import Event
 from jobwire.subscriber.outcome import EventLine, Outcome, Verdict, Verdicts
 
 _BAR_CELLS = 10
-# Columns before the detail: time 8, job 8, event 10, and a blank after each.
-_JOB_COLUMNS = 8
 _EVENT_COLUMNS = 10
 _MAX_TITLE = 24
 _SECONDS_A_MINUTE = 60

@@ -72,9 +72,9 @@ class LinePrinter:
         return time.strftime("%H:%M:%S", time.localtime(self._clock.now()))
 
 
-def line_printer(stream: TextIO, *, as_json: bool, log: TextIO | None = None) -> LinePrinter:
-    """Return a callable for `watch_jobs(on_line=...)`; `log` is stderr by default."""
-    return LinePrinter(stream, as_json=as_json, log=sys.stderr if log is None else log)
+def line_printer(stream: TextIO, *, as_json: bool) -> LinePrinter:
+    """Return a callable for `watch_jobs(on_line=...)`, which says on stderr what goes wrong."""
+    return LinePrinter(stream, as_json=as_json, log=sys.stderr)
 
 
 def style_of(stream: TextIO, environ: Mapping[str, str]) -> Style:

@@ -92,7 +92,7 @@ class LocalJobs:
         return [record for job_id in sorted(new) if (record := self.find(job_id)) is not None]
 
     def find(self, job_id: str) -> JobRecord | None:
-        """Return the record, or None where there is none none that can be read, which is said once."""
+        """Return the record, or None where there is none, or none that can be read, which is said once."""
         if job_id in self._unreadable or not self._store.exists(job_id):
             return None
         try:

@@ -124,7 +124,7 @@ def watch_jobs(
     """Watch `jobs` to the end and return their verdicts; blocks.
 
     A home that is not named is found as commands find theirs.
-    `timeouts` outranks the records' limits: a `core.record.Timeouts` replaces all of them, a mapping
+    `timeouts` outranks the records' limits: a `jobs.record.Timeouts` replaces all of them, a mapping
     of its field names some; seconds, None is no limit. `on_line` is called in this thread with every
     EventLine, Verdict, Note and Refusal, in order. Setting `stop` from another thread ends it within half
     a second, `interrupted`. Raises NotFoundError, StorageError, RefusedError, ConfigError; a broker that is
@@ -133,7 +133,7 @@ def watch_jobs(
     return run(
         open_watch(
             jobs=jobs,
-            home=_home(home),
+            home=find_home(None if home is None else os.fspath(home), os.environ),
             settings=settings,
             timeouts=timeouts,
             mode=mode,
@@ -224,10 +224,6 @@ class Subscriber:
     def close(self) -> None:
         """Disconnect and clear the broker's session; idempotent."""
         self._batches.close()
-
-
-def _home(named: Path | str | None) -> str:
-    return find_home(None if named is None else os.fspath(named), os.environ)
 
 
 def settings_of(

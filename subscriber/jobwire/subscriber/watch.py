@@ -68,7 +68,6 @@ class JobWatch:
         has_record: bool = True,
         title: str = "",
         joined_seq: int | None = None,
-        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self.job_id = job_id
         self.title = title
@@ -83,7 +82,7 @@ class JobWatch:
         self._asked: Requests = ()
         self._strict_idle = strict_idle
         self._has_record = has_record
-        self._grace = grace_seconds
+        self._grace = GRACE_SECONDS
         self._began = now
         self._heard = now
         self._waiting_since: float | None = now if view.status is Status.PENDING else None
@@ -107,7 +106,6 @@ class JobWatch:
         now: float,
         strict_idle: bool = False,
         from_start: bool = False,
-        grace_seconds: float = GRACE_SECONDS,
     ) -> "JobWatch":
         """Return the watch over a job by its record.
 
@@ -131,7 +129,6 @@ class JobWatch:
             now=now,
             strict_idle=strict_idle,
             title=record.title,
-            grace_seconds=grace_seconds,
         )
         watch._registry_seq = record.last_seq
         watch.detail = record.detail

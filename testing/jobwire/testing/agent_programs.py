@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.hooks.scripted_agents import claude_environment, codex_environment, opencode_environment
-
-__all__ = ["claude_environment", "codex_environment", "opencode_environment", "require_agent"]
-
 # A smaller file of its name only says that the program is missing.
 _WRAPPER = 1_000_000
 _PROGRAMS = {

@@ -5,8 +5,9 @@
 state into another directory. Both work on real files, because reading does not go through the port.
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jobwire.core.override import override
@@ -77,6 +78,12 @@ class StoppingFiles:
         for descriptor in descriptors:
             self._count("sync", self._names[descriptor])
             self._inner.sync_all([descriptor])
+
+    @contextlib.contextmanager
+    def syncing(self, descriptors: Sequence[int]) -> Iterator[None]:
+        """Pass on one by one, before the block."""
+        self.sync_all(descriptors)
+        yield
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Pass on."""

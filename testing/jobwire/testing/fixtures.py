@@ -8,6 +8,7 @@ import pytest
 
 from jobwire.testing.embedded_server import EmbeddedServer
 from jobwire.testing.mosquitto_server import MosquittoServer
+from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.process import BrokerProcess
 from jobwire.testing.requirements import require
 
@@ -65,6 +66,15 @@ def fresh_broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     """Start each kind of broker in turn, for one test that may stop, kill and restart it."""
     with _new_server(request.param) as server:
         yield server
+
+
+@pytest.fixture
+def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """Start an S3 store for one test, with its keys in the environment: it may be killed and started."""
+    with ObjectStore() as store:
+        for name, value in store.environ.items():
+            monkeypatch.setenv(name, value)
+        yield store
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pyarrow as pa
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED
 from jobwire.jobs.fact import FACT
-from jobwire.journal.entry import Stored
+from jobwire.journal.entry import STATE_VERDICT, Stored
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.parsing import microsecond_of
 from jobwire.journal.reader import JournalReader
@@ -74,8 +74,8 @@ def _values(row: Stored, topics: Topics) -> tuple[Any, ...]:
     address = topics.parse(row.topic)
     job_id = address.job_id if address else None
     place = (row.offset, row.received_at_us, job_id)
-    if row.verdict == FACT:
-        kind, text = fact_of(row.topic, job_id, row.payload)
+    if row.verdict in {FACT, STATE_VERDICT}:
+        kind, text = fact_of(row.verdict, row.topic, job_id, row.payload)
         return (*place, None, kind, None, text)
     if row.verdict != ACCEPTED:
         told = row.verdict == SUPPRESSED and row.topic == SUPPRESSED_TOPIC

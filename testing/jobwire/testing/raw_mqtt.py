@@ -176,14 +176,12 @@ class RawClient:
 
     def read(self) -> Packet:
         """Return the next packet; raises ConnectionClosedError or TimeoutError."""
-        first = self._exactly(1)[0]
-        length = shift = 0
-        while True:
-            digit = self._exactly(1)[0]
-            length |= (digit & ~_CONTINUED) << shift
-            shift += 7
-            if not digit & _CONTINUED:
-                return Packet(first >> 4, first & 0x0F, self._exactly(length))
+        try:
+            return read_packet(self.socket)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ConnectionClosedError(str(error)) from error
 
     def expect(self, kind: int) -> Packet:
         """Return the next packet of `kind`; PUBLISH packets on the way go to `received`."""
@@ -265,19 +263,27 @@ class RawClient:
         self._next_id = self._next_id % 65_535 + 1
         return self._next_id
 
-    def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            try:
-                part = self.socket.recv(count - len(data))
-            except TimeoutError:
-                raise
-            except OSError as error:
-                raise ConnectionClosedError(str(error)) from error
-            if not part:
-                raise ConnectionClosedError("end of stream")
-            data += part
-        return data
+
+def read_packet(connection: socket.socket) -> Packet:
+    """Return the next packet; raises OSError, at the end of the stream ConnectionError."""
+    first = _exactly(connection, 1)[0]
+    length = shift = 0
+    while True:
+        digit = _exactly(connection, 1)[0]
+        length |= (digit & ~_CONTINUED) << shift
+        shift += 7
+        if not digit & _CONTINUED:
+            return Packet(first >> 4, first & 0x0F, _exactly(connection, length))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise ConnectionError("end of stream")
+        data += part
+    return data
 
 
 def parse_publish(found: Packet, *, level: int = LEVEL_3_1_1) -> Publish:

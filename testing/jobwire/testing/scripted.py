@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from jobwire.testing.raw_mqtt import read_packet
+
 _DEADLINE_SECONDS = 60.0
 Script = Callable[["Peer"], None]
 
@@ -21,23 +23,8 @@ class Peer:
 
     def read_packet(self) -> tuple[int, bytes]:
         """Return type (the upper four bits of byte 1) and body of the next packet."""
-        first = self._read(1)[0]
-        length = shift = 0
-        while True:
-            byte = self._read(1)[0]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return first >> 4, self._read(length)
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            chunk = self._connection.recv(count - len(data))
-            if not chunk:
-                raise ConnectionError("the client hung up")
-            data += chunk
-        return data
+        kind, _, body = read_packet(self._connection)
+        return kind, body
 
     def send(self, data: bytes) -> None:
         """Send raw bytes."""

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jobwire.cli.main import main
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.statements import NewBoard
@@ -32,6 +34,8 @@ esac
 """
 # A slow machine must be able to start five commands within a phase.
 DEADLINE_SECONDS = 40.0
+# Four phases, each of which may last until its deadline, and the commands around them.
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_one_that_never_answers(tmp_path: Path) -> None:

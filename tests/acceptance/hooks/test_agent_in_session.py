@@ -11,12 +11,13 @@ import pytest
 
 from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.store import CoordinationStore
+from jobwire.hooks.scripted_agents import claude_environment, codex_environment
+from jobwire.hooks.scripted_model import Says, ScriptedModel, Turn
 from jobwire.registry.store import RecordStore
 from jobwire.storage.process_life import ended_within
-from jobwire.testing.agent_programs import claude_environment, codex_environment, require_agent
+from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.delegated_agent import DEADLINE
 from jobwire.testing.homes import new_home
-from jobwire.testing.model_server import Says, ScriptedModel, Turn
 from jobwire.testing.waiting import wait_for
 from jobwire.testing.watching import bare_environment
 

@@ -8,14 +8,10 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.reading import message_of, ways_in
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
-from jobwire.testing.agent_programs import (
-    claude_environment,
-    codex_environment,
-    opencode_environment,
-    require_agent,
-)
+from jobwire.hooks.scripted_agents import claude_environment, codex_environment, opencode_environment
+from jobwire.hooks.scripted_model import Calls, Fails, Says, ScriptedModel, Turn, calls
+from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.delegated_agent import DEADLINE, PROMPT, Delegated
-from jobwire.testing.model_server import Calls, Fails, Says, ScriptedModel, Turn, calls
 from jobwire.testing.run_command import newest_record
 from jobwire.testing.waiting import wait_for
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -29,9 +29,9 @@ class Home:
         self.journal = path / "journal"
         self._children: list[subprocess.Popen[str]] = []
 
-    def record(self, entries: Sequence[Entry], *, batch: int = 50) -> None:
+    def record(self, entries: Sequence[Entry], *, batch: int = 50, **options: Any) -> None:
         """Append to the journal."""
-        with JournalWriter(self.journal, clock=SystemClock()) as writer:
+        with JournalWriter(self.journal, clock=SystemClock(), **options) as writer:
             for start in range(0, len(entries), batch):
                 writer.append(entries[start : start + batch])
 

@@ -114,7 +114,7 @@ def test_inline_partitions(home: Any, tmp_path: Path) -> None:
 def test_ctrl_c_ends_everything() -> None:
     """Interrupted in the middle, `make cluster` says so and leaves no process behind."""
     example = subprocess.Popen(
-        [sys.executable, str(EXAMPLE), "--messages", "5000", "--max-rows", "100"],
+        [sys.executable, str(EXAMPLE), "--messages", "5000", "--max-rows", "100", "--workers", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -35,7 +35,8 @@ _MODULES_OF_OURS = 63
 
 
 @contextmanager
-def _serving(home: Path) -> Iterator["subprocess.Popen[str]"]:
+def serving(home: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run the registry process for the block."""
     with subprocess.Popen(
         [JOBWIRE, "--home", str(home), "serve", "--json"],
         stdout=subprocess.PIPE,
@@ -58,7 +59,7 @@ def command(fresh_mosquitto: MosquittoServer) -> Command:
 
 def test_little_is_loaded(command: Command) -> None:
     """The whole life of a job is confirmed, by processes that load no MQTT and little else."""
-    with _serving(Path(command.store.home)):
+    with serving(Path(command.store.home)):
         for seq, event in enumerate(("started", "progress", "completed"), 1):
             where = ["--home", command.store.home, "--job", command.job_id]
             answer = subprocess.run(
@@ -77,7 +78,7 @@ def test_little_is_loaded(command: Command) -> None:
 
 def test_a_stopped_process_costs_a_moment(command: Command) -> None:
     """With the registry process under SIGSTOP the worker connects by itself, and nothing is lost."""
-    with _serving(Path(command.store.home)) as process:
+    with serving(Path(command.store.home)) as process:
         assert command.say("started").line["confirmed"] is True
         process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
@@ -91,20 +92,20 @@ def test_a_stopped_process_costs_a_moment(command: Command) -> None:
 
 def test_a_killed_process_is_passed_by(command: Command) -> None:
     """Its socket is still there, and nobody behind it: the worker connects by itself."""
-    with _serving(Path(command.store.home)) as process:
+    with serving(Path(command.store.home)) as process:
         command.say("started")
         os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
         assert (Path(command.store.home) / "serve.sock").exists()
         assert command.say("progress").line["delivered"] is True
-    with _serving(Path(command.store.home)):
+    with serving(Path(command.store.home)):
         assert command.say("completed").line["confirmed"] is True
         assert command.record().confirmed_seq == 3
 
 
 def test_without_a_broker_the_event_is_kept(command: Command, fresh_mosquitto: MosquittoServer) -> None:
     """The process says that it has none: exit code 60, and a flush when the broker is back."""
-    with _serving(Path(command.store.home)):
+    with serving(Path(command.store.home)):
         command.say("started")
         fresh_mosquitto.stop()
         answer = command.say("progress", "--attempts", "1")

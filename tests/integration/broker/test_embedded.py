@@ -9,8 +9,10 @@ from jobwire.broker.embedded import EmbeddedBroker
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.passwd import PasswordFile
 from jobwire.certs.authority import CertificateAuthority
+from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
+from jobwire.testing.clock import ManualClock
 from jobwire.testing.raw_mqtt import (
     CONNACK,
     CONNECT,
@@ -173,6 +175,19 @@ def test_a_revocation_takes_effect_on_reload(start_broker: StartBroker, own_home
     assert bystander.settle() == []
     with pytest.raises(ConnectionClosedError):
         broker.open(issued.certfile, issued.keyfile).connect(A)
+
+
+def test_every_list_of_a_second_is_in_force_once_loaded(start_broker: StartBroker, own_home: Path) -> None:
+    """Certificates revoked one after the other in one second are refused after each reload."""
+    authority = CertificateAuthority(own_home / "certs", clock=ManualClock(now=SystemClock().now()))
+    jobs = {name: authority.issue_job(name) for name in (A, B)}
+    broker = start_broker(home=own_home)
+    for name, issued in jobs.items():
+        broker.open(issued.certfile, issued.keyfile).connect(name).drop()
+        authority.revoke(name)
+        broker.call(broker.broker.reload)
+        with pytest.raises(ConnectionClosedError):
+            broker.open(issued.certfile, issued.keyfile).connect(name)
 
 
 def test_a_renewed_server_certificate_is_used_on_reload(start_broker: StartBroker, own_home: Path) -> None:

@@ -181,7 +181,7 @@ def test_render_does_not_overwrite(rendered: Path, tmp_path: Path) -> None:
     with PasswordFile.edit(rendered / "passwd") as users:
         users.set("alice", "x", iterations=1_000)
     render_deployment(tmp_path / "home", rendered, deployment(rendered), force=True)
-    assert "alice" in PasswordFile.load(rendered / "passwd").names
+    assert "alice" in PasswordFile.load(rendered / "passwd").entries
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from jobwire.api.home import Home
 from jobwire.cli.main import main
 from jobwire.cli.task_tools import TaskTools
+from jobwire.core.clock import epoch
 from jobwire.core.errors import InvalidInputError
 
 Said = dict[str, Any]
@@ -87,6 +88,24 @@ def test_each_refusal_has_its_word_and_exit_code(run: Run) -> None:
         (30, "forbidden"),
         (40, "task_not_found"),
     ]
+
+
+def test_what_a_task_waits_for_is_told_to_programs_and_people(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A program reads on, ref and since when; the table shows a delay and a review as it shows tasks."""
+    for name, *options in (("a", "--review", "required"), ("b", "--depends-on", "a"), ("c",)):
+        run("add", "--title", name, "--task", name, "--owner", "builder", *options)
+    waiting = run("show", "b")[1]["task"]["waiting"]
+    assert (waiting["on"], waiting["ref"]) == ("dependency", "a")
+    assert epoch(waiting["since"]) == pytest.approx(waiting["since_ms"] / 1000, abs=0.002)
+    for name, words in (("a", ("complete", "a", "--summary", "so")), ("c", ("fail", "c", "--reason", "so"))):
+        run("claim", name, agent="builder")
+        run(*words, agent="builder")
+    assert main(["tasks", "list"]) == 0
+    header, *lines = capfd.readouterr().out.splitlines()
+    place = slice(header.index("WAITS FOR"), header.index("TITLE"))
+    assert [line[place].strip() for line in lines] == ["review", "dependency a", "retry"]
 
 
 def test_tools_do_what_the_commands_do(home: Home) -> None:

@@ -262,7 +262,7 @@ def test_history_of_a_job(writer: FleetWriter) -> None:
     writer.say(job, "progress", f"token {token}")
     model = new_model(writer.home)
     model.start()
-    lines = model.history(job, 10)
+    lines = model.source.history(job, 10)
     assert "progress" in lines[0]
     assert "[redacted]" in lines[0]
     assert "new -> pending" in lines[-1]

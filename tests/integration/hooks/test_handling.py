@@ -26,8 +26,8 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.requests import give_answer
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.testing.calls import serving_hooks
 from jobwire.testing.homes import new_home
-from jobwire.testing.hook_service import serving_hooks
 from jobwire.testing.waiting import wait_for
 
 CONVERSATION = "c-1"

@@ -165,3 +165,24 @@ def test_missing_durable_segments_stop_the_writer(memory_path: Path) -> None:
     with pytest.raises(JournalCorrupt) as error:
         JournalWriter(directory, clock=ManualClock())
     assert error.value.facts["segment"] == last.name
+
+
+def test_a_damaged_segment_header_takes_no_entry(memory_path: Path) -> None:
+    """All is read, by offset and by time, and the next entry begins another segment."""
+    directory = memory_path / "journal"
+    _write(directory)
+    last = max(directory.glob("*.seg"))
+    for path in sorted(directory.glob("*.seg")):
+        content = bytearray(path.read_bytes())
+        content[20] ^= 1
+        path.write_bytes(content)
+    assert [row[1:] for row in _read(directory)] == [tuple(entry) for entry in _ENTRIES]
+    with JournalReader(directory) as reader:
+        assert [reader.offset_at(10 * number) for number in range(60)] == list(range(60))
+    report = verify(directory)
+    assert report.entries == 60
+    assert [damage.reason for damage in report.damage] == ["segment header is damaged"] * report.segments
+    with JournalWriter(directory, clock=ManualClock()) as writer:
+        writer.append(_ENTRIES[:1])
+    assert max(directory.glob("*.seg")) > last
+    assert len(_read(directory)) == 61

@@ -1,5 +1,6 @@
 """What a task does, without Spark around it; and that Spark's driver learns counts only."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from jobwire.journal.verify import verify
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import SinkError
 from jobwire.metrics.folding import FoldTask, close_tables
+from jobwire.metrics.health import read_progress
 from jobwire.metrics.pipeline import Pipeline, open_journals
 from jobwire.metrics.session import QUERY_SETTINGS, SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
@@ -147,7 +149,8 @@ def test_one_flipped_bit_costs_the_entries_that_it_took(
     first, second = sorted(journal.glob("*.seg"))[:2]
     damaged(journal, {"body": 200, "header": 64 + 6, "segment": 12}[place])
     lost = sum(found.end_offset - found.first_offset for found in verify(journal).damage)
-    assert 0 < lost <= int(second.stem) - int(first.stem)
+    # A segment's header takes no entry with it.
+    assert (0 < lost <= int(second.stem) - int(first.stem)) != (lost == 0 and place == "segment")
     sink = str(tmp_path / "metrics.db")
     tables = AllShards(sink, clock=SystemClock())
     tables.prepare(2)
@@ -165,7 +168,7 @@ def test_one_flipped_bit_costs_the_entries_that_it_took(
     database = open_database(sink, read_only=True)
     try:
         counted = "SELECT SUM(events) FROM rejections WHERE width_seconds = 3600 AND reason = 'damaged'"
-        assert database.rows(counted) == [(told,)]
+        assert database.rows(counted) == [(told or None,)]
         rest = "SELECT SUM(accepted) + SUM(rejected) FROM error_rates WHERE width_seconds = 3600"
         assert database.rows(rest) == [(len(ENTRIES),)]
     finally:
@@ -229,7 +232,7 @@ def spark(tmp_path: Path, java: None) -> Iterator[Any]:
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_driver_learns_counts_only(spark: Any, make_journal: Callable[..., Path], tmp_path: Path) -> None:
-    """Of 100,000 rows in two shards it receives two lines a batch; the tables are those of a plain loop."""
+    """Of 100,000 rows in two shards it receives the sums of a batch; the tables are those of a plain loop."""
     entries: list[Entry] = []
     while len(entries) < MANY:
         entries += ENTRIES
@@ -237,17 +240,11 @@ def test_the_driver_learns_counts_only(spark: Any, make_journal: Callable[..., P
     settings = settings_of(tmp_path, journal, str(tmp_path / "metrics.db"), 2)._replace(max_rows=MANY // 2)
     tables = AllShards(settings.sink, clock=SystemClock())
     tables.prepare(2)
-    received: list[Any] = []
-    pipeline = Pipeline(
-        session=spark,
-        settings=settings,
-        journals=open_journals(settings, {}),
-        on_batch=lambda _, counts: received.extend(counts),
-    )
+    pipeline = Pipeline(session=spark, settings=settings, journals=open_journals(settings, {}))
     query = pipeline.start(available_now=True)
     query.awaitTermination()
-    assert [count.shard for count in received] == [0, 1, 0, 1]
-    assert sum(count.rows for count in received) == MANY
+    batches = [read_progress(json.loads(progress.json)) for progress in query.recentProgress]
+    assert [batch.rows for batch in batches if batch.rows] == [MANY // 2, MANY // 2]
     with JournalReader(journal) as reader:
         assert tables.progress()[reader.identity].next_offset == MANY
     assert tables.digests() == digests_of_a_plain_loop(journal, tmp_path)

@@ -1,5 +1,6 @@
 """When a run seals, what retention may take then, and what happens while the place is full or away."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from jobwire.journal.history import History
 from jobwire.metrics.pipeline import Journal, open_journals
 from jobwire.metrics.sealer import Sealer
 from jobwire.metrics.settings import MetricsSettings
+from jobwire.metrics.sink import AppliedRange
 from jobwire.testing import ManualClock
+from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.rehearsal import Rehearsal
 
 ENTRIES = list(Rehearsal(seed=83, jobs=30, active=10))
@@ -23,11 +26,16 @@ class Run:
     """A sealer with what it was given and what it said."""
 
     def __init__(self, folder: Path, journal: Path) -> None:
-        self.settings = MetricsSettings(folder, (journal,), "", str(folder / "history"), history_seconds=600)
+        self.settings = MetricsSettings(folder, (journal,), "", None, history_seconds=600)
         self.clock, self.notes = ManualClock(), list[str]()
+        self.use(str(folder / "history"))
+        self.journals: list[Journal] = open_journals(self.settings, {})
+
+    def use(self, history: str) -> None:
+        """Seal there from now on."""
+        self.settings = self.settings._replace(history=history)
         stop = threading.Event()
         self.sealer = Sealer(self.settings, note=self.notes.append, stop=stop, clock=self.clock)
-        self.journals: list[Journal] = open_journals(self.settings, {})
 
     def sealed(self) -> int:
         """Return how far the journal is sealed."""
@@ -68,20 +76,21 @@ def test_what_is_sealed_may_be_pruned_and_nothing_else(run: Run) -> None:
     assert open_journals(run.settings, {})[0].start == 0
 
 
-def test_a_place_that_is_away_is_noted_and_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While files cannot be put, a run goes on and says so; `now` it is an error; then all is sealed."""
-
-    def away(*_: object) -> None:
-        raise StorageError("cannot write s3://b: timeout", hint="", retry=True)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(History, "put", away)
-        run.clock.advance(61)
-        run.sealer.seal(run.journals)
-        assert run.notes == ["cannot write s3://b: timeout; the journal keeps what is not sealed"]
-        with pytest.raises(StorageError):
-            run.sealer.seal(run.journals, now=True)
-    assert run.sealed() == 0
+def test_a_store_that_is_away_is_noted_and_comes_back(run: Run, object_store: ObjectStore) -> None:
+    """While a store is away, a run begins, goes on and says so; `now` it is an error; then all is sealed."""
+    run.use(object_store.uri())
+    object_store.kill()
+    run.clock.advance(61)
+    run.sealer.seal(run.journals)
+    (note,) = run.notes
+    assert re.fullmatch(
+        r"cannot list s3://.* connect .* \(see that .*\); the journal keeps what is not sealed", note
+    )
+    with pytest.raises(StorageError):
+        run.sealer.seal(run.journals, now=True)
     assert {place.offset for place in Consumers(run.settings.journals[0]).all()} == {0}
+    known = {run.journals[0].identity: AppliedRange(0, 7, 0)}
+    assert open_journals(run.settings, known)[0].start == 7
+    object_store.start()
     run.sealer.seal(run.journals, now=True)
     assert run.sealed() == len(ENTRIES)

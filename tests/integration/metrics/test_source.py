@@ -29,12 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: None) -> Iterator[Any]
     from jobwire.metrics.session import SparkSettings, start_session  # noqa: PLC0415 - after Java is there
 
     folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch:
-        # Workers have the environment that the session was started in.
-        patch.setenv("JOBWIRE_KEYS_FILE", str(folder / "keys.json"))
-        session = start_session(SparkSettings(log_file=folder / "spark.log", home=folder / "home"))
-        yield session
-        session.stop()
+    session = start_session(SparkSettings(log_file=folder / "spark.log", home=folder / "home"))
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -108,11 +108,11 @@ def test_a_worker_in_a_pane_leaves_no_descriptor(tmux_server: str, tmp_path: Pat
             for _ in range(3):
                 worker = TmuxWorker(tmux, command, session="work", title="t", directory=tmp_path)
                 if not ends:
-                    assert worker.alive()
+                    assert not worker.wait(0)
                     worker.stop()
                 assert worker.wait(60)
                 worker.close()
-                assert not worker.alive()
+                assert worker.wait(0)
         left = TmuxWorker(tmux, SLEEPER, session="work", title="t", directory=tmp_path)
         left.close()
         assert tmux.holds(left.pane)

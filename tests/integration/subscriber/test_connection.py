@@ -35,5 +35,7 @@ def test_a_watch_that_ends_while_it_connects_leaves_nothing(monkeypatch: pytest.
     assert ending.is_alive()
     answered.set()
     ending.join(60)
-    assert "jobwire-connector" not in {thread.name for thread in threading.enumerate()}
+    assert not ending.is_alive()
+    assert watch._thread is not None
+    assert not watch._thread.is_alive()
     assert broker._sessions == {}

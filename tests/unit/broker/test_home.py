@@ -37,7 +37,7 @@ def test_everything_is_made_and_private(tmp_path: Path) -> None:
     prepare(home)
     paths = BrokerPaths(home)
     users = PasswordFile.load(paths.passwd)
-    assert users.names == ROLES
+    assert tuple(users.entries) == ROLES
     assert all(users.verify(role, read_password(paths.password(role)).encode()) for role in ROLES)
     assert all(path.stat().st_mode & 0o077 == 0 for path in (home, *home.rglob("*")))
     settings = tomllib.loads(paths.settings.read_text())

@@ -74,7 +74,7 @@ def test_changes_are_written_privately_and_read_back(tmp_path: Path) -> None:
         users.remove("metrics")
     assert (tmp_path / "passwd").stat().st_mode & 0o777 == 0o600
     again = PasswordFile.load(tmp_path / "passwd")
-    assert again.names == ("hermes",)
+    assert tuple(again.entries) == ("hermes",)
     assert again.verify("hermes", b"one")
     with pytest.raises(NotFoundError):
         again.remove("metrics")
@@ -99,7 +99,7 @@ def test_editors_take_turns(tmp_path: Path) -> None:
     names = [f"user-{number}" for number in range(8)]
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(add, names))
-    assert sorted(PasswordFile.load(path).names) == names
+    assert sorted(PasswordFile.load(path).entries) == names
 
 
 def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:

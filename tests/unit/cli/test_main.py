@@ -1,7 +1,7 @@
 """The umbrella command: finding components, the home directory, usage errors."""
 
-import argparse
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -10,8 +10,12 @@ from jobwire.cli.arguments import add_run
 from jobwire.cli.autopilot_options import add_autopilot
 from jobwire.cli.main import AUTOPILOT_VALUES, COMMANDS, RUN_VALUES, _take_home, main
 from jobwire.cli.schema import asyncapi, json_schema
+from jobwire.core.commands import CommandParser
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event, encode_signed
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def test_no_words_print_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +60,7 @@ def test_home_is_taken_on_both_sides_but_not_from_the_command() -> None:
 
 def test_where_the_words_of_the_command_begin() -> None:
     """The options of `run` and `autopilot` that take a value are those that the word-splitting knows."""
-    parser = argparse.ArgumentParser()
+    parser: argparse.ArgumentParser = CommandParser()
     commands = parser.add_subparsers()
     add_run(commands)
     run = commands.choices["run"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.cli.main import main
+from jobwire.testing import new_home
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,10 @@ from jobwire.cli.main import main
         ["inbox", "fetch", "--nope"],
         ["lock", "list"],
         ["board", "list"],
+        ["submit"],
+        ["submit", "--agent-session", "builder", "do it"],
+        ["autopilot", "--agent", "builder"],
+        ["skill", "nobody"],
     ],
 )
 def test_every_refusal_is_one_object_with_code_and_hint(
@@ -38,3 +43,15 @@ def test_every_refusal_is_one_object_with_code_and_hint(
     assert code in {30, 40}
     assert said["error"]["code"] in {"invalid_input", "not_found"}
     assert said["error"]["message"]
+
+
+def test_a_job_that_ended_asks_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its end is the reason that programs are told, not a lease."""
+    home = str(new_home(tmp_path))
+    assert main(["registry", "register", "--home", home, "--json"]) == 0
+    job = json.loads(capsys.readouterr().out)["job_id"]
+    for event in ("started", "completed"):
+        main(["publish", "--home", home, "--job", job, "--event", event, "--port", "1"])
+    capsys.readouterr()
+    assert main(["ask", "push?", "--home", home, "--job", job, "--json"]) == 20
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "already_terminal"

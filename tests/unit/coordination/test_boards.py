@@ -1,5 +1,6 @@
 """Boards in the store: members are asked where they look, speak in turn, and decide for good."""
 
+import io
 import json
 import sqlite3
 from pathlib import Path
@@ -190,3 +191,14 @@ def test_a_resolution_that_was_changed_in_the_store_is_not_shown(
     foreign.execute("UPDATE boards SET resolution = replace(resolution, 'APPROVED', 'REJECTED')")
     with pytest.raises(ConflictError):
         boards.view(board_id)
+
+
+def test_a_proposal_comes_from_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--proposal -` reads it from where a pipe leads."""
+    monkeypatch.setenv("JOBWIRE_HOME", str(new_home(tmp_path / ".hermes")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Ship it.\n")))
+    words = ["open", "--agent", "lead", "--checkpoint", "QUICK_REVIEW", "--proposal", "-", "--json"]
+    assert BOARD.main([*words, "--member", "a", "--member", "b"]) == 0
+    assert json.loads(capfd.readouterr().out)["board"]["phase"] == "ASSESSING"

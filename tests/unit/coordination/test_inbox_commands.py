@@ -177,11 +177,12 @@ def test_messages_are_taken_and_given_back_until_they_are_dead(inbox: Inbox, thr
 
 
 def test_a_body_comes_from_a_file(inbox: Inbox, tmp_path: Path) -> None:
-    """--body-file takes 16 MiB of UTF-8, and refuses one byte more, and what is no UTF-8."""
+    """--body-file takes 16 MiB of UTF-8, and refuses any more, and what is no UTF-8."""
     file = tmp_path / "body"
     for content, code, word in (
         (b"b" * MAX_BULK, 0, ""),
         (b"b" * (MAX_BULK + 1), 30, "too_large"),
+        (b"b" * (MAX_BULK + 2), 30, "too_large"),
         (b"\xff", 30, "invalid_input"),
     ):
         file.write_bytes(content)

@@ -102,7 +102,7 @@ def clash(one: str, mode: LockMode, other: str, other_mode: LockMode) -> bool:
 
 
 @given(st.lists(STEPS, max_size=14))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 def test_waiting_against_a_model(steps: list[Step]) -> None:
     """Who gets a lock, who waits, whose request is refused for a circle, and which circles there are."""
     clock, model = ManualClock(), Model()

@@ -2,7 +2,7 @@
 
 from jobwire.coordination.tasks.states import Task, TaskStatus
 from jobwire.coordination.tasks.stored import TaskView
-from jobwire.dashboard.coordination.task_rows import ORDER, TaskRow, task_row
+from jobwire.dashboard.coordination.task_rows import ORDER, task_row
 
 NOW = 1_000_000
 TASK = Task(
@@ -11,7 +11,7 @@ TASK = Task(
 )  # fmt: skip
 
 
-def row(number: int, **changes: object) -> TaskRow:
+def row(number: int, **changes: object) -> dict[str, object]:
     """Return the row of a task."""
     task = TASK._replace(number=number, task_id=f"T{number}")._replace(**changes)  # type: ignore[arg-type]
     return task_row(TaskView(task, ("T0",), ("T0",) if task.open_deps else ()), NOW)
@@ -25,5 +25,5 @@ def test_every_state_of_a_task_has_a_place() -> None:
 def test_a_task_that_waits_for_its_next_try_says_until_when() -> None:
     """A delay counts while it lasts; then the task is ready."""
     waiting, over = row(1, not_before_ms=NOW + 5000), row(1, not_before_ms=NOW)
-    assert (waiting.status, waiting.not_before) == ("pending", (NOW + 5000) / 1000)
-    assert (over.status, over.not_before) == ("ready", 0.0)
+    assert (waiting["status"], waiting["not_before"]) == ("pending", (NOW + 5000) / 1000)
+    assert (over["status"], over["not_before"]) == ("ready", 0.0)

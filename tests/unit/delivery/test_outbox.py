@@ -50,7 +50,7 @@ class InHistory:
     """The outbox in a home."""
 
     def __init__(self, folder: Path) -> None:
-        self.log = AuditLog(str(folder / "logs"), files=SystemFiles())
+        self.log = AuditLog(str(folder / "logs"))
         self.file = Path(self.log.events_path)
         self.outbox = HistoryOutbox(self.log, str(folder / "0a1b2c3d.sent"))
 

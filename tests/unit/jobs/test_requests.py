@@ -148,7 +148,7 @@ class RequestMachine(RuleBasedStateMachine):
 
 
 TestRequests = RequestMachine.TestCase
-TestRequests.settings = settings(max_examples=60, stateful_step_count=25)
+TestRequests.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=25)
 
 
 def test_parallel_requests_are_closed_one_by_one() -> None:

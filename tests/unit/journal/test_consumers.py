@@ -1,6 +1,7 @@
 """Consumers and retention: nothing is removed that somebody registered still needs."""
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.journal import Entry, JournalCorrupt, JournalReader, JournalRecreated, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.index import IndexEntry, encode_index_entry
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.testing import ManualClock
 
@@ -98,6 +100,29 @@ def test_age_prunes_what_everybody_has_read(directory: Path, clock: ManualClock)
     with JournalReader(directory) as reader:
         assert reader.first_offset == 10
         assert reader.read(10)[0].offset == 10
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["by the index", "by the file's time"])
+def test_a_damaged_header_does_not_stop_pruning(
+    directory: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, *, indexed: bool
+) -> None:
+    """Its age is known from the index, else from the file, so that nothing goes too soon; it is counted."""
+    limits = RetentionPolicy(keep_seconds=4.5 * 3600)
+    closed_at_us = int((clock.now() - 4.6 * 3600) * 1e6)
+    path = directory / "00000000000000000010.seg"
+    with path.open("r+b") as file:
+        file.seek(20)
+        file.write(b"\xff\xff\xff")
+    if indexed:
+        path.with_suffix(".idx").write_bytes(encode_index_entry(IndexEntry(11, 100, closed_at_us)))
+    else:
+        os.utime(path, ns=(0, closed_at_us * 1000))
+    report = Retention(directory, clock=clock, limits=limits).prune()
+    assert (report.first_offset, report.damaged) == (10, 1)
+    assert "its age" in caplog.text
+    clock.advance(100 * 3600)
+    again = Retention(directory, clock=clock, limits=limits).prune()
+    assert (again.first_offset, again.damaged) == (18, 0)
 
 
 def test_size_prunes_the_oldest(directory: Path, clock: ManualClock) -> None:

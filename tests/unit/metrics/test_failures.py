@@ -38,6 +38,8 @@ def test_a_tasks_error_keeps_its_remedy() -> None:
     gone = failure_of(RuntimeError("jobwire.metrics.errors.DataLossError: journal j: 5 and on (rebuild)"))
     assert isinstance(gone, DataLossError)
     assert not may_pass(gone)
+    away = failure_of(RuntimeError("jobwire.core.errors.StorageError: cannot read s3://b: timeout (wait)"))
+    assert (away.message, away.hint, may_pass(away)) == ("cannot read s3://b: timeout", "wait", True)
 
 
 def test_everything_else_may_pass() -> None:
@@ -56,7 +58,8 @@ def test_progress_is_read_from_sparks_report() -> None:
         {
             "runId": "r",
             "batchId": 4,
-            "numInputRows": 7,
+            "numInputRows": 1,
+            "observedMetrics": {"counts": {"rows": 5, "repeated": 2, "damaged": None}},
             "durationMs": {"triggerExecution": 81, "addBatch": 60},
             "sources": [
                 {"endOffset": {"offset": 5}, "latestOffset": {"offset": 9}},

@@ -86,7 +86,7 @@ def test_what_the_command_accepts_is_admitted(
         source.write_text(json.dumps({"file": file}, default=str))
         words.append(f"--data-json={source}")
     args = parser.parse_args(words)
-    _is_admitted(_open_events(folder), lambda: draft_in(args, {"A_TOKEN": "password"}))
+    _is_admitted(_open_events(folder), lambda: draft_in(args, {"A_TOKEN": "password"}, print))
 
 
 @given(detail=TEXTS, data=st.dictionaries(TEXTS, VALUES))
@@ -118,4 +118,4 @@ def test_many_pairs_are_an_event_or_a_refusal(make_folder: Callable[[], Path], c
     """The number of pairs is bounded by the payload's 64 KiB alone."""
     pairs = [f"k{number}={number}" for number in range(count)]
     args = argparse.Namespace(event="started", detail="", data=pairs, data_json=None, strict=False)
-    assert _is_admitted(_open_events(make_folder()), lambda: draft_in(args, {})) == (count == 3_000)
+    assert _is_admitted(_open_events(make_folder()), lambda: draft_in(args, {}, print)) == (count == 3_000)

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.registry.audit import AuditLog, event_line, status_line
-from jobwire.storage.files import SystemFiles
 
 
 def _log(path: Path) -> AuditLog:
-    return AuditLog(str(path / "logs"), files=SystemFiles())
+    return AuditLog(str(path / "logs"))
 
 
 def _line(cause: str) -> bytes:

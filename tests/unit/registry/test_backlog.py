@@ -1,6 +1,7 @@
 """The backlog of the fold: whose turn it is, and that nothing is left out or handed over twice."""
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from jobwire.jobs.admission import ACCEPTED
@@ -58,8 +59,11 @@ def test_much_progress_waits_for_company() -> None:
     assert _fold(backlog, 0.5) == [f"{number:08x}" for number in range(_AT_ONCE, _AT_ONCE + _AT_ONCE // 2)]
 
 
-def test_a_full_backlog_waits_for_nobody() -> None:
+def test_a_full_backlog_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is bounded in entries and in bytes; at the bound everything goes, whoever's turn it is."""
+    most = 2 * MOST_BYTES // 65_536
+    assert most < MOST_WAITING
+    monkeypatch.setattr("jobwire.registry.backlog.MOST_WAITING", most)
     backlog = Backlog(0.0)
     large = bytes(65_536)
     for number in range(MOST_BYTES // len(large)):
@@ -68,9 +72,9 @@ def test_a_full_backlog_waits_for_nobody() -> None:
     assert _is_full(backlog)
     assert _fold(backlog, 0.0) == ["0" * 8]
     assert not _is_full(backlog)
-    _say(backlog, MOST_WAITING, Turn.CONFIRMATION, 0.0)
+    _say(backlog, most, Turn.CONFIRMATION, 0.0)
     assert _is_full(backlog)
-    assert len(_fold(backlog, 0.0)) == MOST_WAITING
+    assert len(_fold(backlog, 0.0)) == most
 
 
 def test_several_events_become_one_share() -> None:

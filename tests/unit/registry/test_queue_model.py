@@ -180,12 +180,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def records_are_as_the_model_says(self) -> None:
-        """Status, attempt and seq of every job agree."""
+        """Status, attempt and seq of every job agree, and who has written nothing reads the same record."""
         if not hasattr(self, "model"):
             return
+        stranger = RecordStore(self.store.home, clock=self.clock)
         for job, (_, status, attempt, seq) in self.model.jobs.items():
             record = self.store.get(job)
             assert (str(record.status), record.attempt, record.last_seq) == (status, attempt, seq)
+            assert record == stranger.get(job)
 
 
 TestQueueModel = QueueMachine.TestCase

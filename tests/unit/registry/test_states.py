@@ -5,14 +5,19 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import RefusedError
+from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.jobs.fold import cancel
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import decode_snapshot
+from jobwire.jobs.stated_facts import facts_in
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.spec import JobSpec
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
+from jobwire.registry.telling import history_path
 from jobwire.testing import InMemoryBroker, ManualClock
 
 
@@ -56,6 +61,51 @@ def test_what_a_person_typed_is_shortened_on_the_wire(
     snapshot = decode_snapshot(mqtt.published[0].payload, job_id=job.job_id, token=job.auth_token)
     assert snapshot is not None
     assert snapshot.detail == "see …/why.txt, [redacted]"
+
+
+def test_a_state_says_what_was_decided(
+    states: StateQueue, queue: JobQueue, mqtt: InMemoryBroker, clock: ManualClock
+) -> None:
+    """Each state has the job's facts again, as the journal of the registry has them, without secrets."""
+    job = queue.register(JobSpec(agent_session="docs", labels={"team": "a"})).record
+
+    def told() -> list[tuple[str, int, str, str]]:
+        states.offer(job.job_id, None, Urgency.STATUS)
+        assert states.send_next()
+        facts = facts_in(mqtt.published[-1].payload, job_id=job.job_id)
+        assert {(fact.created_at, fact.session) for fact in facts} == {(job.created_at, "docs")}
+        assert facts[0].labels == {"team": "a"}
+        return [(fact.kind, fact.attempt, fact.by, fact.cause) for fact in facts]
+
+    first = told()
+    assert [kind for kind, *_ in first] == ["registered"]
+    queue.claim(job.job_id, LeaseGrant("pane-7"))
+    queue.release(job.job_id, owner="pane-7", reason="zq81-very-hidden")
+    clock.advance(60)
+    queue.claim(job.job_id, LeaseGrant("pane-8"))
+    queue.cancel(job.job_id, by="ana")
+    found = told()
+    assert [(kind, attempt, by) for kind, attempt, by, _ in found[1:]] == [
+        ("claimed", 1, "pane-7"),
+        ("requeued", 2, "pane-7"),
+        ("claimed", 2, "pane-8"),
+        ("cancelled", 2, "ana"),
+    ]
+    assert "[redacted]" in found[2][3]
+    assert b"zq81" not in mqtt.published[-1].payload
+
+
+def test_a_state_goes_out_where_the_history_cannot_be_read(
+    states: StateQueue, queue: JobQueue, mqtt: InMemoryBroker
+) -> None:
+    """A worker's confirmation does not wait for what was decided."""
+    job = queue.register(JobSpec()).record
+    path = history_path(queue.store, job.job_id)
+    path.unlink()
+    path.mkdir()
+    states.offer(job.job_id, job, Urgency.STATUS)
+    assert states.send_next()
+    assert facts_in(mqtt.published[-1].payload, job_id=job.job_id) == []
 
 
 def test_terminal_state_expires(states: StateQueue, mqtt: InMemoryBroker, job: JobRecord) -> None:

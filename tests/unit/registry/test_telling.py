@@ -13,6 +13,7 @@ from jobwire.core.topics import Topics
 from jobwire.jobs import fold
 from jobwire.jobs.fact import FACT, Fact, decode_fact
 from jobwire.jobs.record import JobRecord, Timeouts
+from jobwire.jobs.stated_facts import facts_in
 from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.registry.audit import AuditLog, status_line
@@ -232,7 +233,7 @@ def test_a_line_whose_record_was_not_written_decides_nothing(
     """A writer was killed between history and record: its change did not happen, and is not told."""
     job = queue.register(JobSpec()).record
     queue.claim(job.job_id, GRANT)
-    path = AuditLog(store.log_dir(job.job_id), files=store.files).events_path
+    path = AuditLog(store.log_dir(job.job_id)).events_path
     line, _ = status_line(
         at="2026-01-01T00:00:00.000Z", source="registry", attempt=1, before="running", after="cancelled",
         cause="killed behind this",
@@ -248,14 +249,29 @@ def test_a_line_whose_record_was_not_written_decides_nothing(
 
 
 def test_a_removed_job_is_told_of(queue: JobQueue, clock: ManualClock, telling: TellingProcess) -> None:
-    """`registry purge` without a process: its whole history becomes facts at the next start, once."""
+    """`registry purge` without a process: its whole history becomes facts at the next start, once.
+
+    Its last state says them as well, for recorders elsewhere.
+    """
     job = queue.register(JobSpec()).record
     telling.teller.run()
     queue.cancel(job.job_id)
     clock.advance(100)
     rules = RetentionRules(retained_seconds=None, record_seconds=10.0)
-    work = Purge(queue=queue, topics=TOPICS, clear=lambda _: None, rules=rules, by="ana")
+    sent: list[tuple[str, bytes]] = []
+    work = Purge(
+        queue=queue,
+        topics=TOPICS,
+        clear=lambda _: None,
+        send=lambda *what: sent.append(what),
+        rules=rules,
+        by="ana",
+    )
     assert work.run().removed == 1
+    ((topic, state),) = sent
+    told = facts_in(state, job_id=job.job_id)
+    assert topic == TOPICS.state(job.job_id)
+    assert [(fact.kind, fact.by) for fact in told[1:]] == [("cancelled", user_name()), ("purged", "ana")]
     assert kinds(telling) == ["registered"]
     fresh = again(telling)
     fresh.teller.run()
@@ -319,7 +335,7 @@ def test_lines_of_hand_and_of_earlier_versions_are_read(
 ) -> None:
     """A damaged line costs its own fact; one without author is told by who wrote it."""
     job = queue.register(JobSpec()).record
-    path = AuditLog(store.log_dir(job.job_id), files=store.files).events_path
+    path = AuditLog(store.log_dir(job.job_id)).events_path
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         first = file.read().replace(f',"by":"{user_name()}"'.encode(), b"")
     with open(path, "wb") as file:  # noqa: PTH123 - as above

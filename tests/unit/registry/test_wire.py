@@ -1,6 +1,7 @@
 """Admission by the registry process: what came by the disk and what comes by the wire are one story."""
 
 import errno
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +117,20 @@ def test_claimed_again_while_on_its_way(wire: Wire, store: RecordStore, job: Job
     assert _verdicts(wire, [first]) == ["accepted"]
     assert _verdicts(wire, [say(old, 2, "progress")]) == ["bad_signature"]
     assert _verdicts(wire, [say(new, 2, "started"), say(new, 3, "progress")]) == ["accepted", "accepted"]
+
+
+def test_an_id_that_comes_back(wire: Wire, store: RecordStore, job: JobRecord, say: Say) -> None:
+    """A job that was removed leaves nothing behind: the next one of its id begins with seq 1."""
+    said = [say(job, 1, "started"), say(job, 2, "progress")]
+    for event, payload in said:
+        store.apply(job.job_id, event, payload, source="publisher")
+    assert _verdicts(wire, said) == ["accepted", "accepted"]
+    shutil.rmtree(store.log_dir(job.job_id))
+    Path(store.record_path(job.job_id)).unlink()
+    back = job._replace(auth_token="n" * 43)
+    store.create(back)
+    assert _verdicts(wire, [say(back, 1, "started"), *said]) == ["accepted", "bad_signature", "bad_signature"]
+    assert not wire.views.is_local(job.job_id, 1)
 
 
 def test_after_a_restart(wire: Wire, store: RecordStore, job: JobRecord, say: Say) -> None:

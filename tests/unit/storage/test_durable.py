@@ -146,9 +146,9 @@ def test_lines_are_flushed_before_a_file_is_replaced(tmp_path: Path) -> None:
     assert files.calls == [
         "open_append log",
         "write log",
+        "sync log",
         "create .r.tmp",
         "write .r.tmp",
-        "sync log",
         "sync .r.tmp",
         "rename r",
         f"sync_directory {tmp_path.name}",
@@ -167,11 +167,11 @@ def test_what_comes_before(tmp_path: Path) -> None:
     assert files.calls[:2] == ["open_append log", "make_directory new"]
     assert files.calls[3:] == [
         "write log",
+        "sync log",
         "create .meta.tmp",
         "write .meta.tmp",
         "create .r.tmp",
         "write .r.tmp",
-        "sync log",
         "sync .meta.tmp",
         "sync .r.tmp",
         "rename meta",

@@ -1,12 +1,21 @@
 """A file that somebody named is read at once, or refused with its cause: nothing is waited for."""
 
+import io
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from jobwire.core.errors import ConfigError
-from jobwire.storage.named_files import check_named_file, check_target, exposure, read_named_file
+from jobwire.core.errors import ConfigError, InvalidInputError
+from jobwire.storage.named_files import (
+    check_named_file,
+    check_target,
+    exposure,
+    read_named_file,
+    read_named_text,
+)
 
 
 def _read(path: Path | str, *, private: bool = False) -> bytes:
@@ -30,6 +39,23 @@ def test_a_missing_file_is_the_callers_to_judge(tmp_path: Path) -> None:
         _read(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="cannot read the settings file"):
         check_named_file(tmp_path / "nothing", "settings file")
+
+
+def test_a_text_comes_from_a_file_or_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way it is bounded and in UTF-8, and what is wrong with it is said with a remedy."""
+    path = tmp_path / "x"
+    for raw, word in ((b"gr\xc3\xbcn", ""), (b"x" * 11, "more than 10 bytes"), (b"\xff", "not UTF-8")):
+        path.write_bytes(raw)
+        for name in (str(path), "-"):
+            monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+            if not word:
+                assert read_named_text(name, "plan", limit=10) == "grün"
+                continue
+            with pytest.raises(InvalidInputError, match=word) as caught:
+                read_named_text(name, "plan", limit=10)
+            assert caught.value.hint
+    with pytest.raises(InvalidInputError, match="no such file"):
+        read_named_text(str(tmp_path / "nothing"), "plan", limit=10)
 
 
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:

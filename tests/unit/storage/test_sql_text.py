@@ -61,6 +61,19 @@ def test_queries_come_back_by_name(written: dict[str, tuple[str, str]]) -> None:
     }
 
 
+def test_columns_are_listed_once() -> None:
+    """What queries share is written in one place, with or without the table's name before each column."""
+    text = (
+        "-- columns: pair\n-- Two.\na,\nb\n"
+        "-- name: plain\n-- As they are.\nSELECT {pair} FROM t;\n"
+        "-- name: of\n-- Of a table.\nSELECT {t.pair}, c FROM u JOIN t;\n"
+    )
+    assert NamedQueries(text).all() == {
+        "plain": "SELECT a, b FROM t",
+        "of": "SELECT t.a, t.b, c FROM u JOIN t",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -69,6 +82,9 @@ def test_queries_come_back_by_name(written: dict[str, tuple[str, str]]) -> None:
         ("-- name: a\nSELECT 1;", "sentence"),
         ("-- name: a\n-- One.\n", "0 statements"),
         ("-- name: a\n-- One.\nSELECT 1; SELECT 2;", "2 statements"),
+        ("-- columns: c\n-- One.\na, b\n-- columns: c\n-- Two.\na\n", "columns c stands there twice"),
+        ("-- columns: c\na, b\n-- name: a\n-- One.\nSELECT {c};", "sentence"),
+        ("-- name: a\n-- One.\nSELECT {c};", "no columns 'c'"),
     ],
 )
 def test_another_form_is_refused(text: str, word: str) -> None:

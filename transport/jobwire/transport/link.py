@@ -4,7 +4,6 @@ import select
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from jobwire.core.clock import Clock
 from jobwire.core.errors import UnreachableError
 from jobwire.core.ports import LastWill, Message
 from jobwire.core.settings import BrokerSettings
@@ -79,7 +78,6 @@ class Link:
         handler: LinkHandler,
         ledger: AckLedger,
         waker: Waker,
-        clock: Clock,
     ) -> None:
         self._settings = settings
         self._session = session
@@ -87,7 +85,6 @@ class Link:
         self._handler = handler
         self._ledger = ledger
         self._waker = waker
-        self._clock = clock
         self.version5 = settings.protocol != "3.1.1"
         self.accepted = False
         self._deadline = 0.0

@@ -222,7 +222,6 @@ class NetworkThread:
             handler=self,
             ledger=self._ledger,
             waker=self._waker,
-            clock=self._clock,
         )
         link.open(deadline)
         while not self._closing.is_set():

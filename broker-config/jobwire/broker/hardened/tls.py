@@ -28,13 +28,10 @@ def load_files(context: ssl.SSLContext, paths: BrokerPaths) -> None:
 
     New handshakes use them at once; of several lists of one authority OpenSSL takes the newest.
     """
-    _load("server certificate", paths.server_certificate, lambda: _chain(context, paths))
+    certificate, key = paths.server_certificate, paths.server_key
+    _load("server certificate", certificate, lambda: context.load_cert_chain(certificate, key))
     _load("certificate authority", paths.ca, lambda: context.load_verify_locations(cafile=paths.ca))
     _load("revocation list", paths.crl, lambda: context.load_verify_locations(cafile=paths.crl))
-
-
-def _chain(context: ssl.SSLContext, paths: BrokerPaths) -> None:
-    context.load_cert_chain(paths.server_certificate, paths.server_key)
 
 
 def _load(what: str, path: Path, action: Callable[[], None]) -> None:

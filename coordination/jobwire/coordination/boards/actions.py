@@ -10,14 +10,13 @@ from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, NewBoard
 from jobwire.coordination.command import say, who_am_i
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.places import open_store
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
+from jobwire.core.errors import ConflictError, NoWorkError
 from jobwire.core.terminal_text import safe, table
 from jobwire.core.told import at_most
-from jobwire.storage.named_files import read_named_file
+from jobwire.storage.named_files import read_named_file, read_named_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,17 +26,14 @@ if TYPE_CHECKING:
 
 # A resolution names all that was said.
 MAX_RESOLUTION = 16 * 1024 * 1024
-_BYTES_A_CHARACTER = 4
+# In bytes, of characters that may have four.
+MAX_PROPOSAL = MAX_INSTRUCTIONS * 4
 
 
 def board_open(args: Namespace) -> int:
     """Open a board."""
-    boards, agent = _boards(args), who_am_i(args)
-    proposal = read_named_file(args.proposal, "proposal", limit=MAX_INSTRUCTIONS * _BYTES_A_CHARACTER)
-    try:
-        text = proposal.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the proposal is not UTF-8") from error
+    boards, agent = Boards(open_store(args)), who_am_i(args)
+    text = read_named_text(args.proposal, "proposal", limit=MAX_PROPOSAL)
     view = boards.open(
         NewBoard(
             agent,
@@ -89,7 +85,7 @@ def board_vote(args: Namespace) -> int:
 
 def board_resolve(args: Namespace) -> int:
     """Print the resolution; 20 while there is none."""
-    view = _boards(args).view(args.board)
+    view = Boards(open_store(args)).view(args.board)
     if view.resolution is None:
         raise ConflictError(
             _standing(view),
@@ -104,7 +100,7 @@ def board_resolve(args: Namespace) -> int:
 
 def board_show(args: Namespace) -> int:
     """Show a board."""
-    view = _boards(args).view(args.board)
+    view = Boards(open_store(args)).view(args.board)
     body = {"board": view.to_json(), "resolution": dict(view.resolution) if view.resolution else None}
     say(args, body, _page(view) if view.resolution else _standing(view))
     return 0
@@ -112,7 +108,7 @@ def board_show(args: Namespace) -> int:
 
 def board_messages(args: Namespace) -> int:
     """Print all that was said."""
-    view = _boards(args).view(args.board)
+    view = Boards(open_store(args)).view(args.board)
     said = [one.to_json() for one in view.said]
     lines = [
         safe(f"{one['at']}  {one['member']} {one['turn']}: {json.dumps(one['content'], ensure_ascii=False)}")
@@ -124,7 +120,7 @@ def board_messages(args: Namespace) -> int:
 
 def board_wait(args: Namespace) -> int:
     """Wait for a phase."""
-    boards, phase = _boards(args), BoardPhase(args.phase)
+    boards, phase = Boards(open_store(args)), BoardPhase(args.phase)
     view = boards.wait(args.board, phase, seconds=args.timeout_seconds)
     order = list(BoardPhase)
     if order.index(view.phase) < order.index(phase):
@@ -139,7 +135,7 @@ def board_wait(args: Namespace) -> int:
 
 def board_list(args: Namespace) -> int:
     """List boards."""
-    views = at_most(args, _boards(args).views(only_open=args.open, limit=args.limit + 1))
+    views = at_most(args, Boards(open_store(args)).views(only_open=args.open, limit=args.limit + 1))
     rows = [
         (
             view.board.board_id,
@@ -158,7 +154,7 @@ def board_list(args: Namespace) -> int:
 
 def board_verify(args: Namespace) -> int:
     """Check a resolution; 20 where something speaks against it."""
-    boards = _boards(args)
+    boards = Boards(open_store(args))
     sealed = read_named_file(args.file, "resolution", limit=MAX_RESOLUTION)
     if found := boards.verify(sealed.strip()):
         raise not_genuine(found)
@@ -172,13 +168,8 @@ def _page(view: BoardView) -> str:
     return "\n".join(safe(line) for line in text.splitlines())
 
 
-def _boards(args: Namespace) -> Boards:
-    store = open_store(args)
-    return Boards(store, key=home_key(store.home))
-
-
 def _say(args: Namespace, turn: BoardTurn, content: Mapping[str, object]) -> int:
-    boards = _boards(args)
+    boards = Boards(open_store(args))
     view = boards.say(args.board, who_am_i(args), turn, content)
     return told(args, view, _standing(view))
 

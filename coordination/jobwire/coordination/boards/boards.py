@@ -23,6 +23,7 @@ from jobwire.coordination.boards.statements import (
     words,
 )
 from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look, look_at, silent
+from jobwire.coordination.home_key import home_key
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
 from jobwire.coordination.taking import STORE_AGENT
@@ -55,11 +56,11 @@ def not_genuine(found: list[str]) -> ConflictError:
 
 
 class Boards:
-    """The boards of a store; `key` seals resolutions. Raises as the store does."""
+    """The boards of a store; `key` seals resolutions: by default the home's. Raises as the store does."""
 
-    def __init__(self, store: CoordinationStore, *, key: str) -> None:
+    def __init__(self, store: CoordinationStore, *, key: str | None = None) -> None:
         self._store = store
-        self._key = key
+        self._key = home_key(store.home) if key is None else key
 
     def open(self, new: NewBoard) -> BoardView:
         """Open a board and ask its members for their assessments. Raises InvalidInputError."""

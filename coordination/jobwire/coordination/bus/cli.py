@@ -5,41 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.bus.formats import EXPORTS, IMPORTS
+from jobwire.coordination.verb_options import RUN, VerbOption, opt
 from jobwire.coordination.verbs import Row, VerbTable, verbs_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
-    from jobwire.core.commands import CommandParser
 
-PROG = "bus"
-SUMMARY = "the folders of other systems: export to them, import from them"
-
-
-def _folder(parser: CommandParser, formats: Iterable[str]) -> None:
-    add = parser.add_argument
-    add("folder", metavar="FOLDER", help="the bus: a folder, or for jsonl a file")
-    add("--format", required=True, choices=list(formats), help="whose bus it is")
-    add("--run", dest="run_id", metavar="NAME", default="default", help="the run (default: default)")
+def _folder(formats: Iterable[str]) -> tuple[VerbOption, ...]:
+    return (
+        opt("folder", metavar="FOLDER", help="the bus: a folder, or for jsonl a file"),
+        opt("--format", required=True, choices=list(formats), help="whose bus it is"),
+        RUN,
+    )
 
 
-def _export(parser: CommandParser) -> None:
-    _folder(parser, EXPORTS)
-
-
-def _import(parser: CommandParser) -> None:
-    _folder(parser, IMPORTS)
-
-
+_EXAMPLE = ".message-bus --format message-bus"
 _TABLE: tuple[Row, ...] = (
-    ("export", "write a run for the readers of another system", ".message-bus --format message-bus", _export),
-    ("import", "take in what another system wrote", ".message-bus --format message-bus", _import),
+    ("export", "write a run for the readers of another system", _EXAMPLE, _folder(EXPORTS)),
+    ("import", "take in what another system wrote", _EXAMPLE, _folder(IMPORTS)),
+    ("verify", "tell whether the store and its blobs are whole", "--json", ()),
+    ("prune", "remove the blobs that no message refers to", "--json", ()),
 )
-VERBS = verbs_of(PROG, _TABLE, runs="bus.actions:bus_")
-BUS = VerbTable(PROG, SUMMARY, "Folders that other systems read and write: one snapshot a call.", VERBS)
-
-
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `bus` to `jobwire`."""
-    BUS.add_to(commands)
+_OF_THE_STORE = {"bus.keeping:bus_{}": "verify prune"}
+VERBS = verbs_of("jobwire bus", _TABLE, runs="bus.actions:bus_{}", but=_OF_THE_STORE)
+BUS = VerbTable("bus", "Folders that other systems read and write, and the store behind them.", VERBS)

@@ -13,7 +13,6 @@ from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.bus import message_bus
 from jobwire.coordination.exporting import exported_folder
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.liveness import AgentStatus, Liveness
 from jobwire.coordination.locks.stored import state_of
 from jobwire.coordination.stored import InboxMessage
@@ -41,11 +40,7 @@ def write_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, o
 
 def _write(store: CoordinationStore, folder: str, run_id: str) -> dict[str, object]:
     files = SystemFiles()
-    boards = [
-        view
-        for view in Boards(store, key=home_key(store.home)).views(limit=1000)
-        if view.board.run_id == run_id
-    ]
+    boards = [view for view in Boards(store).views(limit=1000) if view.board.run_id == run_id]
     with store.reading():
         lines = list(_lines(store, run_id))
         found = {
@@ -126,7 +121,7 @@ def _signals(line: Mapping[str, object]) -> list[str]:
 
 
 def _locks(store: CoordinationStore, run_id: str) -> Line:
-    now_ms = int(store.clock.now() * 1000)
+    now_ms = store.now_ms
     return {
         lock.target: {
             "worker_id": lock.agent_id,

@@ -17,7 +17,6 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.bus import message_bus
 from jobwire.coordination.bus.board_folder import read_board
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks import changes
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.roots import targets_of
@@ -110,7 +109,7 @@ def read_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, ob
                 changes.grant(change, asked, state.locks)
                 found.counts["locks"] += 1
         if board is not None:
-            taken = Boards(JoinedStore(store, change), key=home_key(store.home)).take_in(board)
+            taken = Boards(JoinedStore(store, change)).take_in(board)
             found.counts["boards" if taken else "known"] += 1
     return found.to_json()
 

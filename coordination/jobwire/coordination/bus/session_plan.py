@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jobwire.coordination.bus.session_folder import INBOX, MAX_FILE, OUTBOX, TASKS, file_name, read_page
 from jobwire.coordination.message import NewMessage, first_line
-from jobwire.coordination.tasks.adding import EndedTask
+from jobwire.coordination.tasks.adding import EndedTask, check_same
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.states import Task, TaskStatus
 from jobwire.coordination.tasks.stored import TaskRun, TaskView, all_tasks, runs_of, views_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, InvalidInputError
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_agent
 from jobwire.storage.named_files import read_named_file
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _VERSION = 1
 _TEXTS = ("id", "title", "owner", "status")
 _LISTS = ("acceptance", "depends_on")
+# What the file says of a task besides its id and what it needs.
+_SAID = ("title", "owner", "intent", "risk", "acceptance")
 _WORDS: Mapping[TaskStatus, str] = {
     TaskStatus.PENDING: "pending",
     TaskStatus.IN_PROGRESS: "in_progress",
@@ -86,7 +88,8 @@ def add_plan(
         known = {one.task.task_id: one for one in views_of(store, run_id, all_tasks(store, run_id))}
     for one in plan:
         if one.new.task_id in known:
-            _check_same(one.new, known[one.new.task_id])
+            there = known[one.new.task_id]
+            check_same(one.new, there.task, there.needs, _SAID, "what is planned stays as it was added")
     fresh = [one for one in plan if one.new.task_id not in known]
     threads = {view.task.task_id: view.task.thread_id for view in known.values() if view.task.rounds}
     if fresh:
@@ -202,20 +205,6 @@ def _texts(item: Mapping[str, object], name: str, place: str) -> tuple[str, ...]
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise InvalidInputError(f"{place}: {name} is no list of texts")
     return tuple(cast("list[str]", value))
-
-
-def _check_same(new: NewTask, view: TaskView) -> None:
-    task = view.task
-    names = ("title", "owner", "intent", "risk", "acceptance")
-    differing = [name for name in names if getattr(new, name) != getattr(task, name)]
-    if set(new.needs) != set(view.needs):
-        differing.append("depends_on")
-    if differing:
-        raise ConflictError(
-            f"there is another task {task.task_id}: its {', '.join(differing)} differ",
-            hint="what is planned stays as it was added",
-            code="duplicate_id",
-        )
 
 
 def _item(view: TaskView, runs: Sequence[TaskRun]) -> dict[str, object]:

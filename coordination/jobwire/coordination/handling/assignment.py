@@ -11,9 +11,10 @@ from jobwire.coordination.delivery import DeliveryState, InboxDelivery, settled
 from jobwire.coordination.handling.tries import Handled, Tries, end_try, postponed
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, NewMessage
-from jobwire.coordination.projection import is_planned, move
+from jobwire.coordination.projection import is_planned
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import ALERT, RECEIPT
+from jobwire.coordination.sending import begin_thread, move
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import ThreadStatus
 from jobwire.core.clock import epoch
@@ -170,8 +171,7 @@ def reopen(change: Transaction, thread: InboxThread) -> None:
 
 def _held(change: Transaction, one: Assignment) -> InboxDelivery | None:
     """Return the delivery where it is still held under our lease."""
-    row = change.row("delivery", {"agent_id": one.delivery.agent_id, "seq": one.delivery.seq})
-    held = InboxDelivery(*row) if row is not None else None
+    held = taking.find_delivery(change, one.delivery.agent_id, one.delivery.seq)
     if held is None or held.state != DeliveryState.LEASED or held.lease_token != one.delivery.lease_token:
         return None
     return held
@@ -194,37 +194,29 @@ def _thread_for(work: ThreadWork, message: InboxMessage) -> InboxThread:
     thread_id = f"{_BESIDE}{message.seq}-{name}"
     with store.changing() as change:
         if change.row("thread", {"thread_id": thread_id}) is None:
-            change.execute(
-                "insert_thread",
-                {
-                    "thread_id": thread_id,
-                    "run_id": message.run_id,
-                    "task_id": "",
-                    "subject": f"{message.kind} of {message.from_agent}: {message.summary}"[:MAX_SUBJECT],
-                    "created_by": message.from_agent,
-                    "assigned_to": work.agent,
-                    "priority": message.priority,
-                    "at": change.at,
-                    "work": 1,
-                    "position": change.event("thread_pending", source=work.agent, thread_id=thread_id),
-                    "job_id": None,
-                    "status": ThreadStatus.PENDING,
-                    "jobs": 0,
-                },
+            subject = f"{message.kind} of {message.from_agent}: {message.summary}"[:MAX_SUBJECT]
+            about = NewMessage(
+                message.from_agent,
+                kind="task",
+                subject=subject,
+                run_id=message.run_id,
+                priority=message.priority,
             )
+            begin_thread(change, about, thread_id, [work.agent])
+            change.event("thread_pending", source=work.agent, thread_id=thread_id)
         return thread_of(change, thread_id)
 
 
 def _settle(store: CoordinationStore, taken: Taken) -> None:
     with store.changing() as change:
-        row = change.row("delivery", {"agent_id": taken.delivery.agent_id, "seq": taken.delivery.seq})
-        if row is not None and InboxDelivery(*row).state == DeliveryState.LEASED:
-            taking.put(change, settled(InboxDelivery(*row), change.now_ms))
+        held = taking.find_delivery(change, taken.delivery.agent_id, taken.delivery.seq)
+        if held is not None and held.state == DeliveryState.LEASED:
+            taking.put(change, settled(held, change.now_ms))
             taking.advance(change, taken.delivery.agent_id)
 
 
 def _put_off(store: CoordinationStore, taken: Taken, until_ms: int) -> None:
     with store.changing() as change:
-        row = change.row("delivery", {"agent_id": taken.delivery.agent_id, "seq": taken.delivery.seq})
-        if row is not None:
-            taking.put(change, postponed(InboxDelivery(*row), until_ms))
+        held = taking.find_delivery(change, taken.delivery.agent_id, taken.delivery.seq)
+        if held is not None:
+            taking.put(change, postponed(held, until_ms))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination import delivery
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
-from jobwire.coordination.taking import MAX_REASON, give_up, put, settle_in_thread
+from jobwire.coordination.taking import MAX_REASON, find_delivery, give_up, put, settle_in_thread
 from jobwire.core.bounds import check_count, check_seconds
 
 if TYPE_CHECKING:
@@ -70,11 +70,8 @@ def postponed(held: InboxDelivery, until_ms: int) -> InboxDelivery:
 
 def end_try(change: Transaction, handled: Handled, *, good: bool, reason: str = "") -> bool:
     """Settle the delivery of a job that ended, and tell whether it is to be tried again."""
-    row = change.row("delivery", {"agent_id": handled.agent, "seq": handled.seq})
-    if row is None:
-        return False
-    held = InboxDelivery(*row)
-    if held.state in delivery.FINAL:
+    held = find_delivery(change, handled.agent, handled.seq)
+    if held is None or held.state in delivery.FINAL:
         return False
     if good:
         settle_in_thread(change, handled.agent, handled.thread_id, max(handled.through, handled.seq))

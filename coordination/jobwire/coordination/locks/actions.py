@@ -9,7 +9,6 @@ from jobwire.coordination.command import incarnation, say, split_command, who_am
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.guards import guarded_json
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.places import open_store
@@ -39,7 +38,7 @@ git diff --cached --name-only --no-renames -z | xargs -0 jobwire lock check --ag
 def lock_acquire(args: Namespace) -> int:
     """Take locks."""
     store = open_store(args)
-    granted = _locks(store).acquire(_request(args, store), wait_seconds=args.wait)
+    granted = Locks(store).acquire(_request(args, store), wait_seconds=args.wait)
     say(args, {**_body(store, granted), "token": granted[0].token}, _kept(granted))
     return 0
 
@@ -57,7 +56,7 @@ def lock_release(args: Namespace) -> int:
 def lock_list(args: Namespace) -> int:
     """List locks and waiters."""
     store = open_store(args)
-    state = _locks(store).state(args.run_id)
+    state = Locks(store).state(args.run_id)
     listed = guarded_json(store.home, state.locks)
     body = {
         "locks": listed,
@@ -71,7 +70,7 @@ def lock_list(args: Namespace) -> int:
         (" ".join(wait.wanted.targets), wait.wanted.mode.value, wait.agent_id, "waits", "", "", wait.run_id)
         for wait in state.waits
     ]
-    header = ("PATH", "MODE", "AGENT", "", "GUARD", "UNTIL", "RUN")
+    header = ("PATH", "MODE", "AGENT", "STATE", "GUARD", "UNTIL", "RUN")
     lines = table([header, *rows], None) if rows else ["nobody holds anything"]
     say(args, body, "\n".join([*lines, *(_to_confirm(lock) for lock in state.locks if lock.break_by)]))
     return 0
@@ -93,7 +92,7 @@ def lock_check(args: Namespace) -> int:
     store = open_store(args)
     agent = who_am_i(args)
     mode = LockMode.SHARED if args.shared else LockMode.EXCLUSIVE
-    found = _locks(store).conflicts(agent, _targets(args, store), run_id=args.run_id, mode=mode)
+    found = Locks(store).conflicts(agent, _targets(args, store), run_id=args.run_id, mode=mode)
     _refuse(found)
     say(args, _body(store, found), "")
     return 0
@@ -102,7 +101,7 @@ def lock_check(args: Namespace) -> int:
 def lock_wait(args: Namespace) -> int:
     """Wait until the paths are free."""
     store = open_store(args)
-    found = _locks(store).wait_until_free(
+    found = Locks(store).wait_until_free(
         who_am_i(args), _targets(args, store), run_id=args.run_id, seconds=args.timeout_seconds
     )
     if found:
@@ -120,7 +119,7 @@ def lock_break(args: Namespace) -> int:
     """Ask for the end of a lock, or confirm it."""
     store = open_store(args)
     agent, (target,) = who_am_i(args), _canonical(args, store, [args.path])
-    locks = _locks(store)
+    locks = Locks(store)
     if bool(args.reason) == args.confirm:
         raise InvalidInputError("ask or confirm?", hint="--reason TEXT, or --confirm", code="invalid_input")
     if args.confirm:
@@ -142,7 +141,7 @@ def lock_run(args: Namespace) -> int:
 
     store = open_store(args)
     args.paths, command = split_command(args.words, "jobwire lock run [--wait S] PATH... -- COMMAND")
-    locks, asked = _locks(store), _request(args, store)
+    locks, asked = Locks(store), _request(args, store)
     return run_while_held(locks, asked, command, wait_seconds=args.wait)
 
 
@@ -155,7 +154,7 @@ def lock_hook(args: Namespace) -> int:
 def lock_deadlocks(args: Namespace) -> int:
     """List circles of waiters; 20 where there is one."""
     store = open_store(args)
-    found = _locks(store).deadlocks(args.run_id)
+    found = Locks(store).deadlocks(args.run_id)
     body = {"deadlocks": found, "event_id": store.latest_event()}
     if found:
         raise ConflictError(
@@ -174,7 +173,7 @@ def _change(
     store = open_store(args)
     if bool(args.paths) == args.all:
         raise InvalidInputError("which locks?", hint="name paths, or --all", code="invalid_input")
-    found = change(_locks(store), who_am_i(args), _targets(args, store), run_id=args.run_id, token=args.token)
+    found = change(Locks(store), who_am_i(args), _targets(args, store), run_id=args.run_id, token=args.token)
     say(args, _body(store, found), told(found))
     return 0
 
@@ -197,10 +196,6 @@ def _targets(args: Namespace, store: CoordinationStore) -> list[str]:
 
 def _canonical(args: Namespace, store: CoordinationStore, paths: Sequence[str]) -> list[str]:
     return targets_of(store, paths, run_id=args.run_id, root=args.root)
-
-
-def _locks(store: CoordinationStore) -> Locks:
-    return Locks(store, job_ended=JobEnded(store.home))
 
 
 def _refuse(found: Sequence[FileLock]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.queue import LockMode, WantedTargets
 from jobwire.coordination.locks.stored import FileLock, LockWait, state_near
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.message import MAX_SUMMARY, NewMessage
+from jobwire.coordination.sending import post
 from jobwire.coordination.taking import STORE_AGENT
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def tell(
     change: Transaction, agent: str, message_type: str, text: str, *, run_id: str, message_id: str = ""
 ) -> None:
     """Tell an agent something about its locks."""
-    told = check_message(
+    post(
+        change,
         NewMessage(
             from_agent=STORE_AGENT,
             to=(agent,),
@@ -115,9 +116,8 @@ def tell(
             summary=text[:MAX_SUMMARY],
             run_id=run_id,
             id=message_id,
-        )
+        ),
     )
-    write(change, told, Bulk.inline(told))
 
 
 def begin_to_wait(change: Transaction, asked: LockRequest) -> LockWait:

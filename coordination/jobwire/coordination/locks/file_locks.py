@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.locks import changes, deadlocks
+from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode, WantedTargets
 from jobwire.coordination.locks.stored import (
     GONE_MS,
@@ -40,11 +41,14 @@ _SEEN_EVERY_MS = 10_000
 
 
 class Locks:
-    """The locks of a store. `job_ended` tells of a job whether it is over. Raises as the store does."""
+    """The locks of a store. Raises as the store does.
 
-    def __init__(self, store: CoordinationStore, *, job_ended: Callable[[str], bool]) -> None:
+    `job_ended` tells of a job whether it is over: by default its record does.
+    """
+
+    def __init__(self, store: CoordinationStore, *, job_ended: Callable[[str], bool] | None = None) -> None:
         self._store = store
-        self._job_ended = job_ended
+        self._job_ended = job_ended or JobEnded(store.home)
         self._told: set[int] = set()
 
     def acquire(
@@ -151,7 +155,7 @@ class Locks:
         """Return the locks and waiters of a run, or of all, as they are now. Changes nothing."""
         with self._store.reading():
             state = state_of(self._store, run_id)
-        now_ms = int(self._store.clock.now() * 1000)
+        now_ms = self._store.now_ms
         return LockState(
             self._living(state.locks), [wait for wait in state.waits if now_ms - wait.seen_ms <= GONE_MS]
         )
@@ -192,7 +196,7 @@ class Locks:
 
         Return what ended.
         """
-        now_ms = int(self._store.clock.now() * 1000)
+        now_ms = self._store.now_ms
         locks = [FileLock(*row) for row in self._store.rows("file_locks_to_look_at", {"now_ms": now_ms})]
         waits = waits_of(self._store, None)
         if waits:
@@ -222,13 +226,13 @@ class Locks:
 
     def _graph(self) -> WaitGraph:
         with self._store.reading():
-            return deadlocks.graph_of(self._store, int(self._store.clock.now() * 1000), self._job_ended)
+            return deadlocks.graph_of(self._store, self._store.now_ms, self._job_ended)
 
     def look_again(self, asked: LockRequest, wait: LockWait) -> list[FileLock] | None:
         """Take the locks if it is our turn. Mostly it only reads, so that many waiters cost little."""
         with self._store.reading():
             state = state_near(self._store, asked.run_id, asked.targets, [asked.agent_id])
-        now_ms = int(self._store.clock.now() * 1000)
+        now_ms = self._store.now_ms
         mine = next((one for one in state.waits if one.wait_id == wait.wait_id), None)
         if mine and now_ms - mine.seen_ms < _SEEN_EVERY_MS:
             table = LockState(self._living(state.locks), state.waits).table
@@ -268,7 +272,7 @@ class Locks:
         return found
 
     def _living(self, locks: list[FileLock]) -> list[FileLock]:
-        over = {lock for lock, _ in self._over(locks, int(self._store.clock.now() * 1000))}
+        over = {lock for lock, _ in self._over(locks, self._store.now_ms)}
         return [lock for lock in locks if lock not in over] if over else locks
 
     def _cleared(

@@ -10,10 +10,11 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, MAX_SUMMARY, NewMessage, check_message
+from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, MAX_SUMMARY, NewMessage
+from jobwire.coordination.reading import leads_of
 from jobwire.coordination.routing.directives import WORD, Directive, Malformed, id_of, read_directives
 from jobwire.coordination.routing.guard import CLOSED_GUARD, DEFAULT_GUARD, Guard, guard_of
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.sending import Bulk, post
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import LEADING
@@ -44,7 +45,7 @@ def copied(
     """
     if new.kind != RECEIPT:
         return new
-    leads = (row[0] for row in change.rows("leads_of_run", {"run_id": thread.run_id}))
+    leads = leads_of(change, thread.run_id)
     to = dict.fromkeys([*new.to, *(name for name in leads if name != new.from_agent)])
     if answered is not None:
         hop = min(answered.hop + (answered.kind != "task"), MAX_HOP)
@@ -128,7 +129,8 @@ def _send(change: Transaction, receipt: InboxMessage, asked: Directive) -> None:
         if row[0] != receipt.from_agent
     )
     message_id = id_of(receipt.id, asked)
-    new = check_message(
+    post(
+        change,
         NewMessage(
             receipt.from_agent,
             to,
@@ -145,18 +147,18 @@ def _send(change: Transaction, receipt: InboxMessage, asked: Directive) -> None:
             acceptance=asked.accept,
             risk=asked.risk,
             hop=receipt.hop + 1,
-        )
+        ),
+        new_thread=message_id,
     )
-    write(change, new, Bulk.inline(new), new_thread=message_id)
 
 
 def _alert(change: Transaction, receipt: InboxMessage, found: Directive | Malformed, why: str) -> None:
     """Tell the leads; where a run has none, whom the receipt is for, else its writer."""
-    leads = tuple(row[0] for row in change.rows("leads_of_run", {"run_id": receipt.run_id}))
-    new = check_message(
+    post(
+        change,
         NewMessage(
             STORE_AGENT,
-            leads or receipt.to or (receipt.from_agent,),
+            leads_of(change, receipt.run_id) or receipt.to or (receipt.from_agent,),
             kind="event",
             type=ALERT,
             id=id_of(receipt.id, found),
@@ -166,9 +168,8 @@ def _alert(change: Transaction, receipt: InboxMessage, found: Directive | Malfor
             run_id=receipt.run_id,
             in_reply_to=receipt.id,
             priority="high",
-        )
+        ),
     )
-    write(change, new, Bulk.inline(new))
 
 
 def kind_of(intent: str) -> str:

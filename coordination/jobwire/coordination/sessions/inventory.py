@@ -29,12 +29,11 @@ class Inventory:
 
     def get(self, name: str) -> SessionRow:
         """Return a session; raises NotFoundError."""
-        return _found(self.store.rows("agent_session", {"name": _text(name)}), name)
+        return _get(self.store, name)
 
     def find(self, name: str) -> SessionRow | None:
         """Return a session; None where there is none of that name."""
-        rows = self.store.rows("agent_session", {"name": _text(name)})
-        return SessionRow(*rows[0]) if rows else None
+        return _find(self.store, name)
 
     def rows(self, state: SessionState | None = None) -> list[SessionRow]:
         """Return all sessions by name, or those in a state."""
@@ -47,8 +46,7 @@ class Inventory:
     def begin(self, new: SessionRow) -> SessionRow:
         """Write a new session; one that has ended is replaced. ConflictError for one that is alive."""
         with self.store.changing() as change:
-            found = change.row("agent_session", {"name": new.name})
-            before = SessionRow(*found) if found else None
+            before = _find(change, new.name)
             if before is not None and before.standing in {SessionState.RUNNING, SessionState.ARCHIVED}:
                 raise ConflictError(
                     f"there is a session {new.name} already: it is {before.state}",
@@ -67,9 +65,7 @@ class Inventory:
         Where its state becomes a final one, the archive is written; with the agent in it end its locks.
         """
         with self.store.changing() as change:
-            before = _found(
-                [row] if (row := change.row("agent_session", {"name": _text(name)})) else [], name
-            )
+            before = _get(change, name)
             after = edit(before)
             if after == before:
                 return before
@@ -126,7 +122,7 @@ class Inventory:
     def forget(self, name: str) -> None:
         """Remove an ended session. Raises ConflictError where it has not ended, NotFoundError."""
         with self.store.changing() as change:
-            row = _found([found] if (found := change.row("agent_session", {"name": name})) else [], name)
+            row = _get(change, name)
             if row.standing is SessionState.RUNNING:
                 raise ConflictError(f"session {name} runs", hint=f"`jobwire sessions stop {name}`")
             change.execute("remove_agent_session", {"name": name})
@@ -180,14 +176,16 @@ def _free_locks(change: Transaction, ended: SessionRow) -> None:
         revoke(change, ended.agent_id, f"session {ended.name} is {ended.state}")
 
 
-def _found(rows: list[tuple[object, ...]], name: str) -> SessionRow:
-    if not rows:
+def _find(reader: CoordinationStore | Transaction, name: str) -> SessionRow | None:
+    # SQLite takes no half of a surrogate pair.
+    rows = reader.rows("agent_session", {"name": name.encode(errors="replace").decode()})
+    return SessionRow(*rows[0]) if rows else None
+
+
+def _get(reader: CoordinationStore | Transaction, name: str) -> SessionRow:
+    found = _find(reader, name)
+    if found is None:
         raise NotFoundError(
             f"there is no session {name!r}", hint="`jobwire sessions list --all` shows them", code="not_found"
         )
-    return SessionRow(*rows[0])  # type: ignore[arg-type]  # STRICT tables
-
-
-def _text(name: str) -> str:
-    # SQLite takes no half of a surrogate pair.
-    return name.encode(errors="replace").decode()
+    return found

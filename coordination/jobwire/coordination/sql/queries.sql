@@ -1,3 +1,34 @@
+-- columns: message
+-- A message, in the order of `InboxMessage`.
+seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id,
+task_id, kind, summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
+
+-- columns: delivery
+-- A delivery, in the order of `InboxDelivery`.
+agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
+lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
+
+-- columns: task
+-- A task, in the order of `tasks.states.Task`.
+run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
+retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds,
+failures, worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
+
+-- columns: thread
+-- A thread, in the order of `InboxThread`.
+thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id,
+created_at, updated_at, job_id, jobs, work, position, changed
+
+-- columns: lock
+-- A file lock, in the order of `FileLock`.
+run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
+break_reason
+
+-- columns: session
+-- A session, in the order of `SessionRow`.
+name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
+opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
+
 -- name: schema_version
 -- Of the tables, as other programs read it.
 SELECT value FROM meta WHERE key = 'schema_version';
@@ -42,11 +73,7 @@ UPDATE messages SET indexed = 1 WHERE seq = :seq;
 
 -- name: search
 -- Messages with these words, newest first, behind a number.
-SELECT
-    m.seq, m.id, m.ts_ms, m.from_agent, m.to_agent, m.type, m.correlation_id, m.in_reply_to, m.payload, m.payload_ref,
-    m.thread_id, m.run_id, m.task_id, m.kind, m.summary, m.body, m.body_ref, m.acceptance, m.risk, m.priority, m.class,
-    m.expires_at_ms, m.hop, m.recipients, m.digest
-FROM message_words AS w CROSS JOIN messages AS m ON m.seq = w.rowid
+SELECT {m.message} FROM message_words AS w CROSS JOIN messages AS m ON m.seq = w.rowid
 WHERE w.message_words MATCH :words AND w.rowid < :below ORDER BY w.rowid DESC LIMIT :limit;
 
 -- name: last_seq
@@ -68,43 +95,29 @@ VALUES (:message_id, :path, :kind, :metadata_json, :sha256, :created_at);
 SELECT path, kind, metadata_json, sha256 FROM artifacts WHERE message_id = :id ORDER BY artifact_id;
 
 -- name: insert_thread
--- A new conversation.
+-- A new conversation: it has had no job.
 INSERT INTO threads (
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, priority, created_at, updated_at, work, position, changed, job_id,
-    status, jobs
+    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, priority, created_at, updated_at, work, position, changed, status
 ) VALUES (
-    :thread_id, :run_id, :task_id, :subject, :created_by, :assigned_to, :assigned_to, :priority, :at, :at, :work, :position, :position, :job_id,
-    :status, :jobs
+    :thread_id, :run_id, :task_id, :subject, :created_by, :assigned_to, :assigned_to, :priority, :at, :at, :work, :position, :position, 'pending'
 );
 
 -- name: thread
 -- One thread.
-SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
-    job_id, jobs, work, position, changed
-FROM threads WHERE thread_id = :thread_id;
+SELECT {thread} FROM threads WHERE thread_id = :thread_id;
 
 -- name: thread_of_job
 -- The thread whose work a job does.
-SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
-    job_id, jobs, work, position, changed
-FROM threads WHERE job_id = :job_id ORDER BY position LIMIT 1;
+SELECT {thread} FROM threads WHERE job_id = :job_id ORDER BY position LIMIT 1;
 
 -- name: candidates
 -- Threads of one assignee in one status, the most urgent first, then the oldest.
-SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
-    job_id, jobs, work, position, changed
-FROM threads INDEXED BY threads_to_fetch
+SELECT {thread} FROM threads INDEXED BY threads_to_fetch
 WHERE assigned_to = :assigned_to AND status = :status ORDER BY rank, position LIMIT :limit;
 
 -- name: threads
 -- Threads by what is named, the last changed first; NULL matches any.
-SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
-    job_id, jobs, work, position, changed
-FROM threads
+SELECT {thread} FROM threads
 WHERE (:statuses IS NULL OR instr(:statuses, ',' || status || ','))
     AND (:created_by IS NULL OR created_by = :created_by)
     AND (:assigned_to IS NULL OR assigned_to = :assigned_to)
@@ -132,38 +145,23 @@ WHERE thread_id = :thread_id;
 
 -- name: message
 -- One message by its id.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE id = :id;
+SELECT {message} FROM messages WHERE id = :id;
 
 -- name: message_numbered
 -- One message by its number.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE seq = :seq;
+SELECT {message} FROM messages WHERE seq = :seq;
 
 -- name: messages_of_thread
--- A thread's messages behind a number, oldest first.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE thread_id = :thread_id AND seq > :after ORDER BY seq LIMIT :limit;
+-- A thread's first messages, oldest first.
+SELECT {message} FROM messages WHERE thread_id = :thread_id ORDER BY seq LIMIT :limit;
 
 -- name: last_messages_of_thread
 -- A thread's last messages, newest first.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE thread_id = :thread_id ORDER BY seq DESC LIMIT :limit;
+SELECT {message} FROM messages WHERE thread_id = :thread_id ORDER BY seq DESC LIMIT :limit;
 
 -- name: messages_after
 -- All messages behind a number, oldest first.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE seq > :after ORDER BY seq LIMIT :limit;
+SELECT {message} FROM messages WHERE seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: last_from_others
 -- Who wrote to the agent in the thread last.
@@ -193,10 +191,7 @@ SELECT agent_id FROM agents WHERE run_id = :run_id AND left_at_ms IS NULL AND ki
 
 -- name: next_deliveries
 -- What an agent may take now: the first open one of each thread, the most urgent first.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries AS d INDEXED BY deliveries_queued
+SELECT {delivery} FROM deliveries AS d INDEXED BY deliveries_queued
 WHERE agent_id = :agent_id AND state = 'queued' AND not_before_ms <= :now_ms
     AND NOT EXISTS (
         SELECT 1 FROM deliveries AS e INDEXED BY deliveries_open
@@ -207,48 +202,30 @@ ORDER BY rank, seq LIMIT :limit;
 
 -- name: lapsed_deliveries
 -- Leases of an agent that ran out.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries INDEXED BY deliveries_leased
+SELECT {delivery} FROM deliveries INDEXED BY deliveries_leased
 WHERE agent_id = :agent_id AND state = 'leased' AND lease_until_ms <= :now_ms;
 
 -- name: delivery
 -- One message for one recipient.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries WHERE agent_id = :agent_id AND seq = :seq;
+SELECT {delivery} FROM deliveries WHERE agent_id = :agent_id AND seq = :seq;
 
 -- name: deliveries_of
 -- A message for each of its recipients.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries WHERE seq = :seq ORDER BY agent_id;
+SELECT {delivery} FROM deliveries WHERE seq = :seq ORDER BY agent_id;
 
 -- name: open_deliveries
 -- What is not final for an agent up to a number.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries INDEXED BY deliveries_first
+SELECT {delivery} FROM deliveries INDEXED BY deliveries_first
 WHERE agent_id = :agent_id AND state IN ('queued', 'leased') AND seq <= :through ORDER BY seq LIMIT :limit;
 
 -- name: open_in_thread
 -- What is not final for an agent in a thread, up to a number.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries INDEXED BY deliveries_open
+SELECT {delivery} FROM deliveries INDEXED BY deliveries_open
 WHERE agent_id = :agent_id AND thread_id = :thread_id AND state IN ('queued', 'leased') AND seq <= :through ORDER BY seq;
 
 -- name: dead_deliveries
 -- What was given up, newest first; NULL matches anybody.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries INDEXED BY deliveries_dead
+SELECT {delivery} FROM deliveries INDEXED BY deliveries_dead
 WHERE state = 'dead' AND (:agent_id IS NULL OR agent_id = :agent_id) ORDER BY seq DESC LIMIT :limit;
 
 -- name: put_delivery
@@ -324,6 +301,19 @@ DELETE FROM prepared WHERE op_id = :op_id;
 SELECT 1 FROM messages WHERE payload_ref = :ref
 UNION ALL SELECT 1 FROM messages WHERE body_ref = :ref
 UNION ALL SELECT 1 FROM prepared WHERE instr(message, :ref) LIMIT 1;
+
+-- name: blobs_in_use
+-- The blobs that messages refer to.
+SELECT payload_ref FROM messages WHERE payload_ref IS NOT NULL
+UNION SELECT body_ref FROM messages WHERE body_ref IS NOT NULL;
+
+-- name: broken_pages
+-- What the file's own check finds: nothing where all is well.
+SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok';
+
+-- name: broken_references
+-- Rows that refer to what is not there.
+SELECT "table", rowid, parent FROM pragma_foreign_key_check;
 
 -- name: exported
 -- Up to where the messages stand in the export.
@@ -503,37 +493,22 @@ WHERE NOT EXISTS (SELECT 1 FROM file_locks WHERE file_locks.run_id = excluded.ru
 
 -- name: file_locks
 -- All locks of a run, or of all runs, in the order of their targets.
-SELECT
-    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
-    break_reason
-FROM file_locks WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY run_id, target, agent_id;
+SELECT {lock} FROM file_locks WHERE (:run_id IS NULL OR run_id = :run_id) ORDER BY run_id, target, agent_id;
 
 -- name: file_locks_near
 -- Locks of a run that overlap targets (`at` these and those above them, `below` folders), or are an agent's: by
 -- the agent's index (+), since a run may hold ten thousand.
-SELECT
-    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
-    break_reason
-FROM file_locks WHERE run_id = :run_id AND target IN (SELECT value FROM json_each(:at))
+SELECT {lock} FROM file_locks WHERE run_id = :run_id AND target IN (SELECT value FROM json_each(:at))
 UNION
-SELECT
-    l.run_id, l.target, l.agent_id, l.mode, l.incarnation, l.job_id, l.token, l.lease_seconds, l.acquired_ms,
-    l.lease_until_ms, l.break_by, l.break_reason
-FROM json_each(:below) AS folder CROSS JOIN file_locks AS l
+SELECT {l.lock} FROM json_each(:below) AS folder CROSS JOIN file_locks AS l
 WHERE l.run_id = :run_id AND l.target > folder.value || '/' AND l.target < folder.value || '0'
 UNION
-SELECT
-    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
-    break_reason
-FROM file_locks WHERE agent_id IN (SELECT value FROM json_each(:agents)) AND +run_id = :run_id
+SELECT {lock} FROM file_locks WHERE agent_id IN (SELECT value FROM json_each(:agents)) AND +run_id = :run_id
 ORDER BY 1, 2, 3;
 
 -- name: file_locks_to_look_at
 -- Those that have run out, and those whose job may have ended.
-SELECT
-    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
-    break_reason
-FROM file_locks WHERE lease_until_ms <= :now_ms OR job_id <> '' ORDER BY run_id, target, agent_id;
+SELECT {lock} FROM file_locks WHERE lease_until_ms <= :now_ms OR job_id <> '' ORDER BY run_id, target, agent_id;
 
 -- name: held_columns
 -- Who holds what in a run now, as four arrays: a row of each of thousands takes twice as long.
@@ -684,10 +659,7 @@ SELECT min(due) FROM (
 
 -- name: request_before
 -- The last task of a thread before a number.
-SELECT
-    seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref, thread_id, run_id, task_id, kind,
-    summary, body, body_ref, acceptance, risk, priority, class, expires_at_ms, hop, recipients, digest
-FROM messages WHERE thread_id = :thread_id AND seq < :seq AND kind = 'task' ORDER BY seq DESC LIMIT 1;
+SELECT {message} FROM messages WHERE thread_id = :thread_id AND seq < :seq AND kind = 'task' ORDER BY seq DESC LIMIT 1;
 
 -- name: known_agent
 -- Whether an agent has joined, or was ever sent something.
@@ -708,17 +680,11 @@ WHERE thread_id GLOB 'd-*' AND run_id = :run_id AND work = 1 AND status NOT IN (
 
 -- name: agent_session
 -- One session.
-SELECT
-    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
-    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
-FROM agent_sessions WHERE name = :name;
+SELECT {session} FROM agent_sessions WHERE name = :name;
 
 -- name: agent_sessions
 -- All sessions, or those in a state.
-SELECT
-    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
-    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
-FROM agent_sessions WHERE (:state IS NULL OR state = :state) ORDER BY name;
+SELECT {session} FROM agent_sessions WHERE (:state IS NULL OR state = :state) ORDER BY name;
 
 -- name: put_agent_session
 -- A session is opened, or changes.
@@ -764,20 +730,14 @@ SELECT status, count(*) FROM threads GROUP BY status;
 
 -- name: threads_of_statuses
 -- Threads in few statuses that few threads have, the last changed first; NULL matches any agent.
-SELECT
-    thread_id, run_id, task_id, subject, created_by, assigned_to, addressed_to, status, priority, latest_message_id, created_at, updated_at,
-    job_id, jobs, work, position, changed
-FROM threads INDEXED BY threads_assigned
+SELECT {thread} FROM threads INDEXED BY threads_assigned
 WHERE status IN (SELECT value FROM json_each(:statuses)) AND (:below IS NULL OR changed < :below)
     AND (:agent IS NULL OR created_by = :agent OR assigned_to = :agent)
 ORDER BY changed DESC LIMIT :limit;
 
 -- name: threads_with_dead
 -- Threads with deliveries that were given up, the newest of those first, behind a number.
-SELECT
-    t.thread_id, t.run_id, t.task_id, t.subject, t.created_by, t.assigned_to, t.addressed_to, t.status, t.priority, t.latest_message_id,
-    t.created_at, t.updated_at, t.job_id, t.jobs, t.work, t.position, t.changed
-FROM threads AS t
+SELECT {t.thread} FROM threads AS t
 WHERE t.thread_id IN (SELECT thread_id FROM deliveries INDEXED BY deliveries_dead WHERE state = 'dead')
     AND (:below IS NULL OR t.changed < :below) AND (:agent IS NULL OR t.created_by = :agent OR t.assigned_to = :agent)
 ORDER BY t.changed DESC LIMIT :limit;
@@ -852,10 +812,7 @@ WHERE a.left_at_ms >= :since ORDER BY a.left_at_ms DESC LIMIT :limit;
 
 -- name: held_deliveries
 -- What one incarnation of an agent was given and has not settled, oldest first.
-SELECT
-    agent_id, seq, thread_id, state, attempts, not_before_ms, expires_at_ms, incarnation, lease_token, lease_seconds,
-    lease_until_ms, accepted_ms, delivered_ms, acted_ms, last_error, redriven
-FROM deliveries INDEXED BY deliveries_leased
+SELECT {delivery} FROM deliveries INDEXED BY deliveries_leased
 WHERE agent_id = :agent_id AND state = 'leased' AND incarnation = :incarnation ORDER BY seq;
 
 -- Tasks.
@@ -881,35 +838,19 @@ SELECT coalesce(max(number), 0) FROM tasks WHERE run_id = :run_id;
 
 -- name: task
 -- One task.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks WHERE run_id = :run_id AND task_id = :task_id;
+SELECT {task} FROM tasks WHERE run_id = :run_id AND task_id = :task_id;
 
 -- name: task_of_thread
 -- The task that a thread works on.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks WHERE thread_id = :thread_id;
+SELECT {task} FROM tasks WHERE thread_id = :thread_id;
 
 -- name: tasks_of_run
--- The tasks of a run behind a number, in the order of addition.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks WHERE run_id = :run_id AND number > :after ORDER BY number LIMIT :limit;
+-- The tasks of a run, in the order of addition.
+SELECT {task} FROM tasks WHERE run_id = :run_id ORDER BY number;
 
 -- name: listed_tasks
 -- The tasks of a run by what is named, behind a number, in the order of addition; NULL matches any. What may be claimed is ready.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks
+SELECT {task} FROM tasks
 WHERE run_id = :run_id AND number > :after AND (:owner IS NULL OR owner = :owner)
     AND (:stuck = 0 OR (status = 'pending' AND failed_deps > 0))
     AND (:statuses IS NULL OR instr(:statuses, ',' || CASE
@@ -918,22 +859,13 @@ ORDER BY number LIMIT :limit;
 
 -- name: ready_tasks
 -- What an owner may claim now, the most urgent first.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks INDEXED BY tasks_ready
+SELECT {task} FROM tasks INDEXED BY tasks_ready
 WHERE run_id = :run_id AND owner = :owner AND status = 'pending' AND open_deps = 0 AND not_before_ms <= :now_ms
 ORDER BY rank, number LIMIT :limit;
 
 -- name: dependants_of
 -- The tasks that wait for one, in the order of addition.
-SELECT
-    t.run_id, t.task_id, t.number, t.title, t.text, t.owner, t.intent, t.risk, t.priority, t.acceptance, t.review, t.reviewers,
-    t.max_attempts, t.retry_delays, t.on_failed_dependency, t.created_by, t.created_ms, t.thread_id, t.status, t.open_deps,
-    t.failed_deps, t.rounds, t.failures, t.worker, t.not_before_ms, t.reason, t.branch, t.fallen_with, t.redriven, t.dropped,
-    t.since_ms, t.changed, t.version
-FROM task_needs AS n CROSS JOIN tasks AS t ON t.run_id = n.run_id AND t.task_id = n.task_id
+SELECT {t.task} FROM task_needs AS n CROSS JOIN tasks AS t ON t.run_id = n.run_id AND t.task_id = n.task_id
 WHERE n.run_id = :run_id AND n.needs = :task_id ORDER BY t.number;
 
 -- name: needs_of_run
@@ -987,11 +919,7 @@ SELECT 1 FROM tasks WHERE run_id = :run_id AND task_id = :task_id AND thread_id 
 
 -- name: failed_tasks
 -- Tasks that failed by themselves and that nobody has dropped, the last first; NULL matches any run.
-SELECT
-    run_id, task_id, number, title, text, owner, intent, risk, priority, acceptance, review, reviewers, max_attempts,
-    retry_delays, on_failed_dependency, created_by, created_ms, thread_id, status, open_deps, failed_deps, rounds, failures,
-    worker, not_before_ms, reason, branch, fallen_with, redriven, dropped, since_ms, changed, version
-FROM tasks INDEXED BY tasks_failed
+SELECT {task} FROM tasks INDEXED BY tasks_failed
 WHERE status = 'failed' AND dropped = 0 AND fallen_with = '' AND (:run_id IS NULL OR run_id = :run_id)
 ORDER BY changed DESC LIMIT :limit;
 

@@ -54,7 +54,7 @@ def task_add(args: Namespace) -> int:
         args.on_failed_dependency,
     )
     added = tasks.add_all([new], dry_run=args.dry_run)[0]
-    view, now_ms = added.view, _now_ms(tasks.store)
+    view, now_ms = added.view, tasks.store.now_ms
     body = {
         "task": view.to_json(now_ms),
         "duplicate": added.duplicate,
@@ -74,7 +74,7 @@ def task_import(args: Namespace) -> int:
     news = tasks_in(_plan_text(args.file), args.run_id, _format_of(args.file))
     added = tasks.add_all(news, dry_run=args.dry_run)
     fresh = sum(not one.duplicate for one in added)
-    now_ms = _now_ms(tasks.store)
+    now_ms = tasks.store.now_ms
     views = [one.view for one in added]
     body = {
         "added": fresh,
@@ -94,7 +94,7 @@ def task_list(args: Namespace) -> int:
         if word not in _WORDS:
             raise InvalidInputError(f"status is {word!r}", hint=f"one of {', '.join(sorted(_WORDS))}")
     store = open_to_read(args)
-    now_ms = _now_ms(store)
+    now_ms = store.now_ms
     found = Tasks(store, _NOBODY).listed(
         args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit + 1
     )
@@ -108,7 +108,7 @@ def task_show(args: Namespace) -> int:
     """Show one task with its runs."""
     store = open_to_read(args)
     tasks = Tasks(store, _NOBODY)
-    told = tasks.get(args.task, args.run_id).to_json(_now_ms(store))
+    told = tasks.get(args.task, args.run_id).to_json(store.now_ms)
     runs = [one.to_json() for one in tasks.runs(args.task, args.run_id)]
     body = {"task": told, "runs": runs, "event_id": store.latest_event()}
     say(args, body, lambda: task_page(told, runs))
@@ -118,7 +118,7 @@ def task_show(args: Namespace) -> int:
 def task_graph(args: Namespace) -> int:
     """Draw the tasks of a run."""
     store = open_to_read(args)
-    now_ms = _now_ms(store)
+    now_ms = store.now_ms
     views = Tasks(store, _NOBODY).graph(args.run_id)
     drawn = mermaid(views, now_ms) if args.mermaid else text_graph(views, now_ms)
     body = {
@@ -175,7 +175,7 @@ def task_fail(args: Namespace) -> int:
         permanent=args.permanent,
         expect_version=args.expect_version,
     )
-    wait = max(0, task.not_before_ms - _now_ms(tasks.store)) / 1000
+    wait = max(0, task.not_before_ms - tasks.store.now_ms) / 1000
     words = f"is {task.status}" if task.ended else f"is tried again in {wait:.0f} s"
     return _say_task(args, tasks.store, task, words, **worded.posted._asdict())
 
@@ -223,7 +223,7 @@ def _say_task(args: Namespace, store: CoordinationStore, task: Task, words: str,
     with store.reading():
         view = view_of(store, task)
         thread = next(iter(store.rows("thread", {"thread_id": task.thread_id})), None)
-        body = {"event_id": store.latest_event(), **more, "task": view.to_json(_now_ms(store))}
+        body = {"event_id": store.latest_event(), **more, "task": view.to_json(store.now_ms)}
     if thread is not None:
         body["thread_id"] = task.thread_id
     say(args, body, f"task {task.task_id} {words}")
@@ -274,7 +274,3 @@ def _delays(text: str) -> tuple[float, ...]:
     except ValueError as error:
         raise InvalidInputError(f"retry delays are {text[:80]!r}", hint="seconds: 30,120,600") from error
     return found
-
-
-def _now_ms(store: CoordinationStore) -> int:
-    return int(store.clock.now() * 1000)

@@ -14,7 +14,7 @@ from jobwire.coordination.tasks.stored import TaskView, task_from, task_of, view
 from jobwire.core.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobwire.coordination.store import CoordinationStore, Transaction
 
@@ -33,6 +33,7 @@ _SAID = (
     "on_failed_dependency",
 )
 _SHOWN = 20
+_OTHER = "give the new one an id of its own; what is planned stays as it was added"
 
 
 class Added(NamedTuple):
@@ -141,19 +142,22 @@ def _known(change: Transaction, news: list[NewTask]) -> dict[str, Task]:
             if row is not None and task_id not in known:
                 known[task_id] = task_from(row)
         if new.task_id in known:
-            _check_same(change, new, known[new.task_id])
+            task = known[new.task_id]
+            check_same(new, task, (row[0] for row in change.rows("needs_of", task._asdict())))
     return known
 
 
-def _check_same(change: Transaction, new: NewTask, task: Task) -> None:
-    needs = {row[0] for row in change.rows("needs_of", task._asdict())}
-    differing = [name for name in _SAID if getattr(new, name) != getattr(task, name)]
-    if needs != set(new.needs):
+def check_same(
+    new: NewTask, task: Task, needs: Iterable[str], names: Iterable[str] = _SAID, hint: str = _OTHER
+) -> None:
+    """Refuse a task that differs from its namesake in one of `names` or its needs (ConflictError)."""
+    differing = [name for name in names if getattr(new, name) != getattr(task, name)]
+    if set(needs) != set(new.needs):
         differing.append("depends_on")
     if differing:
         raise ConflictError(
             f"there is another task {task.task_id}: its {', '.join(differing)} differ",
-            hint="give the new one an id of its own; what is planned stays as it was added",
+            hint=hint,
             code="duplicate_id",
         )
 

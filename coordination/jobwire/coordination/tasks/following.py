@@ -6,8 +6,8 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.message import MAX_SUMMARY, MAX_TYPE, NewMessage, check_message
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.message import MAX_SUMMARY, MAX_TYPE, NewMessage
+from jobwire.coordination.sending import post
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.tasks.moving import complete, end_thread, give, leads_or, lose, put, tell
 from jobwire.coordination.tasks.states import (
@@ -157,7 +157,8 @@ def _failed(change: Transaction, task: Task, record: JobRecord) -> None:
 def _ask_reviewers(change: Transaction, task: Task, result: str) -> None:
     """Ask for a review in a thread of its own: who reviews may claim that as any work."""
     named = task.reviewers or leads_or(change, task)
-    new = check_message(
+    post(
+        change,
         NewMessage(
             task.worker,
             tuple(name for name in named if name != task.worker),
@@ -176,9 +177,9 @@ def _ask_reviewers(change: Transaction, task: Task, result: str) -> None:
             acceptance=task.acceptance,
             risk=task.risk,
             priority=task.priority,
-        )
+        ),
+        new_thread=review_thread(task),
     )
-    write(change, new, Bulk.inline(new), new_thread=review_thread(task))
 
 
 def say_review(change: Transaction, task: Task, reviewer: str, *, approved: bool, reason: str) -> None:
@@ -190,7 +191,8 @@ def say_review(change: Transaction, task: Task, reviewer: str, *, approved: bool
     told = (task.worker, task.created_by) if approved else (task.created_by,)
     to = tuple(name for name in dict.fromkeys(told) if name not in {"", reviewer})
     verdict = "approved" if approved else "rejected"
-    new = check_message(
+    post(
+        change,
         NewMessage(
             reviewer,
             to,
@@ -202,9 +204,8 @@ def say_review(change: Transaction, task: Task, reviewer: str, *, approved: bool
             run_id=task.run_id,
             task_id=task.task_id,
             correlation_id=task.task_id,
-        )
+        ),
     )
-    write(change, new, Bulk.inline(new))
 
 
 def _note(change: Transaction, task: Task, thread: InboxThread, record: JobRecord, *, ended: bool) -> None:

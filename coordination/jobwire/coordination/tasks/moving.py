@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message, first_line
-from jobwire.coordination.sending import Bulk, write
+from jobwire.coordination.reading import find_thread, leads_of
+from jobwire.coordination.sending import Bulk, begin_thread, move, post, write
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.states import LOST, Task, TaskStatus, moved, outcome_of
 from jobwire.coordination.tasks.stored import dependants_of
-from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus
+from jobwire.coordination.thread import ENDED, ThreadStatus
 from jobwire.core.errors import ConflictError, TransitionError
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def give(
     `words` say why it comes again. It can be claimed from `due_ms` on.
     """
     # The first time there is none; a completion may make a thousand tasks ready.
-    found = change.row("thread", {"thread_id": task.thread_id}) if task.rounds else None
-    thread = InboxThread(*found) if found is not None else None
+    thread = find_thread(change, task.thread_id) if task.rounds else None
     rounds, number = task.rounds + 1, change.latest_event() + 1
     to = to or task.owner or (thread.addressed_to if thread is not None else "")
     new = check_message(
@@ -76,7 +76,7 @@ def give(
         )
     )
     if thread is None:
-        _begin(change, task, to, number)
+        begin_thread(change, new, task.thread_id, list(new.to))
     # First the task, then its message: the thread of a task opens again for a pending one alone.
     after = put(change, task._replace(rounds=rounds, not_before_ms=due_ms), number)
     posted = write(change, new, Bulk.of(new, BlobFolder(change.home)), _OURS)
@@ -156,8 +156,7 @@ def open_again(change: Transaction, task: Task, *, source: str) -> Task:
 
 def leads_or(change: Transaction, task: Task) -> tuple[str, ...]:
     """Return who leads the task's run; where nobody does, who added the task."""
-    leads = tuple(row[0] for row in change.rows("leads_of_run", {"run_id": task.run_id}))
-    return leads or (task.created_by,)
+    return leads_of(change, task.run_id) or (task.created_by,)
 
 
 def _opened(change: Transaction, task: Task, source: str) -> Task:
@@ -172,27 +171,6 @@ def _another_lost(change: Transaction, task: Task, *, but: str) -> str:
     return next((name for name, status in rows if status in LOST and name != but), "")
 
 
-def _begin(change: Transaction, task: Task, to: str, number: int) -> None:
-    change.execute(
-        "insert_thread",
-        {
-            "thread_id": task.thread_id,
-            "run_id": task.run_id,
-            "task_id": task.task_id,
-            "subject": task.title,
-            "created_by": task.created_by,
-            "assigned_to": to,
-            "priority": task.priority,
-            "at": change.at,
-            "work": 1,
-            "position": number,
-            "job_id": None,
-            "status": ThreadStatus.PENDING,
-            "jobs": 0,
-        },
-    )
-
-
 def _alert(change: Transaction, lost: Task, fallen: list[Task], stuck: list[Task]) -> None:
     """Tell the leads once what a failure does to the plan."""
     parts = [
@@ -204,27 +182,24 @@ def _alert(change: Transaction, lost: Task, fallen: list[Task], stuck: list[Task
         )
         if found
     ]
-    new = check_message(
-        NewMessage(
-            STORE_AGENT,
-            leads_or(change, lost),
-            type="alert",
-            summary=f"task {lost.task_id} is {lost.status}; {'; '.join(parts)}"[:MAX_SUMMARY],
-            payload=json.dumps({"task_id": lost.task_id, "stuck": len(stuck), "fallen": len(fallen)}),
-            run_id=lost.run_id,
-            task_id=lost.task_id,
-            priority="high",
-        )
+    new = NewMessage(
+        STORE_AGENT,
+        leads_or(change, lost),
+        type="alert",
+        summary=f"task {lost.task_id} is {lost.status}; {'; '.join(parts)}"[:MAX_SUMMARY],
+        payload=json.dumps({"task_id": lost.task_id, "stuck": len(stuck), "fallen": len(fallen)}),
+        run_id=lost.run_id,
+        task_id=lost.task_id,
+        priority="high",
     )
     if change.row("thread", {"thread_id": lost.thread_id}) is not None:
         new = new._replace(thread_id=lost.thread_id)
-    write(change, new, Bulk.inline(new))
+    post(change, new)
 
 
 def end_thread(change: Transaction, thread_id: str, status: ThreadStatus, *, source: str) -> None:
     """End a thread that nobody works in, where there is one that has not ended."""
-    found = change.row("thread", {"thread_id": thread_id})
-    thread = InboxThread(*found) if found is not None else None
+    thread = find_thread(change, thread_id)
     if thread is None or thread.status in ENDED or thread.job_id is not None:
         return
     number = change.event(
@@ -235,7 +210,4 @@ def end_thread(change: Transaction, thread_id: str, status: ThreadStatus, *, sou
         task_id=thread.task_id,
         payload={"plan": True},
     )
-    change.execute(
-        "move_thread",
-        {**thread._asdict(), "status": str(status), "at": change.at, "changed": number},
-    )
+    move(change, thread._replace(status=status, updated_at=change.at, changed=number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError, TransitionError
 
 MAX_REDRIVES = 3
@@ -123,7 +124,8 @@ class Task(NamedTuple):
             on, ref = "review", ",".join(self.reviewers)
         elif self.status is TaskStatus.APPROVED:
             on, ref = "merge", self.branch
-        return {"on": on, "ref": ref, "since_ms": self.since_ms} if on else None
+        since = {"since": utc_timestamp(self.since_ms / 1000), "since_ms": self.since_ms}
+        return {"on": on, "ref": ref, **since} if on else None
 
 
 def outcome_of(policy: str) -> TaskStatus | None:

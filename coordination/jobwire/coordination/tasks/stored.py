@@ -104,7 +104,7 @@ def task_from(row: tuple[object, ...]) -> Task:
 
 def task_of(reader: CoordinationStore | Transaction, run_id: str, task_id: str) -> Task:
     """Return the task; raises NotFoundError (task_not_found)."""
-    for row in reader.rows("task", {"run_id": _storable(run_id), "task_id": _storable(task_id)}):
+    for row in reader.rows("task", {"run_id": storable(run_id), "task_id": storable(task_id)}):
         return task_from(row)
     raise NotFoundError(
         f"run {run_id} has no task {task_id!r}",
@@ -162,14 +162,11 @@ def views_of(reader: CoordinationStore | Transaction, run_id: str, tasks: Iterab
     ]
 
 
-def all_tasks(
-    reader: CoordinationStore | Transaction, run_id: str, *, after: int = 0, limit: int = -1
-) -> list[Task]:
-    """Return the run's tasks behind a number, in the order of addition."""
-    values = {"run_id": _storable(run_id), "after": after, "limit": limit}
-    return [task_from(row) for row in reader.rows("tasks_of_run", values)]
+def all_tasks(reader: CoordinationStore | Transaction, run_id: str) -> list[Task]:
+    """Return the run's tasks in the order of addition."""
+    return [task_from(row) for row in reader.rows("tasks_of_run", {"run_id": storable(run_id)})]
 
 
-def _storable(text: str) -> str:
-    # SQLite takes no half of a surrogate pair.
+def storable(text: str) -> str:
+    """Return a name as a query takes it: SQLite takes no half of a surrogate pair."""
     return text.encode(errors="replace").decode()

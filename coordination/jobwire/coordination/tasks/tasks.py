@@ -5,12 +5,11 @@ The plan is the store's alone; the work on a task is a job, and `ThreadWork` cro
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import DEFAULT_RUN
-from jobwire.coordination.reading import thread_of
+from jobwire.coordination.reading import leads, thread_of
 from jobwire.coordination.tasks import following
 from jobwire.coordination.tasks.adding import Added, add_all
 from jobwire.coordination.tasks.moving import complete, end_thread, give, lose, open_again, put, tell
@@ -31,12 +30,13 @@ from jobwire.coordination.tasks.stored import (
     all_tasks,
     missing_of,
     runs_of,
+    storable,
     task_from,
     task_of,
     view_of,
     views_of,
 )
-from jobwire.coordination.thread import LEADING, ThreadStatus
+from jobwire.coordination.thread import ThreadStatus
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import ConflictError, InvalidInputError
@@ -149,11 +149,11 @@ class Tasks:
         Those behind the number `after`, in the order of addition.
         """
         values = {
-            "run_id": run_id.encode(errors="replace").decode(),
+            "run_id": storable(run_id),
             "statuses": f",{','.join(statuses)}," if statuses else None,
-            "owner": None if owner is None else owner.encode(errors="replace").decode(),
+            "owner": None if owner is None else storable(owner),
             "stuck": int(stuck),
-            "now_ms": self._now_ms(),
+            "now_ms": self.store.now_ms,
             "after": after,
             "limit": limit,
         }
@@ -168,7 +168,7 @@ class Tasks:
             for owner in (self.agent, "")
             for row in self.store.rows(
                 "ready_tasks",
-                {"run_id": run_id, "owner": owner, "now_ms": self._now_ms(), "limit": limit},
+                {"run_id": run_id, "owner": owner, "now_ms": self.store.now_ms, "limit": limit},
             )
         ]
         ranks = {"high": 0, "normal": 1, "low": 2}
@@ -189,7 +189,7 @@ class Tasks:
         task = self._looked_at(run_id, task_id, expect_version)
         if not task.rounds:
             # It has no thread yet; with one, the claim of that checks the task.
-            check_claimable(task, self.agent, self._now_ms(), missing_of(self.store, task))
+            check_claimable(task, self.agent, self.store.now_ms, missing_of(self.store, task))
         claimed = self._work.claim(task.thread_id, seconds)
         return TaskClaimed(task_of(self.store, run_id, task_id), claimed)
 
@@ -302,7 +302,7 @@ class Tasks:
         with self.store.changing() as change:
             task = task_of(change, run_id, task_id)
             check_version(task, expect_version)
-            check_may_manage(task, self.agent, leads=self._leads_in(change), doing="retry")
+            check_may_manage(task, self.agent, leads=leads(change, self.agent), doing="retry")
             if task.ready and task.not_before_ms:
                 return self._due(change, task)
             if task.redriven >= MAX_REDRIVES and not force:
@@ -338,7 +338,7 @@ class Tasks:
         """Take a failed task off the dead letters; its creator or a lead may. A retry still opens it."""
         with self.store.changing() as change:
             task = task_of(change, run_id, task_id)
-            check_may_manage(task, self.agent, leads=self._leads_in(change), doing="drop")
+            check_may_manage(task, self.agent, leads=leads(change, self.agent), doing="drop")
             if task.status is not TaskStatus.FAILED or task.dropped:
                 raise ConflictError(
                     f"task {task_id} is {'dropped' if task.dropped else task.status}, not a dead letter",
@@ -386,7 +386,7 @@ class Tasks:
             )
         if task.status is not TaskStatus.IN_PROGRESS:
             missing = missing_of(self.store, task) if task.open_deps else ()
-            check_claimable(task, self.agent, self._now_ms(), missing)
+            check_claimable(task, self.agent, self.store.now_ms, missing)
             raise ConflictError(
                 f"nobody works on task {task_id}",
                 hint=f"`jobwire tasks claim {task_id}` first",
@@ -403,11 +403,4 @@ class Tasks:
     @property
     def leads(self) -> bool:
         """Tell whether the agent is a lead, a director or a person."""
-        return self._leads_in(self.store)
-
-    def _leads_in(self, reader: CoordinationStore | Transaction) -> bool:
-        rows = reader.rows("agent_kind", {"agent_id": self.agent})
-        return bool(rows) and (rows[0][0] in LEADING or "lead" in json.loads(rows[0][1]))
-
-    def _now_ms(self) -> int:
-        return int(self.store.clock.now() * 1000)
+        return leads(self.store, self.agent)

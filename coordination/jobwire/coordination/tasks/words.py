@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 TaskJson = dict[str, Any]
 _HEADER = ("TASK", "STATUS", "OWNER", "PRIORITY", "RUNS", "WAITS FOR", "TITLE")
-# What stands in `waiting.on` where other tasks are waited for.
-_DEPENDS = ("dependency", "failed_dependency")
 
 
 def task_table(found: Sequence[TaskJson]) -> str:
@@ -27,7 +25,7 @@ def task_table(found: Sequence[TaskJson]) -> str:
             task["owner"] or "anybody",
             task["priority"],
             str(len(task["jobs"])),
-            _awaited(task) or "-",
+            "-" if task["ready"] else _awaited(task) or "-",
             task["title"],
         )
         for task in found
@@ -37,13 +35,12 @@ def task_table(found: Sequence[TaskJson]) -> str:
 
 def task_page(task: TaskJson, runs: Iterable[TaskJson]) -> str:
     """Return one task with its runs."""
-    waiting = task["waiting"] or {"on": "", "ref": ""}
-    delayed = waiting["on"] == "retry"
+    delayed = (task["waiting"] or {}).get("on") == "retry"
     facts = {
         "owner": task["owner"] or "anybody",
         "worker": task["worker"],
         "depends on": ", ".join(task["depends_on"]),
-        "waits for": f"{waiting['on']} {_awaited(task) or waiting['ref']}".strip(),
+        "waits for": _awaited(task),
         "not before": utc_timestamp(task["not_before_ms"] / 1000) if delayed else "",
         "review": f"{task['review']} {', '.join(task['reviewers'])}".strip()
         if task["review"] != "none"
@@ -80,6 +77,6 @@ def moved_words(task: TaskJson) -> str:
 
 def _awaited(task: TaskJson) -> str:
     waiting = task["waiting"]
-    if waiting is None or waiting["on"] not in _DEPENDS:
+    if waiting is None:
         return ""
-    return str(waiting["ref"]).replace(",", ", ")
+    return f"{waiting['on'].replace('_', ' ')} {waiting['ref'].replace(',', ', ')}".rstrip()

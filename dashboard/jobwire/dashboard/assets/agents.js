@@ -1,9 +1,9 @@
 // The agents: who is there, on what, and who is missing.
 
-import { badge, setBadge } from "./fleet.js";
-import { h, mark, plain, say } from "./dom.js";
-import { ago, fullTime, words } from "./format.js";
-import { Rows, nothingYet, tableRow } from "./store.js";
+import { badge, setState } from "./fleet.js";
+import { changed, h, plain, say } from "./dom.js";
+import { ago, counted, fullTime, words } from "./format.js";
+import { Rows, tableRow } from "./store.js";
 import { ListView } from "./views.js";
 
 const COLUMNS = [["state", "State"], ["job", "Agent"], ["last", "On what"], ["unread", "Unread"], ["when", "Last sign"]];
@@ -15,25 +15,18 @@ const LOOK_SECONDS = 5;
 export class AgentsView extends ListView {
   constructor(root, shell) {
     super(root, shell, { name: "agents", seconds: LOOK_SECONDS });
-    this.table = new Rows(COLUMNS, "agents", { key: (row) => row.name, make, fill });
-    this.tables = [{ rows: this.table, times }];
-  }
-
-  parts() {
-    return [this.headline, this.table.node, this.note];
+    this.table = new Rows(COLUMNS, "agents", { key: (row) => row.name, make, fill, times });
+    this.tables = [this.table];
   }
 
   show({ agents = [], counts = {} }) {
     this.table.show(agents);
-    this.note.hidden = agents.length > 0;
-    if (!agents.length) nothingYet(this.note, "No agent is here. Let one join:", "agent join --agent builder");
+    this.beginWith(agents, "No agent is here. Let one join:", "agent join --agent builder");
     const here = agents.filter((row) => !["left", "dead"].includes(row.state)).length;
     const problems = Object.entries(PROBLEMS).filter(([state]) => counts[state]);
     const parts = problems.flatMap(([state, [word, group]], number) => [number ? " · " : "", h("span", { data: { group } }, `${counts[state]} ${word}`)]);
-    const key = JSON.stringify([here, counts]);
-    if (key === this.headlineKey) return;
-    this.headlineKey = key;
-    this.headline.replaceChildren(`${here} ${here === 1 ? "agent is" : "agents are"} here`, parts.length ? " · " : "", ...parts);
+    if (!changed(this, "headlineKey", [here, counts])) return;
+    this.headline.replaceChildren(`${counted(here, "agent is", "agents are")} here`, parts.length ? " · " : "", ...parts);
   }
 }
 
@@ -48,8 +41,7 @@ function make(row) {
 
 function fill(parts, row) {
   const group = row.late && row.state !== "blocked" ? "late" : GROUPS[row.state] ?? "pending";
-  mark(parts.node, "group", group);
-  setBadge(parts.badge, { group, word: row.late ? `${row.state}, late` : row.state });
+  setState(parts, { group, word: row.late ? `${row.state}, late` : row.state });
   say(parts.title, row.name);
   say(parts.sub, [row.kind, row.roles.join(", "), row.run === "default" ? "" : `run ${row.run}`, row.host && `${row.host}${row.pid ? `:${row.pid}` : ""}`].filter(Boolean).join(" · "));
   say(parts.task, row.task);
@@ -57,7 +49,6 @@ function fill(parts, row) {
   parts.bar.hidden = row.progress === null || row.state !== "working";
   if (row.progress !== null) parts.bar.value = row.progress;
   say(parts.unread, row.unread ? `${row.unread >= 100 ? "100+" : row.unread} unread` : "");
-  times(parts, row);
 }
 
 function times(parts, row) {

@@ -1,9 +1,9 @@
 // Boards: what is to be decided, who has spoken, and the decision; a member may have its turn here.
 
-import { badge, setBadge } from "./fleet.js";
-import { h, mark, say } from "./dom.js";
-import { ago, clock, fullTime, now, words } from "./format.js";
-import { Rows, act, look, nothingYet, tableRow } from "./store.js";
+import { badge, setBadge, setState } from "./fleet.js";
+import { changed, fact, h, say } from "./dom.js";
+import { ago, clock, counted, fullTime, now, words } from "./format.js";
+import { Rows, act, look, refused, tableRow } from "./store.js";
 import { DetailView, ListView } from "./views.js";
 
 const page = document.documentElement.dataset;
@@ -20,23 +20,18 @@ function stateOf(board) {
 export class BoardsView extends ListView {
   constructor(root, shell) {
     super(root, shell, { name: "boards", seconds: LOOK_SECONDS });
-    this.table = new Rows(COLUMNS, "agents boards", { key: (row) => row.board_id, make, fill });
-    this.tables = [{ rows: this.table, times }];
-  }
-
-  parts() {
-    return [this.headline, this.table.node, this.note];
+    this.table = new Rows(COLUMNS, "agents boards", { key: (row) => row.board_id, make, fill, times });
+    this.tables = [this.table];
   }
 
   show({ boards = [] }) {
     const urgent = (one) => (one.open ? 1 + one.missing.includes(page.person) : 0);
     boards.sort((one, other) => urgent(other) - urgent(one));
     this.table.show(boards);
-    this.note.hidden = boards.length > 0;
-    if (!boards.length) nothingYet(this.note, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
+    this.beginWith(boards, "No board yet. Open one:", "board open --agent lead --checkpoint RELEASE --proposal plan.md --member ann --member ben");
     const open = boards.filter((one) => one.open);
     const mine = open.filter((one) => one.missing.includes(page.person)).length;
-    say(this.headline, boards.length ? [`${open.length} ${open.length === 1 ? "board" : "boards"} open`, mine ? `${mine} ${mine === 1 ? "waits" : "wait"} for you` : ""].filter(Boolean).join(" · ") : "No boards yet");
+    say(this.headline, boards.length ? [`${counted(open.length, "board", "boards")} open`, mine ? `${counted(mine, "waits", "wait")} for you` : ""].filter(Boolean).join(" · ") : "No boards yet");
   }
 }
 
@@ -47,13 +42,10 @@ function make(row) {
 }
 
 function fill(parts, row) {
-  const state = stateOf(row);
-  mark(parts.node, "group", state.group);
-  setBadge(parts.badge, state);
+  setState(parts, stateOf(row));
   say(parts.title, row.checkpoint);
   say(parts.sub, `${row.board_id} · by ${row.opened_by} · ${row.members.length} members`);
   say(parts.missing, row.open ? row.missing.join(", ") : "");
-  times(parts, row);
 }
 
 function times(parts, row) {
@@ -85,7 +77,6 @@ export class BoardView extends DetailView {
     setBadge(this.badge, stateOf(board));
     say(this.title, board.checkpoint);
     say(this.proposal, data.proposal);
-    const fact = (title, ...value) => h("div", {}, h("dt", {}, title), h("dd", {}, ...value));
     this.facts.replaceChildren(...[fact("Board", h("code", {}, board.board_id)), fact("Opened by", board.opened_by), fact("Opened", ago(board.opened)),
       board.open ? fact("This phase ends in", words(board.until - now())) : null, board.open ? fact("Waits for", board.missing.join(", ")) : null,
       fact("Quorum", String(board.quorum || "none")), fact("Conversation", h("a", { href: `/conversations?thread=${encodeURIComponent(board.thread_id)}`, "data-nav": true }, "its messages"))].filter(Boolean));
@@ -95,9 +86,7 @@ export class BoardView extends DetailView {
   }
 
   #drawSaid({ board, said, more }) {
-    const key = `${said.at(-1)?.number ?? 0} ${board.open} ${board.phase}`;
-    if (key === this.saidKey) return;
-    this.saidKey = key;
+    if (!changed(this, "saidKey", [said.at(-1)?.number, board.open, board.phase])) return;
     this.said.replaceChildren(...(more ? [h("li", { class: "hint" }, `only the last ${said.length} are shown`)] : []), ...said.map(statement));
     if (!said.length) this.said.append(h("li", { class: "hint" }, "Nobody has spoken yet."));
     const last = new Map(said.map((one) => [`${one.member} ${one.turn}`, one.content]));
@@ -128,8 +117,7 @@ export class BoardView extends DetailView {
   #drawTurn({ board, mine }) {
     const actions = page.actions === "yes";
     const key = mine && actions ? `${board.phase} ${board.round}` : "";
-    if (key === this.turnKey) return;
-    this.turnKey = key;
+    if (!changed(this, "turnKey", key)) return;
     this.turn.hidden = !key;
     if (!key) return;
     const wrong = h("p", { class: "wrong", role: "alert", hidden: true });
@@ -139,8 +127,7 @@ export class BoardView extends DetailView {
         say(document.getElementById("said"), "Said");
         this.following.again();
       } catch (error) {
-        wrong.hidden = false;
-        say(wrong, error.hint ? `${error.message} (${error.hint})` : error.message);
+        refused(wrong, error);
       }
     };
     const why = h("textarea", { rows: "2", maxlength: "16000", "aria-label": "Your words" });

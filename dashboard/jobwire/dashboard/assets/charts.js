@@ -3,6 +3,7 @@
 import { ask, copyButton, h, jobwire, mark, say } from "./dom.js";
 import { brief, now, serverTime, short, words } from "./format.js";
 import { lineChart, timeCeiling } from "./svg.js";
+import { View } from "./views.js";
 
 const RANGES = [[900, "15 min"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"]];
 const percent = (value) => `${Math.round(value * 100)}%`;
@@ -21,12 +22,7 @@ const CARDS = [
 const endings = ({ error = 0, timed_out = 0, failed = 0, cancelled = 0 }) =>
   [[error + failed, "failed"], [timed_out, "timed out"], [cancelled, "cancelled"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(" · ");
 
-export class ChartsView {
-  constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
-  }
-
+export class ChartsView extends View {
   mount() {
     this.range = Number(new URLSearchParams(location.search).get("range")) || 3600;
     this.fresh = h("p", { class: "fresh", role: "status" }, h("i"), h("span", {}, "Reading the metrics …"));
@@ -59,12 +55,6 @@ export class ChartsView {
     clearInterval(this.second);
     this.resize.disconnect();
     document.removeEventListener("visibilitychange", this.visibility);
-  }
-
-  key(event) {
-    if (event.key !== "Escape") return false;
-    this.shell.go("/");
-    return true;
   }
 
   #choose(seconds) {

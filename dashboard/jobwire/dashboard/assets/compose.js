@@ -2,7 +2,7 @@
 
 import { h, say } from "./dom.js";
 import { threadPath } from "./conversations.js";
-import { act, look } from "./store.js";
+import { act, look, refused } from "./store.js";
 
 const page = document.documentElement.dataset;
 const KINDS = { task: "a task, to be worked on", question: "a question", event: "for their information" };
@@ -42,8 +42,7 @@ export function compose(shell) {
       dialog.close();
       shell.go(threadPath(thread));
     } catch (error) {
-      wrong.hidden = false;
-      say(wrong, error.hint ? `${error.message} (${error.hint})` : error.message);
+      refused(wrong, error);
     } finally {
       send.disabled = false;
     }

@@ -1,12 +1,12 @@
 // One conversation: what was said, what became of each message, and a reply.
 
-import { ask, copyButton, h, say } from "./dom.js";
+import { ask, changed, copyButton, fact, h, say } from "./dom.js";
 import { confirmed } from "./confirm.js";
 import { threadState } from "./conversations.js";
 import { badge, setBadge } from "./fleet.js";
 import { ago, clock, fullTime, words } from "./format.js";
 import { RequestCards } from "./requests.js";
-import { act, look } from "./store.js";
+import { act, look, place, refused } from "./store.js";
 import { DetailView } from "./views.js";
 
 const page = document.documentElement.dataset;
@@ -74,19 +74,11 @@ export class ConversationView extends DetailView {
   #draw(thread) {
     const near = innerHeight + scrollY > document.documentElement.scrollHeight - 80;
     const grew = this.list.childElementCount > 0;
-    const items = [...this.messages, ...this.turns].sort((a, b) => a[0] - b[0]).map(([, item]) => item.node);
-    let next = this.list.firstChild;
-    for (const node of items) {
-      if (node === next) next = next.nextSibling;
-      else this.list.insertBefore(node, next);
-    }
-    while (next) { const gone = next; next = next.nextSibling; gone.remove(); }
+    place(this.list, [...this.messages, ...this.turns].sort((a, b) => a[0] - b[0]).map(([, item]) => item.node));
     setBadge(this.badge, threadState(thread));
     say(this.title, thread.subject || thread.id);
     this.end.hidden = ENDED.includes(thread.status);
-    const key = JSON.stringify([thread.status, thread.worker, thread.job, thread.unread]);
-    if (key !== this.factsKey) {
-      this.factsKey = key;
+    if (changed(this, "factsKey", [thread.status, thread.worker, thread.job, thread.unread])) {
       this.facts.replaceChildren(...facts(thread));
       this.#askJob(thread);
     }
@@ -142,8 +134,7 @@ export class ConversationView extends DetailView {
       this.wrong.hidden = true;
       say(document.getElementById("said"), "Sent");
     } catch (error) {
-      this.wrong.hidden = false;
-      say(this.wrong, error.hint ? `${error.message} (${error.hint})` : error.message);
+      refused(this.wrong, error);
     } finally {
       this.sending = false;
     }
@@ -160,7 +151,6 @@ export class ConversationView extends DetailView {
 }
 
 function facts(thread) {
-  const fact = (title, ...value) => h("div", {}, h("dt", {}, title), h("dd", {}, ...value));
   const unread = Object.entries(thread.unread).map(([name, count]) => `${count} by ${name}`).join(", ");
   return [
     fact("Thread", h("code", {}, thread.id), copyButton(thread.id)),

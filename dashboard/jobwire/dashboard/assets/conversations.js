@@ -1,9 +1,9 @@
 // The conversations of agents: what is blocked first, then what changed last.
 
 import { compose } from "./compose.js";
-import { badge, setBadge } from "./fleet.js";
+import { badge, setState } from "./fleet.js";
 import { h, mark, plain, say } from "./dom.js";
-import { ago, fullTime } from "./format.js";
+import { ago, counted, fullTime } from "./format.js";
 import { Rows, look, nothingYet, tableRow } from "./store.js";
 import { ListView } from "./views.js";
 
@@ -27,8 +27,8 @@ export class ConversationsView extends ListView {
     this.rows = new Map();
     this.agent = h("input", { type: "search", placeholder: "of agent …", "aria-label": "Conversations of one agent", autocomplete: "off", spellcheck: "false", maxlength: "64",
       onchange: () => this.choose({ agent: this.agent.value.trim() }) });
-    this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make, fill });
-    this.tables = [{ rows: this.table, times }];
+    this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make, fill, times });
+    this.tables = [this.table];
     this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => this.#older() }, "Show older ones");
   }
 
@@ -90,14 +90,14 @@ export class ConversationsView extends ListView {
     const first = (row) => !state && row.status === "blocked";
     const fits = (row) => CHOICES_OF[state]?.includes(row.status) ?? true;
     const rows = [...this.rows.values()].filter(fits).sort((a, b) => first(b) - first(a) || b.changed - a.changed);
-    this.choices.show(state, data.counts);
+    this.choices.show([state], data.counts);
     this.table.show(rows);
     this.note.hidden = rows.length > 0;
     if (!rows.length) this.note.replaceChildren("No conversation matches.");
     this.more.hidden = this.older === null;
     const parts = [];
-    if (data.counts.blocked) parts.push(`${data.counts.blocked} ${data.counts.blocked === 1 ? "conversation is" : "conversations are"} blocked`);
-    if (data.counts.dead) parts.push(`${data.counts.dead} ${data.counts.dead === 1 ? "message" : "messages"} given up`);
+    if (data.counts.blocked) parts.push(`${counted(data.counts.blocked, "conversation is", "conversations are")} blocked`);
+    if (data.counts.dead) parts.push(`${counted(data.counts.dead, "message", "messages")} given up`);
     if (data.unread) parts.push(`${data.unread >= 100 ? "100 or more" : data.unread} unread for you (${me})`);
     say(this.headline, parts.join(" · ") || `All well: ${data.counts.open} open`);
   }
@@ -113,9 +113,7 @@ function make(row) {
 }
 
 function fill(parts, row) {
-  const state = threadState(row);
-  mark(parts.node, "group", state.group);
-  setBadge(parts.badge, state);
+  setState(parts, threadState(row));
   say(parts.title, row.subject || row.id);
   say(parts.priority, row.priority === "normal" ? "" : row.priority);
   mark(parts.priority, "priority", row.priority);
@@ -126,7 +124,6 @@ function fill(parts, row) {
   say(parts.who, `${row.sender} → ${row.worker || "anybody"}`);
   say(parts.unread, Object.entries(row.unread).map(([name, count]) => `${count} ${name === me ? "for you" : `by ${name}`}`).join(", "));
   mark(parts.unread, "mine", String(Boolean(row.unread[me])));
-  times(parts, row);
 }
 
 const CHOICES_OF = { blocked: ["blocked"], open: ["pending", "claimed", "in_progress"], failed: ["failed"], ended: ["done", "cancelled"] };

@@ -23,10 +23,31 @@ export function h(tag, props = {}, ...children) {
   return node;
 }
 
+/** Return a new element of a drawing. */
+export function s(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
+  node.append(...children.map((child) => (typeof child === "string" ? plain(child) : child)));
+  return node;
+}
+
 /** Set a node's text, touching it only where it differs. */
 export function say(node, text) {
   const shown = plain(text);
   if (node.textContent !== shown) node.textContent = shown;
+}
+
+/** Tell whether a value is another one than the last of this name: only then need `owner` draw it again. */
+export function changed(owner, name, value) {
+  const key = JSON.stringify(value);
+  const differs = owner[name] !== key;
+  owner[name] = key;
+  return differs;
+}
+
+/** Return a title and what stands below it, for a list of facts. */
+export function fact(title, ...value) {
+  return h("div", {}, h("dt", {}, title), h("dd", {}, ...value));
 }
 
 /** Set a data attribute, touching it only where it differs. */

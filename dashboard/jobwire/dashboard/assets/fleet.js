@@ -1,22 +1,23 @@
 // The fleet: one row a job, what can be helped first.
 
-import { h, jobwire, mark, plain, say } from "./dom.js";
+import { changed, h, jobwire, mark, plain, s, say } from "./dom.js";
 import { Live } from "./live.js";
-import { ago, fullTime, now, words } from "./format.js";
+import { ago, counted, fullTime, now, words } from "./format.js";
 import { choiceButtons } from "./requests.js";
+import { Choices, Rows, moveIn, tableRow } from "./store.js";
+import { View } from "./views.js";
 
 export const GROUPS = ["waiting", "stuck", "failed", "late", "running", "pending", "done"];
 export const NAMES = {
   waiting: "waits for you", stuck: "stuck", failed: "failed", late: "late",
   running: "running", pending: "pending", done: "done",
 };
-const CHIP = { waiting: "Waits for you", stuck: "Stuck", failed: "Failed", late: "Late", running: "Running", pending: "Pending", done: "Done" };
+const CHOICES = { "": ["All", ""], ...Object.fromEntries(GROUPS.map((group) => [group, [NAMES[group][0].toUpperCase() + NAMES[group].slice(1), group]])) };
 // Drawn, because a font without the sign shows a box; 16 by 16, one stroke.
 const ICON = {
   waiting: "M8 1.8 15 14H1Z M8 6v3.6 M8 11.8v.1", stuck: "M5.5 3v10 M10.5 3v10", failed: "M3.5 3.5l9 9 M12.5 3.5l-9 9",
   late: "M8 1.5a6.5 6.5 0 1 0 .01 0Z M8 4.5V8l2.5 2", running: "M4.5 2.5v11l8.5-5.5Z", pending: "M3 8h.1 M8 8h.1 M13 8h.1", done: "M2.5 8.5l4 4 7-9",
 };
-const SVG = "http://www.w3.org/2000/svg";
 const PAGE = 1000;
 // Drawn at once; the rest follows while the browser is idle, so that a thousand rows do not delay the first.
 const FIRST = 60;
@@ -26,11 +27,7 @@ const COLUMNS = [["state", "State"], ["job", "Job"], ["last", "Last word"], ["pr
 
 /** Return the badge of a row; update it with `setBadge`. */
 export function badge() {
-  const icon = document.createElementNS(SVG, "svg");
-  icon.setAttribute("viewBox", "0 0 16 16");
-  icon.setAttribute("aria-hidden", "true");
-  icon.append(document.createElementNS(SVG, "path"));
-  return h("span", { class: "badge" }, icon, h("span"));
+  return h("span", { class: "badge" }, s("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path")), h("span"));
 }
 
 export function setBadge(node, row) {
@@ -39,6 +36,12 @@ export function setBadge(node, row) {
     node.firstChild.firstChild.setAttribute("d", ICON[row.group]);
   }
   say(node.lastChild, row.word ?? (row.group === "done" ? row.status : NAMES[row.group]));
+}
+
+/** Mark a row or a card as what its badge says. */
+export function setState(parts, state) {
+  mark(parts.node, "group", state.group);
+  setBadge(parts.badge, state);
 }
 
 /** Return how long a job has said nothing, or null where it need not speak. */
@@ -57,18 +60,15 @@ export function idleText(row) {
   return row.group === "waiting" || row.limit === null ? words(idle) : `${words(idle)} / ${words(row.limit)}`;
 }
 
-export class FleetView {
+export class FleetView extends View {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
+    super(root, shell);
     this.rows = new Map();
-    this.nodes = new Map();
-    this.order = [];
     this.limit = PAGE;
     this.drawn = FIRST;
     this.counts = {};
     this.known = false;
-    this.live = new Live("/api/stream", {
+    this.following = new Live("/api/stream", {
       fleet: (data) => this.#all(data),
       update: (data) => this.#update(data),
     }, (state) => shell.state(state));
@@ -76,36 +76,27 @@ export class FleetView {
   }
 
   mount() {
-    this.root.replaceChildren(this.headline, this.filters, this.table, this.note, this.more);
+    this.root.replaceChildren(this.headline, this.filters, this.table.node, this.note, this.more);
     this.#readAddress();
-    this.live.start();
-    this.timer = setInterval(() => this.#tick(), 1000);
+    super.mount();
     this.#draw();
   }
 
-  unmount() {
-    this.live.stop();
-    clearInterval(this.timer);
+  tick() {
+    this.table.tick();
   }
 
   // -- keyboard ---------------------------------------------------------------------------------
 
   key(event) {
     if (event.key === "/") { this.text.focus(); this.text.select(); return true; }
-    if (event.key === "j" || event.key === "k") { this.#move(event.key === "j" ? 1 : -1); return true; }
+    if (event.key === "j" || event.key === "k") { moveIn(this.table.body, event.key === "j" ? 1 : -1); return true; }
     if (event.key === "Escape") { this.#filter({ groups: new Set(), session: "", text: "" }); return true; }
     if (/^[0-7]$/.test(event.key)) {
       this.#choose(event.key === "0" ? "" : GROUPS[Number(event.key) - 1]);
       return true;
     }
     return false;
-  }
-
-  #move(step) {
-    const links = [...this.body.querySelectorAll("a.title")];
-    const at = links.indexOf(document.activeElement);
-    const next = links[Math.min(Math.max(at + step, 0), links.length - 1)];
-    if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
   }
 
   // -- what came ----------------------------------------------------------------------------------
@@ -125,7 +116,7 @@ export class FleetView {
       this.rows.set(row.id, row);
       if (!before || before.rank !== row.rank || before.place !== row.place
         || this.#shown(before) !== this.#shown(row) || before.session !== row.session) moved = true;
-      else if (this.nodes.has(row.id)) this.#fill(this.nodes.get(row.id), row);
+      else this.table.update(row);
     }
     this.#heard(data);
     if (moved) this.#draw();
@@ -135,15 +126,17 @@ export class FleetView {
     this.counts = data.counts;
     this.shell.counts(data.counts);
     this.shell.trouble(data.trouble);
-    for (const [group, chip] of this.chips) say(chip.lastChild, String(group ? this.counts[group] ?? 0 : this.rows.size));
+    this.#drawChoices();
     this.#drawHeadline();
+  }
+
+  #drawChoices() {
+    this.choices.show(this.groups.size ? [...this.groups] : [""], { ...this.counts, all: this.rows.size });
   }
 
   #drawHeadline() {
     const parts = headline(this.counts, this.rows.size);
-    const key = JSON.stringify(parts);
-    if (key === this.headlineKey) return;
-    this.headlineKey = key;
+    if (!changed(this, "headlineKey", parts)) return;
     this.headline.replaceChildren(...parts.flatMap(([group, text], number) => [number ? " · " : "", group ? h("a", { href: `/?state=${group}`, "data-nav": true, data: { group } }, text) : text]));
   }
 
@@ -190,26 +183,15 @@ export class FleetView {
 
   #build() {
     this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading the fleet …");
-    this.chips = new Map();
-    const chips = ["", ...GROUPS].map((group) => {
-      const chip = h("button", { type: "button", class: "chip", data: { group }, "aria-pressed": "false", onclick: () => this.#choose(group) },
-        h("span", {}, group ? CHIP[group] : "All"), h("b", {}, "0"));
-      this.chips.set(group, chip);
-      return chip;
-    });
+    this.choices = new Choices("State", CHOICES, (group) => this.#choose(group));
     this.text = h("input", { type: "search", placeholder: "Find a job, a title, a word …", "aria-label": "Find by text", autocomplete: "off", spellcheck: "false",
       oninput: () => this.#filter({ text: this.text.value }),
       onkeydown: (event) => this.#searchKey(event) });
     this.select = h("select", { "aria-label": "Session", onchange: () => this.#filter({ session: this.select.value }) });
-    this.filters = h("section", { class: "filters", "aria-label": "Filter" }, h("div", { class: "chips", role: "group", "aria-label": "State" }, chips), h("div", { class: "find" }, this.text, this.select));
-    this.body = h("tbody");
-    this.table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, COLUMNS.map(([name, title]) => h("th", { scope: "col", class: name }, title)))), this.body);
+    this.filters = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.text, this.select));
+    this.table = new Rows(COLUMNS, "jobs", { key: (row) => row.id, make, fill, times });
     this.note = h("p", { class: "empty", hidden: true });
     this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => { this.limit += PAGE; this.#draw(); } });
-    this.body.addEventListener("click", (event) => {
-      const row = event.target.closest("tr");
-      if (row && !event.target.closest("a, button") && !getSelection().toString()) this.shell.go(`/jobs/${row.dataset.id}`);
-    });
   }
 
   #searchKey(event) {
@@ -217,27 +199,26 @@ export class FleetView {
     if (event.key !== "Enter") return;
     const id = this.text.value.trim();
     if (/^[0-9a-f]{8}$/.test(id)) this.shell.go(`/jobs/${id}`);  // also one that left the fleet long ago
-    else this.#move(1);
+    else moveIn(this.table.body, 1);
   }
 
   #draw() {
-    for (const [group, chip] of this.chips) chip.setAttribute("aria-pressed", String(group ? this.groups.has(group) : this.groups.size === 0));
+    this.#drawChoices();
     this.#drawSessions();
     const found = [...this.rows.values()].filter((row) => this.#shown(row));
     found.sort((a, b) => a.rank - b.rank || a.place - b.place || (a.id < b.id ? -1 : 1));
     const wanted = Math.min(found.length, this.limit);
     const shown = found.slice(0, Math.min(wanted, this.drawn));
-    this.#place(shown);
+    this.table.show(shown);
     if (shown.length < wanted && !this.growing) {
       this.growing = true;
       idle(() => { this.growing = false; this.drawn += PIECE; this.#draw(); });
     }
     this.more.hidden = found.length <= this.limit;
     say(this.more, `Show ${Math.min(PAGE, found.length - this.limit)} more of ${found.length}`);
-    this.table.hidden = shown.length === 0;
     this.note.hidden = shown.length > 0 || !this.known;
     if (!this.note.hidden) this.#drawNote();
-    this.#tick();
+    this.table.tick();
   }
 
   #drawNote() {
@@ -251,108 +232,66 @@ export class FleetView {
   #drawSessions() {
     const sessions = [...new Set([...this.rows.values()].map((row) => row.session).filter(Boolean))].sort();
     if (this.session && !sessions.includes(this.session)) sessions.push(this.session);
-    const key = JSON.stringify(sessions);
-    if (key !== this.sessionsKey) {
-      this.sessionsKey = key;
+    if (changed(this, "sessionsKey", sessions)) {
       this.select.replaceChildren(h("option", { value: "" }, "All sessions"), ...sessions.map((name) => h("option", { value: name }, name)));
     }
     this.select.value = this.session;
   }
+}
 
-  /** Bring the table's rows into order, moving only those that stand elsewhere. */
-  #place(shown) {
-    const wanted = new Set(shown.map((row) => row.id));
-    for (const [id, parts] of this.nodes) {
-      if (!wanted.has(id)) { parts.node.remove(); this.nodes.delete(id); }
-    }
-    let next = this.body.firstChild;
-    for (const row of shown) {
-      let parts = this.nodes.get(row.id);
-      if (!parts) { parts = this.#rowNode(row.id); this.nodes.set(row.id, parts); }
-      this.#fill(parts, row);
-      if (parts.node === next) next = next.nextSibling;
-      else this.body.insertBefore(parts.node, next);
-    }
-  }
+function make({ id }) {
+  const parts = {
+    badge: badge(), title: h("a", { class: "title", href: `/jobs/${id}`, "data-nav": true }), session: h("span", { class: "session" }),
+    detail: h("span", { class: "detail" }), why: h("span", { class: "why" }), asks: h("div", { class: "asks" }),
+    bar: h("progress", { max: "100" }), percent: h("span", { class: "percent" }), idle: h("span"), age: h("span"), attempt: h("span"),
+  };
+  parts.node = tableRow({
+    state: parts.badge, job: [parts.title, h("span", { class: "sub" }, h("code", {}, id), parts.session)], last: [parts.why, parts.detail, parts.asks],
+    progress: [parts.bar, parts.percent], idle: parts.idle, age: parts.age, attempt: parts.attempt,
+  }, { data: { id } });
+  return parts;
+}
 
-  #rowNode(id) {
-    const parts = {
-      badge: badge(),
-      title: h("a", { class: "title", href: `/jobs/${id}`, "data-nav": true }),
-      session: h("span", { class: "session" }),
-      detail: h("span", { class: "detail" }),
-      why: h("span", { class: "why" }),
-      asks: h("div", { class: "asks" }),
-      bar: h("progress", { max: "100" }),
-      percent: h("span", { class: "percent" }),
-      idle: h("span"),
-      age: h("span"),
-      attempt: h("span"),
-    };
-    const cell = (name, ...children) => h("td", { class: name }, ...children);
-    parts.node = h("tr", { data: { id } },
-      cell("state", parts.badge),
-      cell("job", parts.title, h("span", { class: "sub" }, h("code", {}, id), parts.session)),
-      cell("last", parts.why, parts.detail, parts.asks),
-      cell("progress", parts.bar, parts.percent),
-      cell("idle", parts.idle),
-      cell("age", parts.age),
-      cell("attempt", parts.attempt));
-    return parts;
-  }
+function fill(parts, row) {
+  setState(parts, row);
+  say(parts.title, row.title || "untitled job");
+  say(parts.session, row.session);
+  say(parts.why, row.why);
+  const word = row.asks[0]?.named ? row.asks[0].text : row.detail;
+  say(parts.detail, word);
+  parts.detail.title = plain(word);
+  fillAsks(parts, row);
+  parts.bar.hidden = row.percent === null || row.group === "done";
+  if (row.percent !== null) parts.bar.value = row.percent;
+  parts.bar.setAttribute("aria-label", `progress of ${row.id}`);
+  say(parts.percent, row.percent === null || row.group === "done" ? "" : `${Math.round(row.percent)}%`);
+  const most = row.max_attempts ? `/${row.max_attempts}` : "";
+  say(parts.attempt, `${row.attempt}${most}`);
+  mark(parts.attempt, "again", String(row.attempt > 1));
+}
 
-  #fill(parts, row) {
-    if (parts.row === row) return;
-    parts.row = row;
-    mark(parts.node, "group", row.group);
-    setBadge(parts.badge, row);
-    say(parts.title, row.title || "untitled job");
-    say(parts.session, row.session);
-    say(parts.why, row.why);
-    const word = row.asks[0]?.named ? row.asks[0].text : row.detail;
-    say(parts.detail, word);
-    parts.detail.title = plain(word);
-    this.#fillAsks(parts, row);
-    parts.bar.hidden = row.percent === null || row.group === "done";
-    if (row.percent !== null) parts.bar.value = row.percent;
-    parts.bar.setAttribute("aria-label", `progress of ${row.id}`);
-    say(parts.percent, row.percent === null || row.group === "done" ? "" : `${Math.round(row.percent)}%`);
-    const most = row.max_attempts ? `/${row.max_attempts}` : "";
-    say(parts.attempt, `${row.attempt}${most}`);
-    mark(parts.attempt, "again", String(row.attempt > 1));
-    this.#times(parts);
-  }
+/** Show the first request's choices; kept as they are while it is the first, for whoever is about to press. */
+function fillAsks(parts, row) {
+  const [first, ...others] = row.asks;
+  if (!changed(parts, "asksKey", [first?.id, others.length])) return;
+  const problem = (text) => { say(parts.why, text); };
+  const more = others.length ? h("a", { href: `/jobs/${row.id}`, "data-nav": true }, `and ${others.length} more`) : null;
+  parts.asks.replaceChildren(...(first ? choiceButtons(row.id, first, { problem }) : []), ...(more ? [more] : []));
+}
 
-  /** Show the first request's choices; kept as they are while it is the first, for whoever is about to press. */
-  #fillAsks(parts, row) {
-    const [first, ...others] = row.asks;
-    const key = first ? `${first.id} ${others.length}` : "";
-    if (key === parts.asksKey) return;
-    parts.asksKey = key;
-    const problem = (text) => { say(parts.why, text); };
-    const more = others.length ? h("a", { href: `/jobs/${row.id}`, "data-nav": true }, `and ${others.length} more`) : null;
-    parts.asks.replaceChildren(...(first ? choiceButtons(row.id, first, { problem }) : []), ...(more ? [more] : []));
-  }
-
-  #times(parts) {
-    const row = parts.row;
-    const idle = idleOf(row);
-    say(parts.idle, idleText(row));
-    mark(parts.idle, "near", String(idle !== null && row.limit !== null && row.group === "running" && idle > row.limit * 0.75));
-    say(parts.age, words(now() - row.created));
-    parts.age.title = `registered ${fullTime(row.created)}`;
-  }
-
-  #tick() {
-    for (const parts of this.nodes.values()) this.#times(parts);
-  }
+function times(parts, row) {
+  const idle = idleOf(row);
+  say(parts.idle, idleText(row));
+  mark(parts.idle, "near", String(idle !== null && row.limit !== null && row.group === "running" && idle > row.limit * 0.75));
+  say(parts.age, words(now() - row.created));
+  parts.age.title = `registered ${fullTime(row.created)}`;
 }
 
 /** Return the sentence that tells at a glance whether anybody is needed, as [group, words] parts. */
 function headline(counts, total) {
   if (!total) return [["", "No jobs yet"]];
   const parts = GROUPS.slice(1, 4).filter((group) => counts[group]).map((group) => [group, `${counts[group]} ${group}`]);
-  if (counts.waiting) parts.unshift(["waiting", `${counts.waiting} ${counts.waiting === 1 ? "job waits" : "jobs wait"} for you`]);
+  if (counts.waiting) parts.unshift(["waiting", `${counted(counts.waiting, "job waits", "jobs wait")} for you`]);
   if (parts.length) return parts;
   return [["", counts.running ? `All well: ${counts.running} running` : "All well: nothing is running"]];
 }

@@ -27,6 +27,11 @@ export function words(seconds) {
   return parts.slice(0, 2).join(" ") || "0s";
 }
 
+/** Return a number with its words: 1 job waits, 2 jobs wait. */
+export function counted(count, one, many) {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
 /** Return how long ago a moment was, in one unit: 45s ago, 3m ago, 2h ago. */
 export function ago(at) {
   return `${words(now() - at).split(" ")[0]} ago`;

@@ -1,17 +1,9 @@
 // A graph of few nodes as inline SVG: layers from left to right, what nothing leads to first.
 
-import { plain } from "./dom.js";
+import { s } from "./dom.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const WIDE = 180, HIGH = 36, GAP_X = 60, GAP_Y = 14, LETTERS = 20, TOP = 26;
 export const MOST_NODES = 150;
-
-function s(tag, attributes, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
-  node.append(...children.map((child) => (typeof child === "string" ? plain(child) : child)));
-  return node;
-}
 
 /** Return each node's layer: one more than the farthest that leads to it; who is in a circle counts once. */
 export function layers(ids, edges) {

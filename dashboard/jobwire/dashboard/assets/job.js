@@ -1,18 +1,19 @@
 // One job: what it says, what happened, what can be done.
 
 import { confirmed } from "./confirm.js";
-import { ask, copyButton, h, mark, plain, say } from "./dom.js";
+import { ask, changed, copyButton, fact, h, mark, plain, say } from "./dom.js";
 import { Live } from "./live.js";
 import { badge, idleText, setBadge } from "./fleet.js";
 import { ago, brief, clock, fullTime, now, words } from "./format.js";
 import { RequestCards } from "./requests.js";
+import { act } from "./store.js";
+import { View } from "./views.js";
 
 const KEPT = 2000;
 
-export class JobView {
+export class JobView extends View {
   constructor(root, shell, id) {
-    this.root = root;
-    this.shell = shell;
+    super(root, shell);
     this.id = id;
     this.attempts = new Map();
     this.last = null;
@@ -31,27 +32,19 @@ export class JobView {
     if (!this.mounted) return;
     this.#build();
     this.#row(this.job.row);
-    this.live = new Live(`/api/jobs/${this.id}/stream`, {
+    this.following = new Live(`/api/jobs/${this.id}/stream`, {
       begin: (data) => this.#begin(data),
       lines: (data) => this.#lines(data),
       row: (data) => this.#row(data),
       alive: () => {},
       gone: (data) => { this.unmount(); this.#failed(data); },
     }, (state) => this.shell.state(state));
-    this.live.start();
-    this.timer = setInterval(() => this.#tick(), 1000);
+    super.mount();
   }
 
   unmount() {
     this.mounted = false;
-    this.live?.stop();
-    clearInterval(this.timer);
-  }
-
-  key(event) {
-    if (event.key !== "Escape") return false;
-    this.shell.go("/");
-    return true;
+    super.unmount();
   }
 
   #failed({ message, error = message, hint }) {
@@ -71,10 +64,10 @@ export class JobView {
     this.bar = h("progress", { max: "100", "aria-label": "progress" });
     this.percent = h("span", { class: "percent" });
     this.facts = new Map();
-    const fact = (name, title) => {
-      const value = h("dd");
-      this.facts.set(name, value);
-      return h("div", {}, h("dt", {}, title), value);
+    const told = (name, title) => {
+      const node = fact(title);
+      this.facts.set(name, node.lastChild);
+      return node;
     };
     this.cancelButton = h("button", { type: "button", class: "danger", onclick: () => this.#confirm() }, "Cancel the job …");
     this.attemptList = h("tbody");
@@ -89,9 +82,9 @@ export class JobView {
       this.requests.node,
       h("p", { class: "job-progress" }, this.bar, this.percent),
       h("dl", { class: "facts" },
-        h("div", {}, h("dt", {}, "Job"), h("dd", {}, h("code", {}, this.id), copyButton(this.id))),
-        fact("session", "Session"), fact("attempt", "Attempt"), fact("idle", "Idle / limit"), fact("age", "Age"),
-        fact("took", "Run time"), fact("finished", "Finished"), fact("seq", "Events"), fact("owner", "Held by")),
+        fact("Job", h("code", {}, this.id), copyButton(this.id)),
+        told("session", "Session"), told("attempt", "Attempt"), told("idle", "Idle / limit"), told("age", "Age"),
+        told("took", "Run time"), told("finished", "Finished"), told("seq", "Events"), told("owner", "Held by")),
       h("div", { class: "columns" },
         h("section", { class: "history" }, h("h2", {}, "History"), this.list, this.older),
         h("aside", {},
@@ -109,9 +102,7 @@ export class JobView {
   #drawRecord() {
     const { record, commands } = this.job;
     say(this.raw, JSON.stringify(record, null, 1));
-    const key = JSON.stringify(commands);
-    if (key === this.commandsKey) return;
-    this.commandsKey = key;
+    if (!changed(this, "commandsKey", commands)) return;
     this.commands.replaceChildren(...commands.map((item) => h("li", {}, h("span", {}, item.what), h("div", {}, h("code", {}, item.command), copyButton(item.command)))));
   }
 
@@ -131,9 +122,9 @@ export class JobView {
     say(this.facts.get("owner"), row.owner || "–");
     say(this.facts.get("seq"), String(row.seq));
     this.cancelButton.hidden = row.finished !== null;
-    this.#tick();
+    this.tick();
     clearTimeout(this.refresh);
-    if (this.live) this.refresh = setTimeout(() => this.#reread(), 300);
+    if (this.following) this.refresh = setTimeout(() => this.#reread(), 300);
   }
 
   async #reread() {
@@ -143,7 +134,7 @@ export class JobView {
     } catch { /* the stream tells of trouble */ }
   }
 
-  #tick() {
+  tick() {
     const { created, finished, started } = this.row;
     say(this.facts.get("idle"), finished ? "–" : idleText(this.row) || "–");
     say(this.facts.get("age"), words(now() - created));
@@ -222,7 +213,7 @@ export class JobView {
     confirmed({
       title: `Cancel job ${this.id}?`, word: this.row.title || this.row.detail,
       note: "This cannot be undone. Its worker is told when it next speaks.", keep: "Keep it", button: "Cancel the job",
-      act: (reason) => ask(`/api/jobs/${this.id}/cancel`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ reason }) }),
+      act: (reason) => act(`/api/jobs/${this.id}/cancel`, { reason }),
     });
   }
 }

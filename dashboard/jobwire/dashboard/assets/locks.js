@@ -1,10 +1,10 @@
 // File locks: who holds what until when, who waits, and who waits for whom.
 
-import { badge, setBadge } from "./fleet.js";
-import { h, mark, say } from "./dom.js";
-import { ago, fullTime, now, words } from "./format.js";
+import { badge, setState } from "./fleet.js";
+import { changed, h, say } from "./dom.js";
+import { ago, counted, fullTime, now, words } from "./format.js";
 import { MOST_NODES, drawGraph } from "./graph.js";
-import { Rows, nothingYet, tableRow } from "./store.js";
+import { Rows, tableRow } from "./store.js";
 import { ListView } from "./views.js";
 
 const HELD = [["state", "Mode"], ["job", "What"], ["last", "Held by"], ["unread", "For"], ["when", "Ends in"]];
@@ -15,11 +15,11 @@ export class LocksView extends ListView {
     super(root, shell, { name: "locks", seconds: 5 });
     this.circles = h("ul", { class: "circles", hidden: true });
     this.graph = h("div", { class: "graph-box", hidden: true });
-    this.held = new Rows(HELD, "agents", { key: (row) => `${row.run} ${row.target} ${row.agent}`, make, fill: fillHeld });
-    this.waiting = new Rows(WAITING, "agents", { key: (row) => `${row.agent} ${row.since}`, make, fill: fillWaiting });
+    this.held = new Rows(HELD, "agents", { key: (row) => `${row.run} ${row.target} ${row.agent}`, make, fill: fillHeld, times: heldTimes });
+    this.waiting = new Rows(WAITING, "agents", { key: (row) => `${row.agent} ${row.since}`, make, fill: fillWaiting, times: waitTimes });
     this.waitTitle = h("h2", {}, "Waiting");
     this.graphTitle = h("h2", {}, "Who waits for whom");
-    this.tables = [{ rows: this.held, times: heldTimes }, { rows: this.waiting, times: waitTimes }];
+    this.tables = [this.held, this.waiting];
   }
 
   parts() {
@@ -37,10 +37,9 @@ export class LocksView extends ListView {
     this.held.show(locks);
     this.waiting.show(waiters);
     this.waitTitle.hidden = waiters.length === 0;
-    this.note.hidden = locks.length + waiters.length > 0;
-    if (!this.note.hidden) nothingYet(this.note, "Nobody holds a file lock. Take one:", "lock acquire --agent builder src/app.py");
+    this.beginWith([...locks, ...waiters], "Nobody holds a file lock. Take one:", "lock acquire --agent builder src/app.py");
     const more = data.held > locks.length ? ` (${locks.length} shown)` : "";
-    say(this.headline, `${data.held ?? 0} ${data.held === 1 ? "lock" : "locks"} held${more} · ${data.waiting ?? 0} waiting${circles.length ? ` · ${circles.length} deadlocked` : ""}`);
+    say(this.headline, `${counted(data.held ?? 0, "lock", "locks")} held${more} · ${data.waiting ?? 0} waiting${circles.length ? ` · ${circles.length} deadlocked` : ""}`);
     this.circles.hidden = circles.length === 0;
     this.circles.replaceChildren(...circles.map((circle) => h("li", {}, h("b", {}, "Deadlock: "), [...circle, circle[0]].join(" → "))));
     this.#draw(data);
@@ -52,10 +51,8 @@ export class LocksView extends ListView {
     for (const row of waiters) for (const other of row.before) pairs.set(`${row.agent}\n${other}`, [row.agent, other]);
     for (const [waiter, awaited] of asked) if (waiters.length) pairs.set(`${waiter}\n${awaited}`, [waiter, awaited]);
     const names = [...new Set([...pairs.values()].flat())].slice(0, MOST_NODES);
-    const key = JSON.stringify([[...pairs.keys()], [...bad]]);
     this.graphTitle.hidden = this.graph.hidden = names.length === 0;
-    if (key === this.graphKey) return;
-    this.graphKey = key;
+    if (!changed(this, "graphKey", [[...pairs.keys()], [...bad]])) return;
     const holds = new Map(names.map((name) => [name, locks.filter((row) => row.agent === name).map((row) => row.target)]));
     const circled = new Set(circles.flat());
     const nodes = names.map((name) => ({ id: name, text: name, sub: holds.get(name).length ? `holds ${holds.get(name).join(", ")}` : "holds nothing", group: circled.has(name) ? "failed" : waiters.some((row) => row.agent === name) ? "waiting" : "running", href: `/conversations?agent=${encodeURIComponent(name)}` }));
@@ -69,16 +66,18 @@ function make() {
   return parts;
 }
 
-function fillHeld(parts, row) {
-  const group = row.broken_by ? "failed" : row.mode === "shared" ? "pending" : "running";
-  mark(parts.node, "group", group);
-  setBadge(parts.badge, { group, word: row.mode });
-  say(parts.title, row.target);
+function fillLock(parts, row, { group, title }) {
+  setState(parts, { group, word: row.mode });
+  say(parts.title, title);
   say(parts.sub, row.run === "default" ? "" : `run ${row.run}`);
   say(parts.who, row.agent);
   parts.who.setAttribute("href", `/conversations?agent=${encodeURIComponent(row.agent)}`);
+}
+
+function fillHeld(parts, row) {
+  const group = row.broken_by ? "failed" : row.mode === "shared" ? "pending" : "running";
+  fillLock(parts, row, { group, title: row.target });
   say(parts.note, [row.job ? `job ${row.job}` : "", row.broken_by ? `${row.broken_by} asks to break it: ${row.reason}` : ""].filter(Boolean).join(" · "));
-  heldTimes(parts, row);
 }
 
 function heldTimes(parts, row) {
@@ -88,14 +87,8 @@ function heldTimes(parts, row) {
 }
 
 function fillWaiting(parts, row) {
-  mark(parts.node, "group", "waiting");
-  setBadge(parts.badge, { group: "waiting", word: row.mode });
-  say(parts.title, row.targets.join(", "));
-  say(parts.sub, row.run === "default" ? "" : `run ${row.run}`);
-  say(parts.who, row.agent);
-  parts.who.setAttribute("href", `/conversations?agent=${encodeURIComponent(row.agent)}`);
+  fillLock(parts, row, { group: "waiting", title: row.targets.join(", ") });
   say(parts.note, row.before.length ? `after ${row.before.join(", ")}` : "its turn now");
-  waitTimes(parts, row);
 }
 
 function waitTimes(parts, row) {

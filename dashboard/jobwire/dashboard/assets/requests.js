@@ -1,8 +1,10 @@
 // What jobs ask: one card a request, with its choices as buttons and a text field; and the feed of all of them.
 
-import { ask, copyButton, h, jobwire, say } from "./dom.js";
+import { copyButton, h, jobwire, say } from "./dom.js";
 import { Live } from "./live.js";
-import { ago, words, now } from "./format.js";
+import { ago, counted, words, now } from "./format.js";
+import { act, kept, place } from "./store.js";
+import { View } from "./views.js";
 
 const KINDS = { permission: "Permission", question: "Question", turn_end: "End of a turn", idle: "Waits for work", error: "Error" };
 const page = document.documentElement.dataset;
@@ -10,7 +12,7 @@ const status = document.getElementById("said");
 
 /** Answer a request, and say so to who cannot see that its card goes. */
 export async function answer(job, request, text, always = false) {
-  await ask(`/api/jobs/${job}/answer`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ request, text, always }) });
+  await act(`/api/jobs/${job}/answer`, { request, text, always });
   say(status, `Answered: ${text}`);
 }
 
@@ -45,18 +47,9 @@ export class RequestCards {
   }
 
   update(found) {
-    const wanted = new Map(found.map(([row, item]) => [`${row.id}/${item.id}`, [row, item]]));
     const had = this.node.contains(document.activeElement);
-    for (const [key, card] of this.cards) {
-      if (!wanted.has(key)) { card.node.remove(); this.cards.delete(key); }
-    }
-    let next = this.node.firstChild;
-    for (const [key, [row, item]] of wanted) {
-      let card = this.cards.get(key);
-      if (!card) { card = this.#card(row, item); this.cards.set(key, card); }
-      if (card.node === next) next = next.nextSibling;
-      else this.node.insertBefore(card.node, next);
-    }
+    const shown = kept(this.cards, found, ([row, item]) => `${row.id}/${item.id}`, (one) => this.#card(...one));
+    place(this.node, shown.map(([card]) => card.node));
     // Who answers one after the other by keys goes on with the next.
     if (had && !this.node.contains(document.activeElement)) this.focus();
     this.tick();
@@ -112,15 +105,14 @@ export function openRequests(rows) {
   return rows.flatMap((row) => row.asks.map((item) => [row, item])).sort((a, b) => cost(b) - cost(a) || (a[1].id < b[1].id ? -1 : 1));
 }
 
-export class FeedView {
+export class FeedView extends View {
   constructor(root, shell) {
-    this.root = root;
-    this.shell = shell;
+    super(root, shell);
     this.rows = new Map();
     this.headline = h("h1", { class: "headline", "aria-live": "polite" }, "Reading what waits …");
     this.cards = new RequestCards({ named: true });
     this.note = h("p", { class: "empty", hidden: true }, "Nothing waits for you.");
-    this.live = new Live("/api/stream", {
+    this.following = new Live("/api/stream", {
       fleet: (data) => { this.rows = new Map(); this.#take(data); },
       update: (data) => { for (const id of data.gone) this.rows.delete(id); this.#take(data); },
     }, (state) => shell.state(state));
@@ -128,18 +120,15 @@ export class FeedView {
 
   mount() {
     this.root.replaceChildren(this.headline, this.cards.node, this.note);
-    this.live.start();
-    this.timer = setInterval(() => this.cards.tick(), 1000);
+    super.mount();
   }
 
-  unmount() {
-    this.live.stop();
-    clearInterval(this.timer);
+  tick() {
+    this.cards.tick();
   }
 
   key(event) {
-    if (event.key === "Escape") { this.shell.go("/"); return true; }
-    if (event.key !== "j" && event.key !== "k") return false;
+    if (event.key !== "j" && event.key !== "k") return super.key(event);
     const all = [...this.cards.node.children];
     const at = all.findIndex((node) => node.contains(document.activeElement));
     const next = all[Math.min(Math.max(at + (event.key === "j" ? 1 : -1), 0), all.length - 1)];
@@ -157,6 +146,6 @@ export class FeedView {
     const found = openRequests([...this.rows.values()]);
     this.cards.update(found);
     this.note.hidden = found.length > 0;
-    say(this.headline, found.length ? `${found.length} ${found.length === 1 ? "request waits" : "requests wait"} for you` : "All answered");
+    say(this.headline, found.length ? `${counted(found.length, "request waits", "requests wait")} for you` : "All answered");
   }
 }

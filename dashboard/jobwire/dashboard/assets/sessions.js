@@ -1,10 +1,10 @@
 // Sessions: the panes in which agents live, with their last lines; stopped and brought back with a question first.
 
 import { confirmed } from "./confirm.js";
-import { badge, setBadge } from "./fleet.js";
-import { copyButton, h, mark, say } from "./dom.js";
-import { ago, words } from "./format.js";
-import { act, nothingYet, place } from "./store.js";
+import { badge, setState } from "./fleet.js";
+import { changed, copyButton, h, say } from "./dom.js";
+import { ago, counted, words } from "./format.js";
+import { act, kept, place } from "./store.js";
 import { ListView } from "./views.js";
 
 const actions = document.documentElement.dataset.actions === "yes";
@@ -28,42 +28,32 @@ export class SessionsView extends ListView {
   }
 
   show({ sessions = [] }) {
-    const names = new Set(sessions.map((one) => one.name));
-    for (const name of this.cards.keys()) if (!names.has(name)) this.cards.delete(name);
-    place(this.list, sessions.map((one) => this.#card(one)));
-    this.note.hidden = sessions.length > 0;
-    if (!sessions.length) nothingYet(this.note, "No session yet. Open one:", "sessions create builder --agent claude");
+    const shown = kept(this.cards, sessions, (one) => one.name, make);
+    for (const [parts, one] of shown) fill(parts, one);
+    place(this.list, shown.map(([parts]) => parts.node));
+    this.beginWith(sessions, "No session yet. Open one:", "sessions create builder --agent claude");
     const running = sessions.filter((one) => one.state === "running");
     const asks = running.filter((one) => one.attention).length;
-    say(this.headline, sessions.length ? [`${running.length} ${running.length === 1 ? "session runs" : "sessions run"}`, asks ? `${asks} ${asks === 1 ? "asks" : "ask"} something` : ""].filter(Boolean).join(" · ") : "No sessions yet");
+    say(this.headline, sessions.length ? [counted(running.length, "session runs", "sessions run"), asks ? `${counted(asks, "asks", "ask")} something` : ""].filter(Boolean).join(" · ") : "No sessions yet");
   }
+}
 
-  #card(one) {
-    let parts = this.cards.get(one.name);
-    if (!parts) { parts = make(one); this.cards.set(one.name, parts); }
-    const lost = one.state === "running" && !one.alive;
-    const group = lost ? "failed" : one.attention ? "waiting" : GROUPS[one.state] ?? "pending";
-    mark(parts.node, "group", group);
-    setBadge(parts.badge, { group, word: lost ? "pane is gone" : one.attention ? "asks" : one.state });
-    say(parts.facts, [one.agent, one.agent_id !== one.name ? `inbox ${one.agent_id}` : "", one.title, one.idle === null ? `${one.state} ${ago(one.changed)}` : `silent for ${words(one.idle)}`, one.restarts ? `${one.restarts} restarts` : ""].filter(Boolean).join(" · "));
-    const job = `${one.job_id} ${one.job_status}`;
-    if (parts.jobKey !== job) {
-      parts.jobKey = job;
-      parts.job.replaceChildren(...(one.job_id ? [h("a", { href: `/jobs/${one.job_id}`, "data-nav": true }, `job ${one.job_id}`), ` ${one.job_status}`] : []));
-    }
-    say(parts.reason, one.state === "running" ? "" : one.reason);
-    const lines = one.lines.join("\n");
-    parts.lines.hidden = !lines;
-    say(parts.lines, lines);
-    if (parts.attachKey !== one.attach) {
-      parts.attachKey = one.attach;
-      parts.attach.replaceChildren(...(one.attach ? [h("code", {}, one.attach), copyButton(one.attach)] : []));
-    }
-    parts.stop.hidden = one.state !== "running";
-    parts.kill.hidden = one.state !== "running";
-    parts.resume.hidden = !(lost || one.state === "stopped" || one.state === "terminated");
-    return parts.node;
+function fill(parts, one) {
+  const lost = one.state === "running" && !one.alive;
+  const group = lost ? "failed" : one.attention ? "waiting" : GROUPS[one.state] ?? "pending";
+  setState(parts, { group, word: lost ? "pane is gone" : one.attention ? "asks" : one.state });
+  say(parts.facts, [one.agent, one.agent_id !== one.name ? `inbox ${one.agent_id}` : "", one.title, one.idle === null ? `${one.state} ${ago(one.changed)}` : `silent for ${words(one.idle)}`, one.restarts ? `${one.restarts} restarts` : ""].filter(Boolean).join(" · "));
+  if (changed(parts, "jobKey", [one.job_id, one.job_status])) {
+    parts.job.replaceChildren(...(one.job_id ? [h("a", { href: `/jobs/${one.job_id}`, "data-nav": true }, `job ${one.job_id}`), ` ${one.job_status}`] : []));
   }
+  say(parts.reason, one.state === "running" ? "" : one.reason);
+  const lines = one.lines.join("\n");
+  parts.lines.hidden = !lines;
+  say(parts.lines, lines);
+  if (changed(parts, "attachKey", one.attach)) parts.attach.replaceChildren(...(one.attach ? [h("code", {}, one.attach), copyButton(one.attach)] : []));
+  parts.stop.hidden = one.state !== "running";
+  parts.kill.hidden = one.state !== "running";
+  parts.resume.hidden = !(lost || one.state === "stopped" || one.state === "terminated");
 }
 
 function make({ name }) {

@@ -66,6 +66,12 @@ export function cannot(note, error) {
   note.replaceChildren(error.message, error.hint ? h("span", { class: "hint" }, error.hint) : "");
 }
 
+/** Say in `node` why something was not done. */
+export function refused(node, error) {
+  node.hidden = false;
+  say(node, error.hint ? `${error.message} (${error.hint})` : error.message);
+}
+
 /** Show in `note` that there is nothing yet, with the command that begins. */
 export function nothingYet(note, words, command) {
   note.hidden = false;
@@ -83,6 +89,16 @@ export function place(parent, nodes) {
   }
 }
 
+/** Return [parts, item] of each item in their order: what was made for one stays what it is, until the item is gone. */
+export function kept(made, items, key, make) {
+  const wanted = new Map(items.map((item) => [key(item), item]));
+  for (const name of made.keys()) if (!wanted.has(name)) made.delete(name);
+  return [...wanted].map(([name, item]) => {
+    if (!made.has(name)) made.set(name, make(item));
+    return [made.get(name), item];
+  });
+}
+
 /** Go to the next or the previous title of a list. */
 export function moveIn(list, step) {
   const links = [...list.querySelectorAll("a.title")];
@@ -95,11 +111,12 @@ export function tableRow(cells, props = {}) {
   return h("tr", props, Object.entries(cells).map(([name, children]) => h("td", { class: name }, ...[children].flat())));
 }
 
-/** A table of rows that stay what they are: `make(row)` gives {node, ...}, `fill(parts, row)` writes it. */
+/** A table of rows that stay what they are: `make(row)` gives {node, ...}, `fill(parts, row)` writes it, `times(parts, row)` its times. */
 export class Rows {
-  constructor(columns, name, { make, fill, key }) {
+  constructor(columns, name, { make, fill, times, key }) {
     this.make = make;
     this.fill = fill;
+    this.times = times;
     this.key = key;
     this.parts = new Map();
     this.body = h("tbody", { onclick: (event) => {
@@ -110,25 +127,31 @@ export class Rows {
   }
 
   show(rows) {
-    const wanted = new Set(rows.map(this.key));
-    for (const key of this.parts.keys()) if (!wanted.has(key)) this.parts.delete(key);
-    place(this.body, rows.map((row) => {
-      const key = this.key(row);
-      let parts = this.parts.get(key);
-      if (!parts) { parts = this.make(row); this.parts.set(key, parts); }
-      parts.row = row;
-      this.fill(parts, row);
-      return parts.node;
-    }));
+    const shown = kept(this.parts, rows, this.key, this.make);
+    for (const [parts, row] of shown) this.#write(parts, row);
+    place(this.body, shown.map(([parts]) => parts.node));
     this.node.hidden = rows.length === 0;
   }
 
-  tick(times) {
-    for (const parts of this.parts.values()) times(parts, parts.row);
+  /** Write a row that has changed, where it is shown. */
+  update(row) {
+    const parts = this.parts.get(this.key(row));
+    if (parts) this.#write(parts, row);
+  }
+
+  #write(parts, row) {
+    if (parts.row === row) return;
+    parts.row = row;
+    this.fill(parts, row);
+    this.times(parts, row);
+  }
+
+  tick() {
+    for (const parts of this.parts.values()) this.times(parts, parts.row);
   }
 }
 
-/** Buttons of which one is chosen, each with a count; `choose(name)` hears which. */
+/** Buttons of which some are chosen, each with a count; `choose(name)` hears which is pressed. */
 export class Choices {
   constructor(label, names, choose) {
     this.chips = new Map(Object.entries(names).map(([name, [title, group]]) => [name, h("button", { type: "button", class: "chip", data: { group }, "aria-pressed": "false", onclick: () => choose(name) }, h("span", {}, title), h("b", {}, "0"))]));
@@ -137,7 +160,7 @@ export class Choices {
 
   show(chosen, counts) {
     for (const [name, chip] of this.chips) {
-      chip.setAttribute("aria-pressed", String(name === chosen));
+      chip.setAttribute("aria-pressed", String(chosen.includes(name)));
       say(chip.lastChild, String(counts[name || "all"] ?? 0));
     }
   }

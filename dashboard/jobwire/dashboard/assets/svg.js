@@ -1,17 +1,10 @@
 // Line charts as SVG, by hand: time to the right, series above zero, a crosshair that tells values.
 
+import { s } from "./dom.js";
 import { dayStart, fullTime, tick } from "./format.js";
 
-const NS = "http://www.w3.org/2000/svg";
 const PAD = { left: 54, right: 8, top: 8, bottom: 20 };
 const HEIGHT = 170;
-
-function s(tag, attributes = {}, text) {
-  const node = document.createElementNS(NS, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 
 /** Return a round number at or above `value`: 1, 2 or 5 times a power of ten. */
 export function ceiling(value) {

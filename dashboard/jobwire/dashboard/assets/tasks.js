@@ -2,8 +2,8 @@
 
 import { confirmed } from "./confirm.js";
 import { threadPath } from "./conversations.js";
-import { badge, setBadge } from "./fleet.js";
-import { h, mark, plain, say } from "./dom.js";
+import { badge, setState } from "./fleet.js";
+import { changed, h, mark, plain, say } from "./dom.js";
 import { ago, fullTime, now, words } from "./format.js";
 import { MOST_NODES, drawGraph } from "./graph.js";
 import { Rows, act, nothingYet, tableRow } from "./store.js";
@@ -26,8 +26,8 @@ export class TasksView extends ListView {
     this.bar = h("section", { class: "filters", "aria-label": "Filter" }, this.choices.node, h("div", { class: "find" }, this.runs));
     this.graph = h("div", { class: "graph-box", hidden: true });
     this.hint = h("p", { class: "hint", hidden: true });
-    this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make: (row) => this.#make(row), fill });
-    this.tables = [{ rows: this.table, times }];
+    this.table = new Rows(COLUMNS, "threads", { key: (row) => row.id, make: (row) => this.#make(row), fill, times });
+    this.tables = [this.table];
     this.more = h("button", { type: "button", class: "more", hidden: true, onclick: () => { this.limit += STEP; this.following.again(); } });
   }
 
@@ -53,14 +53,10 @@ export class TasksView extends ListView {
     const { tasks = [], counts = {}, runs = [] } = data;
     this.shown = data.run ?? "";
     this.bar.hidden = runs.length === 0;
-    const key = JSON.stringify(runs);
-    if (key !== this.runsKey) {
-      this.runsKey = key;
-      this.runs.replaceChildren(...runs.map((name) => h("option", { value: name }, `run ${name}`)));
-    }
+    if (changed(this, "runsKey", runs)) this.runs.replaceChildren(...runs.map((name) => h("option", { value: name }, `run ${name}`)));
     this.runs.hidden = runs.length < 2;
     this.runs.value = this.shown;
-    this.choices.show(this.asked.state, counts);
+    this.choices.show([this.asked.state], counts);
     this.table.show(tasks);
     this.note.hidden = tasks.length > 0;
     if (!runs.length) nothingYet(this.note, "No tasks yet. Import a plan, or add one:", "tasks add --agent lead --title 'build it'");
@@ -80,13 +76,11 @@ export class TasksView extends ListView {
     // Of a long plan most stand alone here: what each waits for is in the list.
     const linked = new Set(edges.flatMap(([from, to]) => [from, to]));
     const nodes = found > first.length ? first.filter((row) => linked.has(row.id)) : first;
-    const key = JSON.stringify([edges, nodes.map((row) => [row.id, row.status, row.title])]);
     this.graph.hidden = edges.length === 0;
     this.hint.hidden = found <= first.length;
     const graph = edges.length ? `, the graph ${nodes.length} that wait for each other` : "";
     say(this.hint, `Of ${found} tasks the list shows ${tasks.length}${graph}: those that need somebody first.`);
-    if (key === this.graphKey) return;
-    this.graphKey = key;
+    if (!changed(this, "graphKey", [edges, nodes.map((row) => [row.id, row.status, row.title])])) return;
     this.graph.replaceChildren(drawGraph(nodes.map((row) => ({ id: row.id, text: `${row.id} ${row.title}`, sub: [row.status.replaceAll("_", " "), row.worker || row.owner].filter(Boolean).join(" · "), group: GROUPS[row.status], href: row.thread ? threadPath(row.thread) : null })), edges, "Which task waits for which"));
   }
 
@@ -115,9 +109,7 @@ export class TasksView extends ListView {
 const MAY = { approve: ["in_review"], reject: ["in_review"], merge: ["approved"], retry: ["failed", "cancelled"], cancel: ["pending", "ready", "stuck", "in_progress", "in_review", "approved"] };
 
 function fill(parts, row) {
-  const group = GROUPS[row.status];
-  mark(parts.node, "group", group);
-  setBadge(parts.badge, { group, word: row.status.replaceAll("_", " ") });
+  setState(parts, { group: GROUPS[row.status], word: row.status.replaceAll("_", " ") });
   say(parts.title, row.title);
   parts.title.setAttribute("href", row.thread ? threadPath(row.thread) : "/tasks");
   say(parts.priority, row.priority === "normal" ? "" : row.priority);
@@ -128,9 +120,8 @@ function fill(parts, row) {
   say(parts.why, why);
   parts.why.title = plain(why);
   for (const [verb, button] of Object.entries(parts.verbs)) button.hidden = !MAY[verb].includes(row.status);
-  say(parts.who, [row.worker || row.owner || "anybody"].join(""));
+  say(parts.who, row.worker || row.owner || "anybody");
   say(parts.runs, row.jobs ? `${row.jobs}${row.failures ? `, ${row.failures}/${row.most} failed` : ""}` : "");
-  times(parts, row);
 }
 
 function times(parts, row) {

@@ -1,15 +1,14 @@
-// What the views of the agents' store share: beginning and end, keys, and what is said where it cannot be read.
+// What the views share: beginning and end, keys, and what is said where the agents' store cannot be read.
 
 import { h, say } from "./dom.js";
-import { Choices, Following, cannot, look, moveIn } from "./store.js";
+import { Choices, Following, cannot, look, moveIn, nothingYet } from "./store.js";
 
-/** What every view is: followed while it is shown, left by Escape. */
-export class StoreView {
-  constructor(root, shell, { back, seconds = 0 }) {
+/** What every view is: `following`, a stream, runs while it is shown; left by Escape. */
+export class View {
+  constructor(root, shell, back = "/") {
     this.root = root;
     this.shell = shell;
     this.back = back;
-    this.following = new Following(shell, () => this.refresh(), seconds);
   }
 
   mount() {
@@ -18,7 +17,7 @@ export class StoreView {
   }
 
   unmount() {
-    this.following.stop();
+    this.following?.stop();
     clearInterval(this.timer);
   }
 
@@ -32,7 +31,15 @@ export class StoreView {
   tick() {}
 }
 
-/** A list: `path` is asked for it, `tables` are its {rows, times}, `choices` narrow it down by state.
+/** A view of the agents' store: `refresh()` asks for it again whenever it changed. */
+export class StoreView extends View {
+  constructor(root, shell, { back, seconds = 0 }) {
+    super(root, shell, back);
+    this.following = new Following(shell, () => this.refresh(), seconds);
+  }
+}
+
+/** A list: `path` is asked for it, `tables` are its Rows, `choices` narrow it down by state.
  *
  * A view has `parts()`, the nodes to show, and `show(data)`, which writes what the server answered.
  */
@@ -50,6 +57,10 @@ export class ListView extends StoreView {
     this.choices = choices && new Choices("State", choices, (state) => this.choose({ state }));
   }
 
+  parts() {
+    return [this.headline, ...this.tables.map((rows) => rows.node), this.note];
+  }
+
   mount() {
     const query = new URLSearchParams(location.search);
     for (const key of Object.keys(this.asked)) this.asked[key] = query.get(key) ?? "";
@@ -60,11 +71,11 @@ export class ListView extends StoreView {
   }
 
   tick() {
-    for (const { rows, times } of this.tables) rows.tick(times);
+    for (const rows of this.tables) rows.tick();
   }
 
   key(event) {
-    if (this.tables.length && (event.key === "j" || event.key === "k")) { moveIn(this.tables[0].rows.body, event.key === "j" ? 1 : -1); return true; }
+    if (this.tables.length && (event.key === "j" || event.key === "k")) { moveIn(this.tables[0].body, event.key === "j" ? 1 : -1); return true; }
     const state = this.states && /^[0-9]$/.test(event.key) ? Object.keys(this.states)[Number(event.key)] : undefined;
     if (state !== undefined) { this.choose({ state }); return true; }
     const filters = this.filters.filter((key) => this.asked[key]);
@@ -88,7 +99,13 @@ export class ListView extends StoreView {
 
   /** Hide what cannot be shown now. */
   hide() {
-    for (const { rows } of this.tables) rows.node.hidden = true;
+    for (const rows of this.tables) rows.node.hidden = true;
+  }
+
+  /** Say where there are no `items` how to begin. */
+  beginWith(items, words, command) {
+    this.note.hidden = items.length > 0;
+    if (!items.length) nothingYet(this.note, words, command);
   }
 
   async refresh() {

@@ -1,5 +1,7 @@
 """What a person does on the page among the agents: reads, replies, ends a conversation, votes."""
 
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from jobwire.coordination import agents
@@ -18,7 +20,6 @@ from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.topics import check_agent
 
-_VERBS = ("approve", "reject", "merge", "retry", "cancel")
 KINDS = ("event", "answer", "question")
 # What a person begins a conversation with.
 BEGINNINGS = ("task", "question", "event")
@@ -52,15 +53,12 @@ class PersonOnThePage:
         names = split_words(to)
         if not names and kind != "task":
             raise InvalidInputError("it is for nobody", hint="name an agent; only a task may be anybody's")
-        store = self._joined()
-        try:
+        with closing(self._joined()) as store:
             new = NewMessage(
                 self._name, names, kind=kind, summary=summary, body=body, priority=priority, id=message_id
             )
             posted = send(store, new)
             return {"message_id": posted.message_id, "thread_id": posted.thread_id}
-        finally:
-            store.close()
 
     def reply(self, thread_id: str, text: str, *, kind: str, message_id: str) -> dict[str, object]:
         """Say something in a conversation; the same id again says it once."""
@@ -68,75 +66,55 @@ class PersonOnThePage:
             raise InvalidInputError(f"a reply is no {kind!r:.40}", hint=f"one of {', '.join(KINDS)}")
         if not text.strip():
             raise InvalidInputError("there is nothing in the reply", hint="write something")
-        store = self._joined()
-        try:
+        with closing(self._joined()) as store:
             new = NewMessage(self._name, kind=kind, thread_id=thread_id, body=text, id=message_id)
             said = reply(store, new)
             return {"message_id": said.posted.message_id, "answered": said.request}
-        finally:
-            store.close()
 
     def cancel(self, thread_id: str, reason: str) -> dict[str, object]:
         """End a conversation, and with it the job that does its work."""
-        store = self._joined()
-        try:
+        with closing(self._joined()) as store:
             ended = ThreadWork(store, self._name).cancel(thread_id, reason)
             return {"thread_id": thread_id, "status": str(ended.thread.status)}
-        finally:
-            store.close()
 
     def read(self, thread_id: str, through: int) -> dict[str, object]:
         """Note that the person has seen the conversation."""
-        store = CoordinationStore(str(self._home))
-        try:
+        with closing(CoordinationStore(str(self._home))) as store:
             mark_read(store, self._name, thread_id, through)
             return {"thread_id": thread_id, "through": through}
-        finally:
-            store.close()
 
     def say(self, board_id: str, turn: str, content: dict[str, object]) -> dict[str, object]:
         """Have the person's turn on a board that it is a member of."""
         if turn not in {str(one.value) for one in BoardTurn}:
             raise InvalidInputError(f"there is no turn {turn!r:.40}", hint="assess, discuss, pass or vote")
-        store = CoordinationStore(str(self._home))
-        try:
+        with closing(CoordinationStore(str(self._home))) as store:
             view = Boards(store, key=home_key(store.home)).say(board_id, self._name, BoardTurn(turn), content)
             return {"board_id": board_id, "phase": view.phase.value}
-        finally:
-            store.close()
 
     def settle(self, seq: int, agent: str, verb: str) -> dict[str, object]:
         """Queue a message that was given up for an agent again, or drop it for good."""
         if verb not in {"redrive", "drop"}:
             raise InvalidInputError(f"there is no verb {verb!r:.40}", hint="redrive or drop")
-        store = CoordinationStore(str(self._home))
-        try:
+        with closing(CoordinationStore(str(self._home))) as store:
             act = redrive if verb == "redrive" else drop
             found = act(store, seq, agent, by=self._name)
             return {"states": [str(one.state) for one in found]}
-        finally:
-            store.close()
 
     def manage(self, run: str, task: str, verb: str, *, reason: str, version: int) -> dict[str, object]:
         """Approve, reject, merge, retry or cancel a task as it was shown (`version`)."""
-        store = self._joined()
-        try:
+        with closing(self._joined()) as store:
             tasks = Tasks(store, self._name)
-            if verb in {"approve", "reject"}:
-                found = tasks.review(
-                    task, run, approve=verb == "approve", reason=reason, expect_version=version
-                )
-            elif verb == "merge":
-                found = tasks.merge(task, run, expect_version=version)
-            elif verb == "retry":
-                found = tasks.retry(task, run, expect_version=version)
-            elif verb == "cancel":
-                found = tasks.cancel(task, reason, run, expect_version=version)
-            else:
-                raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(_VERBS)}")
+            verbs = {
+                "approve": partial(tasks.review, task, run, approve=True, reason=reason),
+                "reject": partial(tasks.review, task, run, approve=False, reason=reason),
+                "merge": partial(tasks.merge, task, run),
+                "retry": partial(tasks.retry, task, run),
+                "cancel": partial(tasks.cancel, task, reason, run),
+            }
+            if verb not in verbs:
+                raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(verbs)}")
+            found = verbs[verb](expect_version=version)
             return {"task_id": found.task_id, "status": str(found.status), "version": found.version}
-        finally:
-            store.close()
 
     def _joined(self) -> CoordinationStore:
         """Return the store, in which the person is known as one: it may reply and end wherever it looks.

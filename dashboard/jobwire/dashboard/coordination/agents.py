@@ -4,7 +4,7 @@ import json
 
 from jobwire.coordination.agents import gone, present
 from jobwire.coordination.store import CoordinationStore
-from jobwire.dashboard.coordination.agent_rows import AgentRow, agent_row, arrange_agents
+from jobwire.dashboard.coordination.agent_rows import AgentRow, agent_row, arrange_agents, count_states
 
 # Who left or died is shown for a day; more than these are no list for people.
 _GONE_SECONDS = 86_400
@@ -25,6 +25,12 @@ def agent_rows(store: CoordinationStore, now: float, *, counted: bool = True) ->
         unread = dict(store.rows("unread_by_all", {"agents": names, "limit": MOST_COUNTED}))
         rows = [agent_row(view, unread.get(view.agent_id, 0), now) for view in views]
     return arrange_agents(rows)
+
+
+def agent_page(store: CoordinationStore, now: float) -> dict[str, object]:
+    """Return the agents for the page, and how many there are in each state."""
+    rows = agent_rows(store, now)
+    return {"agents": [row._asdict() for row in rows], "counts": count_states(rows)}
 
 
 def unread_of(store: CoordinationStore, agent: str) -> int:

@@ -10,8 +10,9 @@ from jobwire.coordination.reading import thread_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.stored import message_not_found
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.coordination.thread_rows import cut, seconds, thread_row
+from jobwire.dashboard.coordination.thread_rows import cut, thread_row
 from jobwire.dashboard.coordination.threads import unread_in
+from jobwire.dashboard.numbers import epoch_or_zero
 
 MESSAGES = 50
 _TURNS = 200
@@ -50,12 +51,13 @@ class ShownMessage(NamedTuple):
 
 
 def conversation(
-    store: CoordinationStore, thread_id: str, *, me: str, after: int = 0, below: int = _LAST
+    store: CoordinationStore, thread_id: str, *, me: str, after: int | None = None, below: int | None = None
 ) -> dict[str, object]:
     """Return the thread with its newest messages between two numbers, oldest first, and its turns there.
 
     `more` tells whether there are older ones between. Raises NotFoundError (thread_not_found).
     """
+    after, below = after or 0, _LAST if below is None else below
     with store.reading():
         thread = thread_of(store, thread_id)
         values = {"thread_id": thread_id, "after": after, "below": below, "limit": MESSAGES + 1}
@@ -69,7 +71,7 @@ def conversation(
         )
         budget = _BlobBudget(store)
         return {
-            "thread": thread_row(thread, None, unread_in(store, thread, me))._asdict(),
+            "thread": thread_row(thread, None, unread_in(store, thread, me)),
             "messages": [_shown(store, one, budget) for one in shown],
             "turns": [_turn(*row) for row in reversed(turns)],
             "more": more,
@@ -152,7 +154,13 @@ def _shown(store: CoordinationStore, one: ShownMessage, blobs: _BlobBudget) -> d
 
 
 def _turn(number: int, source: str, kind: str, text: str, at: str) -> dict[str, object]:
-    return {"seq": number, "source": cut(source), "type": cut(kind), "text": cut(text), "at": seconds(at)}
+    return {
+        "seq": number,
+        "source": cut(source),
+        "type": cut(kind),
+        "text": cut(text),
+        "at": epoch_or_zero(at),
+    }
 
 
 def _texts(acceptance: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from jobwire.dashboard.coordination.agent_rows import count_states
 from jobwire.dashboard.coordination.agents import agent_rows
 from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
-from jobwire.dashboard.coordination.thread_rows import seconds
+from jobwire.dashboard.numbers import epoch_or_zero
 
 
 class StoreFigures(NamedTuple):
@@ -42,7 +42,7 @@ def store_figures(home: Path, clock: Clock) -> StoreFigures:
                 unread=unread,
                 oldest_unread=max(0.0, now - oldest_ms / 1000) if oldest_ms else 0.0,
                 blocked=blocked,
-                blocked_for=max(0.0, now - seconds(since)) if since else 0.0,
+                blocked_for=max(0.0, now - epoch_or_zero(since)) if since else 0.0,
                 dead=store.rows("dead_figures")[0][0],
                 agents=count_states(agent_rows(store, now, counted=False)),
                 locks=locks.held,

@@ -20,19 +20,16 @@ from jobwire.dashboard.coordination.looking import looking
 Line = tuple[str, str]
 
 
-class StoreScreen(Screen[None]):
-    """Lines from the store, read anew each second; a screen has `lines` and its keys."""
+class TextScreen(Screen[None]):
+    """A text that is written anew each `seconds`; a screen has `text` and its keys."""
 
     CSS = "#lines { padding: 0 1; }"
     #: Whether the arrows scroll; else they are the screen's own.
     scrolls: ClassVar[bool] = True
+    seconds: ClassVar[float] = 1.0
 
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self.home = home
-
-    def lines(self, store: CoordinationStore | None) -> Iterable[Line]:
-        """Return what there is to show; None: there is no store yet. May raise StorageError."""
+    def text(self) -> Text:
+        """Return what there is to show; never made from markup, because texts come from agents."""
         raise NotImplementedError
 
     @override
@@ -43,16 +40,33 @@ class StoreScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Draw, and again each second."""
+        """Draw, and again and again."""
         self.draw()
-        self.set_interval(1.0, self.draw)
+        self.set_interval(self.seconds, self.draw)
 
     def draw(self) -> None:
-        """Write everything anew; never as markup, because texts come from agents."""
+        """Write everything anew."""
+        self.query_one("#lines", Static).update(self.text())
+
+
+class StoreScreen(TextScreen):
+    """Lines from the store, read anew each second; a screen has `lines` and its keys."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+
+    def lines(self, store: CoordinationStore | None) -> Iterable[Line]:
+        """Return what there is to show; None: there is no store yet. May raise StorageError."""
+        raise NotImplementedError
+
+    @override
+    def text(self) -> Text:
+        """Return the lines."""
         body = Text(no_wrap=True, overflow="ellipsis")
         for text, style in self._read():
             body.append(text + "\n", style)
-        self.query_one("#lines", Static).update(body)
+        return body
 
     def _read(self) -> list[Line]:
         try:

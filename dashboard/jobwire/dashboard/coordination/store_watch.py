@@ -17,9 +17,8 @@ class StoreWatch:
     Looks by SQLite's own counter, which no sign of life and no other program passes by. Any thread may read.
     """
 
-    def __init__(self, home: Path, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, home: Path) -> None:
         self._home = home
-        self._look_seconds = look_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobwire-store-watch", daemon=True)
         self.number = 0
@@ -37,14 +36,14 @@ class StoreWatch:
     def _run(self) -> None:
         store = CoordinationStore(str(self._home), read_only=True)
         seen: object = None
-        pause, failed = self._look_seconds, False
+        pause, failed = LOOK_SECONDS, False
         while not self._stop.wait(pause):
             try:
                 found, trouble = self._look(store), ""
             except StorageError as error:
                 store.close()
                 found, trouble = None, "" if is_being_made(error) else error.message
-            pause = self._look_seconds
+            pause = LOOK_SECONDS
             if trouble:
                 # Once may be somebody who makes the tables, or brings them up to date.
                 pause, failed, again = _TROUBLE_SECONDS, True, failed

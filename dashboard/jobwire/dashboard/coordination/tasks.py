@@ -36,7 +36,7 @@ def task_page(
     return {
         "run": run,
         "runs": runs,
-        "tasks": [row._asdict() for row in rows],
+        "tasks": rows,
         "counts": counts | {"all": sum(counts.values())},
         "found": found,
         "more": min(found, MOST_SHOWN) > len(rows),

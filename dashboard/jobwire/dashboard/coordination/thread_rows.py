@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobwire.coordination.thread import InboxThread, ThreadStatus
-from jobwire.core.clock import epoch
+from jobwire.dashboard.numbers import epoch_or_zero
 
 # Other programs may write texts of any length.
 MOST_SHOWN = 500
@@ -29,27 +29,11 @@ class LastWord(NamedTuple):
     summary: str
 
 
-class ThreadRow(NamedTuple):
-    """One conversation for a table. Times in epoch seconds; `changed` is its place in the order."""
+def thread_row(thread: InboxThread, last: LastWord | None, unread: Mapping[str, int]) -> dict[str, object]:
+    """Return a conversation for a table; `unread` counts by agent, `changed` is its place in the order.
 
-    id: str
-    changed: int
-    status: str
-    priority: str
-    subject: str
-    run: str
-    task: str
-    job: str
-    sender: str
-    worker: str
-    created: float
-    updated: float
-    unread: Mapping[str, int]
-    last: Mapping[str, object] | None
-
-
-def thread_row(thread: InboxThread, last: LastWord | None, unread: Mapping[str, int]) -> ThreadRow:
-    """Return the row of a thread; `unread` counts by agent."""
+    Times in epoch seconds.
+    """
     said = None
     if last is not None:
         said = {
@@ -59,22 +43,22 @@ def thread_row(thread: InboxThread, last: LastWord | None, unread: Mapping[str, 
             "type": cut(last.type),
             "text": cut(last.summary),
         }
-    return ThreadRow(
-        thread.thread_id,
-        thread.changed,
-        thread.status,
-        thread.priority,
-        cut(thread.subject),
-        cut(thread.run_id),
-        cut(thread.task_id),
-        thread.job_id or "",
-        cut(thread.created_by),
-        cut(thread.assigned_to),
-        seconds(thread.created_at),
-        seconds(thread.updated_at),
-        {name: count for name, count in unread.items() if count},
-        said,
-    )
+    return {
+        "id": thread.thread_id,
+        "changed": thread.changed,
+        "status": thread.status,
+        "priority": thread.priority,
+        "subject": cut(thread.subject),
+        "run": cut(thread.run_id),
+        "task": cut(thread.task_id),
+        "job": thread.job_id or "",
+        "sender": cut(thread.created_by),
+        "worker": cut(thread.assigned_to),
+        "created": epoch_or_zero(thread.created_at),
+        "updated": epoch_or_zero(thread.updated_at),
+        "unread": {name: count for name, count in unread.items() if count},
+        "last": said,
+    }
 
 
 def count_choices(counts: Mapping[str, int]) -> dict[str, int]:
@@ -85,11 +69,3 @@ def count_choices(counts: Mapping[str, int]) -> dict[str, int]:
 def cut(text: str) -> str:
     """Return a text of others, no longer than it can be shown in a line."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} …"
-
-
-def seconds(stamp: str) -> float:
-    """Return the time of a stamp, 0 for what another program wrote instead of one."""
-    try:
-        return epoch(stamp)
-    except ValueError:
-        return 0.0

@@ -11,7 +11,6 @@ from jobwire.dashboard.coordination.agents import unread_of
 from jobwire.dashboard.coordination.thread_rows import (
     CHOICES,
     LastWord,
-    ThreadRow,
     count_choices,
     thread_row,
 )
@@ -46,9 +45,8 @@ def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dic
             if query.below is None:
                 first = _found(store, query, (ThreadStatus.BLOCKED,), counts)
         found = _dead(store, query) if query.choice == DEAD else _found(store, query, statuses, counts)
-        rows = [_row(store, thread, me) for thread in (*first, *found)]
         return {
-            "threads": [row._asdict() for row in rows],
+            "threads": [_row(store, thread, me) for thread in (*first, *found)],
             "next": found[-1].changed if len(found) == PAGE else None,
             "counts": count_choices(counts)
             | {"all": sum(counts.values()), DEAD: store.rows("dead_figures")[0][0]},
@@ -76,7 +74,7 @@ def _dead(store: CoordinationStore, query: ThreadQuery) -> list[InboxThread]:
     return [InboxThread(*row) for row in store.rows("threads_with_dead", values)]
 
 
-def _row(store: CoordinationStore, thread: InboxThread, me: str) -> ThreadRow:
+def _row(store: CoordinationStore, thread: InboxThread, me: str) -> dict[str, object]:
     heads = store.rows("message_head", {"id": thread.latest_message_id})
     return thread_row(thread, LastWord(*heads[0]) if heads else None, unread_in(store, thread, me))
 

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobwire.jobs.admission import ACCEPTED
-from jobwire.jobs.fact import FACT, decode_fact
+from jobwire.jobs.fact import FACT, decode_fact, encode_fact
+from jobwire.jobs.stated_facts import facts_in
 from jobwire.jobs.usage import KEYS, usage_of
+from jobwire.journal.entry import STATE_VERDICT
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.parsing import microseconds, parse_accepted
 from jobwire.metrics.rows import SCHEMA, UNREADABLE, Rows, rows_of
@@ -21,6 +23,7 @@ from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.planning import Piece
 
 NO_FACT = (None, None)
+_TOLD = (FACT, STATE_VERDICT)
 # Most events say nothing of it, and are not parsed for it.
 _USAGE = f'"({"|".join(KEYS)})"'
 NEEDED = ("offset", "received_at", "topic", "job_id", "verdict", "payload")
@@ -91,23 +94,26 @@ def usage_text(payload: bytes) -> str | None:
 
 
 def _facts(arrays: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return kind and text of the registry's facts, null in other rows; None without any."""
-    told = pc.equal(arrays["verdict"], FACT)
+    """Return kind and text of the registry's facts and states, null in other rows; None without any."""
+    told = pc.is_in(arrays["verdict"], pa.array(_TOLD, pa.string()))
     if not pc.any(told, min_count=0).as_py():
         return None
-    rows = zip(
-        *(arrays[name].to_pylist() for name in ("topic", "job_id", "payload")), told.to_pylist(), strict=True
-    )
-    read = [fact_of(topic, job_id, payload) if fact else NO_FACT for topic, job_id, payload, fact in rows]
-    kinds, texts = zip(*read, strict=True)
+    rows = zip(*(arrays[name].to_pylist() for name in ("verdict", "topic", "job_id", "payload")), strict=True)
+    kinds, texts = zip(*(fact_of(*row) if row[0] in _TOLD else NO_FACT for row in rows), strict=True)
     return {
         "kind": pa.array(kinds, pa.string()),
         "text": pa.array(texts, pa.string()),
     }
 
 
-def fact_of(topic: str, job_id: str | None, payload: bytes) -> tuple[str | None, str | None]:
-    """Return kind and text of an entry with the verdict of facts; "unreadable" for what is none."""
+def fact_of(verdict: str, topic: str, job_id: str | None, payload: bytes) -> tuple[str | None, str | None]:
+    """Return kind and text of an entry with the verdict of facts; "unreadable" for what is none.
+
+    Of a state its verdict, and a line for each fact that it says (canonical JSON has no line breaks).
+    """
+    if verdict == STATE_VERDICT:
+        facts = facts_in(payload, job_id=job_id or "") if topic.endswith("/state") else []
+        return STATE_VERDICT, "\n".join(encode_fact(fact).decode() for fact in facts) or None
     fact = decode_fact(payload, job_id=job_id or "") if topic.endswith("/facts") else None
     if fact is None:
         return UNREADABLE, None

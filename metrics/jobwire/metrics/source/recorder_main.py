@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobwire.core.clock import SystemClock
+from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.ports import SessionLost, SessionStarted
 from jobwire.core.roles import Role
@@ -29,6 +29,7 @@ from jobwire.transport import PahoTransport, load_settings
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 # MQTT 3.1.1 brokers need not take longer client ids (3.1.3.1).
 _LONGEST_NAME = 23
+_SYSTEM_CLOCK = SystemClock()
 _log = logging.getLogger("jobwire.recorder")
 
 
@@ -53,13 +54,18 @@ def log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
-def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[], None]) -> None:
+def record(
+    words: dict[str, Any],
+    stop: threading.Event,
+    *,
+    on_ready: Callable[[], None],
+    clock: Clock = _SYSTEM_CLOCK,
+) -> None:
     """Record into one journal until `stop` is set; `on_ready` is called at each subscription.
 
     Raises AlreadyRunningError and the transport's errors.
     `words`: journal, home, topics, topic_root, broker (settings above all others), share_group.
     """
-    clock = SystemClock()
     journal = Path(words["journal"])
     home = any_home(words["home"] or None, os.environ)
     settings = load_settings(
@@ -69,7 +75,9 @@ def record(words: dict[str, Any], stop: threading.Event, *, on_ready: Callable[[
         record={},
         environ=os.environ,
     )
-    filters = words["topics"] or [Topics(words["topic_root"]).events("+")]
+    topics = Topics(words["topic_root"])
+    # States say what the registry decided.
+    filters = words["topics"] or [topics.events("+"), topics.state("+")]
     if words["share_group"]:
         # MQTT 5, 4.8.2: the broker deals the messages out among the recorders of the group.
         if settings.protocol == "3.1.1":

@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobwire.core.envelope import open_sealed
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, JobView, Reason, Rejected, judge, parse
 from jobwire.journal.admission import UNDECIDED, UNVERIFIED
+from jobwire.journal.entry import STATE_VERDICT
 from jobwire.metrics.session import KEYS_FILE_VARIABLE
 from jobwire.storage.named_files import read_named_file
 
@@ -73,6 +75,9 @@ class Judge:
         return pa.array(judged, pa.string())
 
     def _judge(self, topic: str, payload: bytes, *, retained: bool) -> str:
+        address = self._topics.parse(topic)
+        if address is not None and address.kind == "state":
+            return self._judge_state(address.job_id, payload)
         parsed = parse(self._topics, topic, payload)
         if isinstance(parsed, Rejected):
             return str(parsed.reason)
@@ -87,3 +92,13 @@ class Judge:
             if reason is not Reason.BAD_SIGNATURE:
                 break
         return str(reason)
+
+    def _judge_state(self, job_id: str, payload: bytes) -> str:
+        """Judge the registry's word: sealed for the holder of any attempt (jobs/snapshot.py)."""
+        if not payload:
+            return STATE_VERDICT  # the broker forgets the retained one (MQTT 5, 3.3.1.3)
+        tokens = tuple(self._keys.get(job_id, ()))
+        # The latest last: most states are signed with it.
+        if any(open_sealed(payload, token, about={"job_id": job_id}) for token in reversed(tokens)):
+            return STATE_VERDICT
+        return str(Reason.BAD_SIGNATURE if tokens else Reason.UNKNOWN_JOB)

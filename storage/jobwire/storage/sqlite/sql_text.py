@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from sqlite3 import complete_statement
 
-_NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
+_HEAD = re.compile(r"^-- (name|columns): (\w+)[ \t]*$", re.MULTILINE)
+_COLUMNS = re.compile(r"\{(?:(\w+)\.)?(\w+)\}")
 _COMMENT_LINES = re.compile(r"\A(?:--[^\n]*\n|\s)+")
 
 
@@ -33,35 +34,50 @@ def statements(script: str) -> list[str]:
 class NamedQueries(dict[str, str]):
     """The statements of `-- name: ...` blocks by name; each has a sentence as a comment above it.
 
-    Each is read when it is asked for: a short command asks a handful of two hundred. Raises SqlFormatError
-    for text before the first name and a name twice; when asked, for a block without a sentence or with any
-    other number of statements than one.
+    `{thing}` in one stands for what a block `-- columns: thing` lists, `{t.thing}` for that with `t.` before
+    each. Each is read when it is asked for: a short command asks a handful of two hundred. Raises
+    SqlFormatError for text before the first name and a name twice; when asked, for a block without a
+    sentence, for columns that are listed nowhere, or with any other number of statements than one.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        head, *parts = _NAME.split(text)
+        head, *parts = _HEAD.split(text)
         if not _is_nothing(head):
             raise SqlFormatError("there is SQL before the first `-- name: ...`")
-        self._blocks = dict(zip(parts[::2], parts[1::2], strict=True))
-        if len(self._blocks) * 2 < len(parts):
-            twice = next(name for name in self._blocks if parts[::2].count(name) > 1)
-            raise SqlFormatError(f"query {twice} stands there twice")
+        self._blocks: dict[str, str] = {}
+        self._columns: dict[str, str] = {}
+        for kind, name, block in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            known = self._blocks if kind == "name" else self._columns
+            if name in known:
+                raise SqlFormatError(f"{'query' if kind == 'name' else kind} {name} stands there twice")
+            known[name] = block
 
     def __missing__(self, name: str) -> str:
-        block = self._blocks[name]
-        sentence = _COMMENT_LINES.match(block)
-        if sentence is None or "--" not in sentence.group():
-            raise SqlFormatError(f"query {name} has no sentence that says what it is for")
-        found = statements(block[sentence.end() :])
+        found = statements(_COLUMNS.sub(self._listed, _told(name, self._blocks[name])))
         if len(found) != 1:
             raise SqlFormatError(f"query {name} has {len(found)} statements")
         self[name] = query = found[0].removesuffix(";")
         return query
 
+    def _listed(self, place: re.Match[str]) -> str:
+        table, name = place.groups()
+        if name not in self._columns:
+            raise SqlFormatError(f"there are no columns {name!r}")
+        listed = " ".join(_told(name, self._columns[name]).split())
+        return ", ".join(f"{table}.{column}" for column in listed.split(", ")) if table else listed
+
     def all(self) -> dict[str, str]:
         """Return all of them."""
         return {name: self[name] for name in self._blocks}
+
+
+def _told(name: str, block: str) -> str:
+    """Return what a block holds behind its sentence."""
+    sentence = _COMMENT_LINES.match(block)
+    if sentence is None or "--" not in sentence.group():
+        raise SqlFormatError(f"block {name} has no sentence that says what it is for")
+    return block[sentence.end() :]
 
 
 def _is_nothing(text: str) -> bool:

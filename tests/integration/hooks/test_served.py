@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from jobwire.hooks import served
+from jobwire.delivery.call import SOCKET_FILE, TAKEN, call
 from jobwire.hooks.injection import hook_words
+from jobwire.hooks.main import ANSWER, ERROR
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
+from jobwire.testing.calls import serving_hooks
 from jobwire.testing.homes import new_home
-from jobwire.testing.hook_service import serving_hooks
 from jobwire.testing.requirements import skip_here
 from jobwire.testing.waiting import wait_for
 
@@ -76,8 +77,17 @@ def speaking(home: Path) -> Iterator[socket.socket]:
     """Connect as a hook does."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(60)
-        connection.connect(str(home / served.SOCKET_FILE))
+        connection.connect(str(home / SOCKET_FILE))
         yield connection
+
+
+def asked(given: bytes, environ: dict[str, str]) -> str | None:
+    """Return what a hook of Claude Code is told to print; None where it has to do its work by itself."""
+    answer = call(environ["JOBWIRE_HOME"], "claude", environ, given, answer_seconds=60)
+    if answer is None:
+        return None
+    assert answer[:1] == ANSWER, answer
+    return answer[1:].decode()
 
 
 def deny_pushes(environ: dict[str, str]) -> None:
@@ -93,7 +103,7 @@ def test_many_at_once_are_each_done_once(home: Path, environ: dict[str, str]) ->
     with serving_hooks(home) as service, ThreadPoolExecutor(100) as hooks:
 
         def run(number: int) -> str | None:
-            return served.call("claude", denied(number), environ)
+            return asked(denied(number), environ)
 
         printed = list(hooks.map(run, range(100)))
     said = details(home, environ)
@@ -144,7 +154,7 @@ def test_what_is_no_call_is_disconnected(home: Path, environ: dict[str, str], gi
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(10) == b""
         assert service.calls == 0
-        assert served.call("claude", body("PostToolUse"), environ) == ""
+        assert asked(body("PostToolUse"), environ) == ""
 
 
 def test_who_says_nothing_holds_up_nobody(home: Path, environ: dict[str, str]) -> None:
@@ -152,9 +162,9 @@ def test_who_says_nothing_holds_up_nobody(home: Path, environ: dict[str, str]) -
     with serving_hooks(home), speaking(home) as first:
         silent = [socket.socket(socket.AF_UNIX) for _ in range(20)]
         for one in silent:
-            one.connect(str(home / served.SOCKET_FILE))
+            one.connect(str(home / SOCKET_FILE))
         begun = time.monotonic()
-        assert served.call("claude", body("PostToolUse"), environ) in {"", None}
+        assert asked(body("PostToolUse"), environ) in {"", None}
         assert time.monotonic() - begun < 30
         assert first.recv(1) == b""
         for one in silent:
@@ -168,8 +178,8 @@ def test_a_call_whose_hook_went_on_is_not_done(home: Path, environ: dict[str, st
     with serving_hooks(home) as service:
         with speaking(home) as connection:
             connection.sendall(b"claude %d %d\n" % (len(own), len(denied(7))) + own + denied(7))
-            assert connection.recv(1) == served.TAKEN
-        assert served.call("claude", denied(8), environ) is not None
+            assert connection.recv(1) == TAKEN
+        assert asked(denied(8), environ) is not None
         wait_for(lambda: service.calls, what="the second call", deadline_seconds=60)
     said = details(home, environ)
     assert [line for line in said if "git push 7" in line] == []
@@ -179,9 +189,7 @@ def test_a_call_whose_hook_went_on_is_not_done(home: Path, environ: dict[str, st
 def test_a_person_is_waited_for_by_the_hook_itself(home: Path, environ: dict[str, str]) -> None:
     """What may take a day occupies nobody in the registry process."""
     with serving_hooks(home) as service:
-        assert (
-            served.call("claude", body("PermissionRequest", tool_input={"command": "make"}), environ) is None
-        )
+        assert asked(body("PermissionRequest", tool_input={"command": "make"}), environ) is None
         assert service.calls == 0
 
 
@@ -189,14 +197,14 @@ def test_a_person_is_waited_for_by_the_hook_itself(home: Path, environ: dict[str
 def standing_still(home: Path, answer: bytes | None) -> Iterator[None]:
     """Listen where the process would; take a call and then say `answer`, or take none."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(home / served.SOCKET_FILE))
+        listener.bind(str(home / SOCKET_FILE))
         listener.listen()
 
         def take() -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.recv(100_000)
-                connection.sendall(served.TAKEN)
+                connection.sendall(TAKEN)
                 connection.recv(1)
                 connection.sendall(answer or b"")
 
@@ -220,7 +228,7 @@ def test_a_process_that_stands_still_costs_a_moment(home: Path, environ: dict[st
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [(b"", b"ended meanwhile"), (served.ERROR + b"disk full; wait", b"disk full")]
+    ("answer", "words"), [(b"", b"ended meanwhile"), (ERROR + b"disk full; wait", b"disk full")]
 )
 def test_a_call_that_was_taken_is_not_done_again(
     home: Path, environ: dict[str, str], answer: bytes, words: bytes
@@ -238,8 +246,16 @@ def test_a_call_that_was_taken_is_not_done_again(
 
 def test_what_cannot_be_kept_is_said(home: Path, environ: dict[str, str]) -> None:
     """The job is not there: the hook tells its agent why, as one that does its work by itself."""
-    with serving_hooks(home), pytest.raises(served.RefusedCallError, match="no job"):
-        served.call("claude", body("PostToolUse"), {**environ, "JOBWIRE_JOB": "0000abcd"})
+    with serving_hooks(home):
+        answer = call(
+            str(home),
+            "claude",
+            {**environ, "JOBWIRE_JOB": "0000abcd"},
+            body("PostToolUse"),
+            answer_seconds=60,
+        )
+    assert answer is not None
+    assert answer.startswith(ERROR + b"no job")
 
 
 def test_another_view_of_the_files_is_not_served(home: Path, environ: dict[str, str]) -> None:
@@ -256,7 +272,7 @@ def test_another_view_of_the_files_is_not_served(home: Path, environ: dict[str, 
 
 def test_the_socket_is_its_owners_and_goes_with_the_process(home: Path) -> None:
     """Nobody else may connect; what a killed process left is replaced."""
-    path = home / served.SOCKET_FILE
+    path = home / SOCKET_FILE
     for _ in range(2):
         with serving_hooks(home):
             # Not what a killed one left, which is there before.
