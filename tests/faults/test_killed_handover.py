@@ -41,7 +41,7 @@ if point == "before it is sent":
 elif point == "before the sending is noted":
     relay.note_sent = send_and_die
 elif point == "before the worker is answered":
-    handover_server.HandOverServer._answer = die
+    handover_server.HandOverServer.confirmed = die
 sys.exit(main(["--home", home, "serve"]))
 """
 

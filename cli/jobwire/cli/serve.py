@@ -23,7 +23,6 @@ def serve(args: argparse.Namespace) -> int:
     from jobwire.publisher.cli import SERVED_NAME  # noqa: PLC0415 - as above
     from jobwire.publisher.served import ServedPublishes  # noqa: PLC0415 - as above
     from jobwire.registry import process_actions  # noqa: PLC0415 - as above
-    from jobwire.registry.call_service import CallService  # noqa: PLC0415 - as above
     from jobwire.sessions.duty import SessionKeeper  # noqa: PLC0415 - as above
 
     return process_actions.serve(
@@ -31,8 +30,6 @@ def serve(args: argparse.Namespace) -> int:
         lambda home, settings, writer: [
             *companions(home, settings, writer),
             SessionKeeper(str(home), SystemClock()),
-            CallService(
-                home, {**dict.fromkeys(NAMES, ServedHooks(home)), SERVED_NAME: ServedPublishes(home)}
-            ),
         ],
+        lambda home: {**dict.fromkeys(NAMES, ServedHooks(home)), SERVED_NAME: ServedPublishes(home)},
     )

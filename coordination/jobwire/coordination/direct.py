@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
+from jobwire.delivery.outbox import DEFAULT_ATTEMPTS
 from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore

@@ -1,4 +1,4 @@
-r"""A short command's work handed to the registry process of its home, which has loaded what it needs.
+r"""Work handed to the registry process of its home, which has loaded and connected what it takes.
 
 One call a connection, over a Unix socket:
 
@@ -26,7 +26,7 @@ TAKEN, GO = b"t", b"g"
 # One that is alive takes it in a millisecond; a command's own way takes a twentieth of a second.
 TAKEN_SECONDS = 0.3
 # sun_path has 108 bytes on Linux (unix(7)); it is bound by a name with one more.
-LONGEST_PATH = 107
+_LONGEST_PATH = 106
 _CHUNK = 65536
 _THREE_INTEGERS = 12
 
@@ -36,23 +36,30 @@ class LostCallError(OSError):
 
 
 def call(
-    home: str, name: str, environ: "Mapping[str, str]", given: bytes, *, answer_seconds: float
+    home: str,
+    name: str,
+    environ: "Mapping[str, str]",
+    given: bytes,
+    *,
+    answer_seconds: float,
+    taken_seconds: float = TAKEN_SECONDS,
 ) -> bytes | None:
     """Return the answer; None where the command has to do it by itself, since nobody does it here.
 
-    Blocks for TAKEN_SECONDS where the process stands still, for `answer_seconds` where it does so later.
-    Raises LostCallError for a call that may have been done.
+    Blocks for `taken_seconds` where the process stands still, for `answer_seconds` where it does so later; 0
+    of those waits for no answer and returns b"". Raises LostCallError for a call that may have been done.
     """
-    path = os.path.join(home, SOCKET_FILE)  # noqa: PTH118 - start-up
-    if not home or len(os.fsencode(path)) >= LONGEST_PATH or len(given) > MAX_PART:
+    if not home or len(given) > MAX_PART:
         return None
     own = b"\0".join(os.fsencode(f"{name}={value}") for name, value in environ.items())
     if len(own) > MAX_PART:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    folder = None
     try:
-        connection.settimeout(TAKEN_SECONDS)
+        connection.settimeout(taken_seconds)
         try:
+            path, folder = address_in(home)
             connection.connect(path)
             if peer_of(connection)[1] not in {os.geteuid(), 0}:
                 return None
@@ -64,6 +71,20 @@ def call(
         return _answer(connection, answer_seconds)
     finally:
         connection.close()
+        if folder is not None:
+            os.close(folder)
+
+
+def address_in(home: str) -> tuple[str, int | None]:
+    """Return the name by which the home's socket is bound and connected to, however deep the home lies.
+
+    And the descriptor, if any, that the name needs: close it when the name is used. Raises OSError.
+    """
+    path = os.path.join(home, SOCKET_FILE)  # noqa: PTH118 - start-up
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        return path, None
+    folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{folder}/{SOCKET_FILE}", folder
 
 
 def peer_of(connection: "socket.socket") -> tuple[int, int]:
@@ -77,6 +98,8 @@ def _answer(connection: "socket.socket", seconds: float) -> bytes:
     try:
         connection.settimeout(seconds)
         connection.sendall(GO)
+        if not seconds:
+            return b""
         while part := connection.recv(_CHUNK):
             parts.append(part)
     except OSError as error:

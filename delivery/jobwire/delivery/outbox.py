@@ -18,6 +18,10 @@ from jobwire.core.errors import JobwireError
 # as long, and so on: an absent registry process must not make every publish repeat the whole backlog.
 # A state that only tells of progress comes every five seconds at most (`states`): wait for longer.
 RESEND_SECONDS = 10.0
+# Tries to reach the broker, where nobody says otherwise.
+DEFAULT_ATTEMPTS = 3
+# Retained terminal events and states leave an MQTT 5 broker after a week (SPEC section 1), likewise.
+EXPIRY_SECONDS = 7 * 86400
 
 
 class SignedEvent(NamedTuple):

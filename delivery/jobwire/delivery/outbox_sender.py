@@ -15,9 +15,9 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, RefusedError, StoppedError, TransportError, UnreachableError
 from jobwire.core.ports import Message, SessionLost, Transport
 from jobwire.core.topics import Topics
-from jobwire.delivery.defaults import EXPIRY_SECONDS
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox import (
+    EXPIRY_SECONDS,
     Delivery,
     Position,
     SentMark,

@@ -11,8 +11,7 @@ from jobwire.core.errors import (
     TransportError,
     UnreachableError,
 )
-from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
-from jobwire.delivery.outbox import Delivery
+from jobwire.delivery.outbox import DEFAULT_ATTEMPTS, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

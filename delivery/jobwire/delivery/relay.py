@@ -6,7 +6,8 @@ found no broker, or was taken by a broker that lost it.
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from contextlib import suppress
+from typing import Protocol
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, TransportError
@@ -21,6 +22,8 @@ from jobwire.storage.file_lock import LockTimeoutError
 # Lines about outboxes that cannot be sent.
 _LOG_BURST = 5
 _LOG_PER_SECOND = 0.1
+# Several events of one job may be handed over at once: one sends for all.
+_TURN_SECONDS = 2.0
 _log = logging.getLogger("jobwire.registry")
 
 
@@ -38,13 +41,6 @@ class Outboxes(Protocol):
     def open(self, job_id: str) -> EventLog:
         """Return the job's log, for any attempt; raises NotFoundError."""
         ...
-
-
-class Relayed(NamedTuple):
-    """What one round did: events sent, outboxes emptied."""
-
-    sent: int
-    trimmed: int
 
 
 class Relay:
@@ -74,9 +70,8 @@ class Relay:
         """Return what the health file says: how many outboxes cannot be sent, or cannot be read in part."""
         return {"failing": len(self._failing), "damaged": len(self._damaged)}
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> Relayed:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Send and trim what is due, until `stop`. Ends early, without an error, where no broker answers."""
-        sent = trimmed = 0
         job_ids = self._outboxes.waiting(stop)
         self._failing = {job_id: self._failing[job_id] for job_id in job_ids if job_id in self._failing}
         self._damaged &= set(job_ids)
@@ -87,9 +82,9 @@ class Relay:
                 events = self._outboxes.open(job_id)
                 if is_settled(events.position(), events.outbox.sent_mark()):
                     self._outboxes.settle(job_id)
-                    trimmed += 1
                 else:
-                    sent += self._send(events, stop)
+                    with suppress(LockTimeoutError):  # its worker sends
+                        self._send(events, self._expiry_seconds, stop=stop)
                 self._failing.pop(job_id, None)
                 if events.outbox.damaged:
                     self._damaged.add(job_id)
@@ -100,22 +95,14 @@ class Relay:
                     break
                 # Refused, locked or unreadable: the others need not wait for it.
                 self._report(job_id, error)
-        return Relayed(sent, trimmed)
 
     def send(self, job_id: str, *, expiry_seconds: int | None = None) -> SentSoFar:
         """Send what is due of one job; from any thread. `expiry_seconds` None is the relay's own, 0 is never.
 
-        Raises JobwireError, also where somebody else sends it just now.
+        Waits for whoever sends it just now, within limits. Raises JobwireError.
         """
-        events = self._outboxes.open(job_id)
         expiry = self._expiry_seconds if expiry_seconds is None else expiry_seconds or None
-        with events.sending(deadline_seconds=0.0):
-            position, mark = events.position(), events.outbox.sent_mark()
-            due = due_entries(events.outbox, mark, position, now=self._clock.now())
-            sent = self._published(job_id, due, lambda: False, expiry)
-            last = note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
-        confirmed = events.position().confirmed_seq or 0
-        return SentSoFar(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
+        return self._send(self._outboxes.open(job_id), expiry, wait_seconds=_TURN_SECONDS)
 
     def _report(self, job_id: str, error: JobwireError) -> None:
         known = self._failing.get(job_id) == error.message
@@ -123,18 +110,22 @@ class Relay:
         if not known and self._lines.take(1, self._clock.monotonic()):
             _log.warning("outbox of job %s: %s", job_id, error)
 
-    def _send(self, events: EventLog, stop: Callable[[], bool]) -> int:
-        """Send in order until `stop`; return how many the broker has taken, none where its worker sends."""
-        before = self.sent
-        try:
-            with events.sending(deadline_seconds=0.0):
-                position, mark = events.position(), events.outbox.sent_mark()
-                due = due_entries(events.outbox, mark, position, now=self._clock.now())
-                sent = self._published(events.job_id, due, stop, self._expiry_seconds)
-                note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
-        except LockTimeoutError:
-            return 0
-        return self.sent - before
+    def _send(
+        self,
+        events: EventLog,
+        expiry_seconds: int | None,
+        *,
+        wait_seconds: float = 0.0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> SentSoFar:
+        """Send in order until `stop`. Raises LockTimeoutError where somebody else sends for longer."""
+        with events.sending(deadline_seconds=wait_seconds):
+            position, mark = events.position(), events.outbox.sent_mark()
+            due = due_entries(events.outbox, mark, position, now=self._clock.now())
+            sent = self._published(events.job_id, due, stop, expiry_seconds)
+            last = note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
+        confirmed = events.position().confirmed_seq or 0
+        return SentSoFar(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
 
     def _published(
         self, job_id: str, due: Iterator[SignedEvent], stop: Callable[[], bool], expiry_seconds: int | None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import InvalidInputError
-from jobwire.delivery.defaults import EXPIRY_SECONDS
 from jobwire.delivery.handover import HandOver
+from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.publisher.variables import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, MAX_EXPIRY
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore

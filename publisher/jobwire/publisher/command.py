@@ -78,8 +78,6 @@ def say(
                 clock=clock,
                 expiry_seconds=args.expiry,
             )
-        if handover is not None:
-            opened.callback(handover.close)
 
         @functools.cache
         def sender() -> OutboxSender:

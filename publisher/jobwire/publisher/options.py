@@ -5,7 +5,7 @@ import argparse
 from jobwire.core.argument_types import number, whole
 from jobwire.core.broker_options import add_broker_options
 from jobwire.core.commands import CommandParser
-from jobwire.delivery.defaults import DEFAULT_ATTEMPTS, EXPIRY_SECONDS
+from jobwire.delivery.outbox import DEFAULT_ATTEMPTS, EXPIRY_SECONDS
 from jobwire.publisher.usual_words import EVENTS, home_need
 from jobwire.publisher.variables import ENV_ATTEMPT, ENV_EXPIRY, ENV_JOB, ENV_TICKET, MAX_EXPIRY
 from jobwire.storage.home import HELP

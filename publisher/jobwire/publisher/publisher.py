@@ -18,7 +18,7 @@ from jobwire.core.errors import (
     UnreachableError,
 )
 from jobwire.core.redaction import Redactor
-from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
+from jobwire.delivery.outbox import DEFAULT_ATTEMPTS
 from jobwire.delivery.outbox_sender import OutboxSender, Route
 from jobwire.delivery.publishing import Published, confirm, deliver, publish
 from jobwire.delivery.signing import Draft
@@ -261,8 +261,6 @@ class Publisher:
     def close(self) -> None:
         """Disconnect; what is not delivered stays in the outbox. Idempotent."""
         with self._guard:
-            if self._handover is not None:
-                self._handover.close()
             self._sender.close()
 
     def __enter__(self) -> Self:

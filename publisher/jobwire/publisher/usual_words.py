@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from jobwire.core.bounds import fits_a_path
 from jobwire.core.broker_layer import SETTINGS
-from jobwire.delivery.defaults import DEFAULT_ATTEMPTS
+from jobwire.delivery.outbox import DEFAULT_ATTEMPTS
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS
 from jobwire.publisher.variables import ENV_TICKET
 from jobwire.storage.home import Need

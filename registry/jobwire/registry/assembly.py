@@ -12,6 +12,7 @@ from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.handover_server import HandOverServer, PublishingBroker
+from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.delivery.relay import Relay
 from jobwire.jobs.record import REGISTRY, JobRecord
 from jobwire.journal import JournalReader, JournalWriter
@@ -32,7 +33,6 @@ from jobwire.registry.upkeep import Announcements, Periodic, Reaper
 from jobwire.registry.views import Views
 from jobwire.registry.wire import GapRepair, WireAdmission
 
-RETAINED_SECONDS = 7 * 86400
 # Signs of life may stand in line at the broker when we come (back): they go first.
 _GRACE_SECONDS = 10.0
 _ANNOUNCE_SECONDS = 0.1
@@ -96,7 +96,7 @@ class Assembly:
             topics=topics,
             sender=self.sender,
             clock=clock,
-            expiry_seconds=RETAINED_SECONDS,
+            expiry_seconds=EXPIRY_SECONDS,
             redactor=redactor,
             on_record=self.attention.look,
         )
@@ -150,15 +150,9 @@ class Assembly:
             topics=topics,
             connection=self.sender,
             clock=clock,
-            expiry_seconds=RETAINED_SECONDS,
+            expiry_seconds=EXPIRY_SECONDS,
         )
-        self.handover = HandOverServer(
-            home=store.home,
-            broker=connections.broker,
-            send=self.relay.send,
-            connected=lambda: self.recorder.progress().connected,
-            clock=clock,
-        )
+        self.handover = HandOverServer(broker=connections.broker, send=self.relay.send, clock=clock)
         self.purge = Purge(
             queue=self.queue,
             topics=topics,
@@ -259,8 +253,10 @@ class Assembly:
     def _on_session(self, event: SessionStarted | SessionLost) -> None:
         if isinstance(event, SessionLost):
             self.reaper.broker_lost()
+            self.handover.broker_lost()
         else:
             self.reaper.broker_found()
+            self.handover.broker_found()
             # Perhaps the broker was killed: then what we retained lately is lost, acknowledged or not, also
             # where it has our session from an older save.
             self.announcements.wanted.set()

@@ -1,7 +1,7 @@
-"""What the registry process does for short commands, whose price is what they load: see `delivery.call`.
+"""What the registry process does for others: see `delivery.call`.
 
-A thread listens, a few others work: a call that takes long (a store that is busy) holds up those of its kind
-at most, and the commands beside them do their work by themselves.
+A thread listens, and each call has one of its own: one that takes long (a store that is busy) holds up none.
+Where as many are at work as there may be, the next one is done by whoever calls.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Protocol
 
-from jobwire.delivery.call import GO, LONGEST_PATH, MAX_HEADER, MAX_PART, SOCKET_FILE, TAKEN, peer_of
+from jobwire.delivery.call import GO, MAX_HEADER, MAX_PART, TAKEN, address_in, peer_of
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from jobwire.registry.duties import Duty
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Does a call that was taken; is told how to ask whether the command still waits. Empty: not done here.
 Work = Callable[[Callable[[], bool]], bytes]
 
-_WORKERS, _MOST_CALLS = 8, 64
+_MOST_CALLS = 128
 _TICK_SECONDS = 0.25
 # A command that lives sends its call at once.
 _READ_SECONDS = 1.0
@@ -43,26 +43,33 @@ class Callee(Protocol):
 
 
 class CallService:
-    """Does the work of short commands in a home, in the registry process; `callees` by the calls' names."""
+    """Does the calls that are made in a home, in the registry process; `callees` by the calls' names.
+
+    The calls named in `anywhere` speak of no path, so they may come from a container that shares the home.
+    """
 
     name = "calls"
 
-    def __init__(self, home: Path, callees: Mapping[str, Callee]) -> None:
-        self._path = os.path.join(home.resolve(), SOCKET_FILE)  # noqa: PTH118 - as the command names it
+    def __init__(
+        self, home: Path, callees: Mapping[str, Callee], *, anywhere: Collection[str] = frozenset()
+    ) -> None:
+        self._home = str(home.resolve())
         self._callees = callees
+        self._anywhere = anywhere
         self._room = BoundedSemaphore(_MOST_CALLS)
+        self._listener: socket.socket | None = None
         self.calls = 0
 
     def run(self, duty: Duty, stop: threading.Event) -> None:
-        """Take calls until `stop` is set."""
+        """Take calls until `stop` is set; after `open`."""
         duty.rest()
-        listener = self._listen()
+        listener = self._listener
         if listener is None:
             stop.wait()
             return
         with (
             contextlib.closing(listener),
-            ThreadPoolExecutor(_WORKERS, thread_name_prefix="call") as workers,
+            ThreadPoolExecutor(_MOST_CALLS, thread_name_prefix="call") as workers,
         ):
             while not stop.is_set():
                 duty.rest()
@@ -79,32 +86,41 @@ class CallService:
                     workers.submit(self._serve, connection)
                 else:
                     connection.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)  # noqa: PTH108 - as the command names it
+        with contextlib.suppress(OSError), self._address() as path:
+            os.unlink(path)  # noqa: PTH108 - as the command names it
 
     def facts(self) -> dict[str, object]:
         """Return the figures for the health file."""
         return {"calls": self.calls}
 
-    def _listen(self) -> socket.socket | None:
+    def open(self) -> None:
         """Listen where commands look; they do their work by themselves where that cannot be."""
-        if len(os.fsencode(self._path)) >= LONGEST_PATH:
-            return None
-        listener, new = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), f"{self._path}~"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new)  # noqa: PTH108 - as the command names it
-            listener.bind(new)
-            os.chmod(new, 0o600)  # noqa: PTH101 - as above
-            listener.listen(_MOST_CALLS)
-            # Who finds it is heard; what is there is stale: this is the home's only registry process.
-            os.replace(new, self._path)  # noqa: PTH105 - as above
+            with self._address() as path:
+                new = f"{path}~"
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(new)  # noqa: PTH108 - as the command names it
+                listener.bind(new)
+                os.chmod(new, 0o600)  # noqa: PTH101 - as above
+                listener.listen(_MOST_CALLS)
+                # Who finds it is heard; what is there is stale: this is the home's only registry process.
+                os.replace(new, path)  # noqa: PTH105 - as above
         except OSError as error:
-            _log.warning("hooks and publish_event do their work by themselves, which is slower: %s", error)
+            _log.warning("hooks and workers here do their work by themselves, which is slower: %s", error)
             listener.close()
-            return None
+            return
         listener.settimeout(_TICK_SECONDS)
-        return listener
+        self._listener = listener
+
+    @contextlib.contextmanager
+    def _address(self) -> Iterator[str]:
+        path, folder = address_in(self._home)
+        try:
+            yield path
+        finally:
+            if folder is not None:
+                os.close(folder)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -125,7 +141,8 @@ class CallService:
 
     def _take(self, connection: socket.socket) -> Work | None:
         """Read a call; None for what is none, and for what the command has to do by itself."""
-        if not _sees_what_we_see(connection):
+        pid, uid = peer_of(connection)
+        if uid not in {os.geteuid(), 0}:
             return None
         with connection.makefile("rb") as source:
             header = source.readline(MAX_HEADER).split()
@@ -134,6 +151,8 @@ class CallService:
             callee = self._callees.get(name := header[0].decode("ascii", "replace"))
             own, given = (int(size) for size in header[1:])
             if callee is None or max(own, given) > MAX_PART:
+                return None
+            if name not in self._anywhere and not _sees_what_we_see(pid):
                 return None
             variables, raw = source.read(own), source.read(given)
         if len(variables) + len(raw) != own + given:
@@ -149,11 +168,8 @@ def _waits(connection: socket.socket) -> bool:
     return not poll.poll(0)
 
 
-def _sees_what_we_see(connection: socket.socket) -> bool:
-    """Tell whether it is this user's command, and its paths are ours: not those of a container."""
-    pid, uid = peer_of(connection)
-    if uid not in {os.geteuid(), 0}:
-        return False
+def _sees_what_we_see(pid: int) -> bool:
+    """Tell whether the process' paths are ours: not those of a container."""
     try:
         return os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - no file
     except OSError:

@@ -25,6 +25,7 @@ from jobwire.journal import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
 from jobwire.registry.assembly import Connections
+from jobwire.registry.call_service import Callee
 from jobwire.registry.purge import Purge, Purged
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
@@ -43,8 +44,15 @@ _SWITCH_SECONDS = 0.0005
 Companions = Callable[[Path, BrokerSettings, JournalWriter], Sequence[Companion]]
 
 
-def serve(args: argparse.Namespace, companions: Companions = lambda *_: ()) -> int:
-    """Run the registry process in the foreground until SIGTERM or SIGINT; `companions` work in it as well."""
+def serve(
+    args: argparse.Namespace,
+    companions: Companions = lambda *_: (),
+    callees: Callable[[Path], Mapping[str, Callee]] = lambda _: {},
+) -> int:
+    """Run the registry process in the foreground until SIGTERM or SIGINT.
+
+    `companions` work in it as well, `callees` do what commands in the home have it do.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     home = Path(args.home)
     settings = _settings(args)
@@ -56,6 +64,7 @@ def serve(args: argparse.Namespace, companions: Companions = lambda *_: ()) -> i
         on_ready=lambda: _say_ready(args, settings),
         on_attention=_on_attention(),
         companions=lambda writer: companions(home, settings, writer),
+        callees=callees(home),
     )
     sys.setswitchinterval(_SWITCH_SECONDS)
     with delivered(dict.fromkeys((signal.SIGTERM, signal.SIGINT), process.stop)):

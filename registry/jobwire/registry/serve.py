@@ -7,16 +7,20 @@ health file, in which each duty says what it is doing, and ends all of them when
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
+from jobwire.delivery.handover import DELIVER, MENTION
 from jobwire.journal import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.assembly import Assembly, Connections
+from jobwire.registry.call_service import Callee, CallService
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
 from jobwire.registry.purge import RetentionRules
@@ -25,8 +29,6 @@ from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 
 _SENDERS = 4
-# For workers that wait; one that waits for a broker holds up no other.
-_HANDOVER_SENDERS = 4
 _HEALTH_SECONDS = 1.0
 _STARTING_SECONDS = 0.05
 _IDLE_SECONDS = 0.25
@@ -70,6 +72,7 @@ class RegistryProcess:
         on_ready: Callable[[], None] = lambda: None,
         on_attention: Sequence[str] = (),
         companions: Callable[[JournalWriter], Sequence[Companion]] = lambda _: (),
+        callees: Mapping[str, Callee] = MappingProxyType({}),
     ) -> None:
         self._store = store
         self._connections = connections
@@ -78,6 +81,7 @@ class RegistryProcess:
         self._on_ready = on_ready
         self._on_attention = on_attention
         self._new_companions = companions
+        self._callees = callees
         self._companions: Sequence[Companion] = ()
         self._stop = threading.Event()
         self._ended = threading.Event()
@@ -111,9 +115,12 @@ class RegistryProcess:
                 on_attention=self._on_attention,
             )
             closing.callback(assembly.close)
-            self._companions = self._new_companions(writer)
+            handed = dict.fromkeys((DELIVER, MENTION), assembly.handover)
+            calls = CallService(Path(self._store.home), {**self._callees, **handed}, anywhere=handed)
+            self._companions = [calls, *self._new_companions(writer)]
             try:
                 self._prepare(assembly)
+                calls.open()
                 self._work(assembly)
             except _StuckError:
                 # Its files stay open under the thread that uses them; the end of the process closes them.
@@ -147,11 +154,6 @@ class RegistryProcess:
             self._thread(assembly, f"sender-{number}", lambda duty: self._send(assembly.states, duty))
             for number in range(_SENDERS)
         ]
-        others.append(self._thread(assembly, "handover", lambda duty: self._hand_over(assembly, duty)))
-        others += [
-            self._thread(assembly, f"handover-{number}", lambda duty: self._send_handed(assembly, duty))
-            for number in range(_HANDOVER_SENDERS)
-        ]
         others += [
             self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in assembly.upkeep()
         ]
@@ -162,6 +164,8 @@ class RegistryProcess:
             self._watch(assembly)
         finally:
             self._stop.set()
+            # Whoever waits now sends by itself.
+            assembly.handover.close()
             give_up = self._clock.monotonic() + _END_SECONDS
             recorder.join(_END_SECONDS)
             self._drain(assembly)
@@ -232,24 +236,6 @@ class RegistryProcess:
         while not self._ended.is_set():
             duty.work("sending states")
             states.send_next()
-
-    def _hand_over(self, assembly: Assembly, duty: Duty) -> None:
-        try:
-            assembly.handover.open()
-        except StorageError as error:
-            # Workers connect by themselves, as without us.
-            _log.error("%s; workers here send by themselves", error)
-            duty.rest()
-            self._ended.wait()
-            return
-        assembly.handover.serve(duty.asking(self._stop.is_set, "answering workers"))
-        # Whoever waits now sends by itself.
-        assembly.handover.close()
-
-    def _send_handed(self, assembly: Assembly, duty: Duty) -> None:
-        while not self._ended.is_set():
-            duty.work("sending for workers")
-            assembly.handover.send_next()
 
     def _thread(self, assembly: Assembly, name: str, body: Callable[[Duty], None]) -> threading.Thread:
         duty = assembly.duties.begin(name)

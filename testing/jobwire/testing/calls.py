@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
-from jobwire.delivery.call import SOCKET_FILE
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.served import ServedHooks
 from jobwire.registry.call_service import Callee, CallService
 from jobwire.registry.duties import Duty
-from jobwire.testing.waiting import wait_for
 
 
 @contextmanager
@@ -25,11 +23,11 @@ def serving_hooks(home: Path) -> Iterator[CallService]:
 def serving_calls(home: Path, callees: Mapping[str, Callee]) -> Iterator[CallService]:
     """Take the calls of a home for the block."""
     service, stop = CallService(home, callees), threading.Event()
+    service.open()
     duty = Duty(service.name, clock=SystemClock(), limit_seconds=60.0)
     thread = threading.Thread(target=service.run, args=(duty, stop), name="call-service")
     thread.start()
     try:
-        wait_for((home / SOCKET_FILE).exists, what="who takes calls", deadline_seconds=60)
         yield service
     finally:
         stop.set()

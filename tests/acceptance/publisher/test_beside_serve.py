@@ -96,7 +96,7 @@ def test_a_killed_process_is_passed_by(command: Command) -> None:
         command.say("started")
         os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
-        assert (Path(command.store.home) / "serve.sock").exists()
+        assert (Path(command.store.home) / "calls.sock").exists()
         assert command.say("progress").line["delivered"] is True
     with serving(Path(command.store.home)):
         assert command.say("completed").line["confirmed"] is True

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobwire.core.errors import ConflictError, StoppedError, StorageError
 from jobwire.delivery import handover
-from jobwire.delivery.handover import SOCKET_FILE, TAKEN_SECONDS, HandOver, socket_address
-from jobwire.delivery.handover_server import MAX_CLIENTS
+from jobwire.delivery.call import SOCKET_FILE, call
+from jobwire.delivery.handover import DELIVER, TAKEN_SECONDS, HandOver
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
 from jobwire.journal import Entry, JournalWriter
@@ -52,7 +52,7 @@ def _publisher(site: "Site", job_id: str, **options: object) -> Publisher:
 
 
 def test_a_worker_needs_no_broker_of_its_own(site: "Site", alone: list[str]) -> None:
-    """The process sends, journals and confirms; the worker's answer says so, and one connection is enough."""
+    """The process sends, journals and confirms; the worker's answer says so."""
     job = site.register()
     with site.serving() as process, _publisher(site, job.job_id) as worker:
         for say in (worker.started, worker.progress, worker.completed):
@@ -166,9 +166,8 @@ def test_direct_is_direct(site: "Site", alone: list[str]) -> None:
 @contextmanager
 def _listening(home: Path) -> Iterator[socket.socket]:
     """Give a process that listens and, like a stopped one, never accepts."""
-    with ExitStack() as closing, socket_address(str(home)) as address:
-        listener = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        listener.bind(address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(home / SOCKET_FILE))
         listener.listen()
         yield listener
 
@@ -178,14 +177,13 @@ def test_a_process_that_stands_still_costs_a_bounded_wait(
 ) -> None:
     """Who does not answer within a second is passed by, and not asked again for a while."""
     monkeypatch.setattr(handover, "TAKEN_SECONDS", TAKEN_SECONDS)
-    asked: list[socket.socket] = []
+    asked: list[str] = []
 
-    def peer_uid(connection: socket.socket) -> int:
-        asked.append(connection)
-        return handover_peer_uid(connection)
+    def counted(home: str, name: str, *words: Any, **options: Any) -> bytes | None:
+        asked.append(name)
+        return call(home, name, *words, **options)
 
-    handover_peer_uid = handover.peer_uid
-    monkeypatch.setattr(handover, "peer_uid", peer_uid)
+    monkeypatch.setattr(handover, "call", counted)
     job = site.register()
     with _listening(Path(site.store.home)):
         worker = _publisher(site, job.job_id)
@@ -195,7 +193,7 @@ def test_a_process_that_stands_still_costs_a_bounded_wait(
         assert time.monotonic() - began >= TAKEN_SECONDS
         with pytest.raises(ConflictError, match="no broker"):
             worker.progress()
-        assert len(asked) == 1
+        assert asked == [DELIVER]
     assert site.store.get(job.job_id).last_seq == 2
 
 
@@ -205,7 +203,7 @@ def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str])
     with _listening(Path(site.store.home)):
         pass
     assert (Path(site.store.home) / SOCKET_FILE).exists()
-    assert not _handover(site).connect()
+    assert _handover(site).deliver(job.job_id, 1) is None
     with site.serving():
         assert (Path(site.store.home) / SOCKET_FILE).stat().st_mode & 0o777 == 0o600
         with _publisher(site, job.job_id) as worker:
@@ -224,20 +222,20 @@ def _handover(site: "Site") -> HandOver:
 def test_bad_clients_stop_nobody(site: "Site", alone: list[str]) -> None:
     """Whatever strangers send, or never read, a worker beside them is answered."""
     job = site.register()
-    bad = [
-        b"",
-        b"\n",
-        b"{}\n",
+    requests = [
+        b"{}",
+        b"[]",
         b"x" * 5000,
-        b'{"job":"../../etc","seq":1}\n',
-        b'{"job":"00000000","seq":-1}\n',
+        b'{"job":"../../etc","seq":1}',
+        b'{"job":"00000000","seq":-1}',
+        b'{"job":"00000000","seq":1,"expiry":-1}',
+        b"[" * 90_000,
+        b'{"job":"00000000","seq":1}',
     ]
-    bad += [b"[" * 900 + b"\n", b'{"job":"00000000","seq":1}\n' * 30, b'{"job":"00000000","seq":1']
+    bad = [b"", b"\n", *(b"deliver 0 %d\n" % len(request) + request for request in requests)]
     with site.serving(), ExitStack() as clients:
-        for text in bad * 20:
+        for text in bad * 10:
             clients.enter_context(_client(site)).sendall(text)
-        for _ in range(MAX_CLIENTS):
-            clients.enter_context(_client(site))
         with _publisher(site, job.job_id) as worker:
             assert worker.started().confirmed
             assert worker.completed().confirmed
@@ -246,8 +244,7 @@ def test_bad_clients_stop_nobody(site: "Site", alone: list[str]) -> None:
 
 def _client(site: "Site") -> socket.socket:
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket_address(site.store.home) as address:
-        client.connect(address)
+    client.connect(str(Path(site.store.home) / SOCKET_FILE))
     return client
 
 
@@ -277,7 +274,6 @@ def test_an_event_that_is_not_due_any_more_is_its_workers(site: "Site", alone: l
         began = time.monotonic()
         assert way.deliver(job.job_id, entry.seq) is None
         assert time.monotonic() - began < PATIENT_SECONDS / 2
-        way.close()
 
 
 def test_a_confirmation_that_does_not_come_is_not_waited_for_long(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import InvalidInputError, StoppedError
-from jobwire.delivery.defaults import EXPIRY_SECONDS
+from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.delivery.signing import Draft
 from jobwire.publisher.build import open_event_log, open_route
 from jobwire.registry.event_log import HomeEventLog
