@@ -18,15 +18,14 @@ from mcp.types import CallToolResult, TextContent
 
 from jobwire.api.home import Home
 from jobwire.api.inbox import AgentInbox
-from jobwire.cli.mcp_shared_tools import SharedTools
 from jobwire.cli.task_tools import TaskTools
-from jobwire.coordination.agent_port import LocalAgent
-from jobwire.coordination.agent_verbs import call
+from jobwire.coordination.agent_port import LocalAgent, claim_next
+from jobwire.coordination.agent_verbs import do_verb
 from jobwire.coordination.command import failure_json, who_am_i
 from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.marks import catch_up
-from jobwire.coordination.stored import thread_json
-from jobwire.coordination.work_claim import Claimed
+from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
@@ -43,7 +42,7 @@ _MOST = 1000
 _RUN = "default"
 
 
-class AgentTools(SharedTools):
+class AgentTools(TaskTools):
     """The tools of one agent; their signatures and docstrings are what the agent is shown."""
 
     def __init__(self, home: str, agent: str) -> None:
@@ -56,7 +55,8 @@ class AgentTools(SharedTools):
             *(self.report, self.ask, self.fetch, self.show, self.claim, self.update, self.done, self.fail),
             *(self.send, self.reply, self.wait_reply, self.search, self.agents),
             *self.shared(),
-            *TaskTools(self._home, self._agent).all(),
+            *self.task_tools(),
+            self.task_add,
         ]
 
     def close(self) -> None:
@@ -90,23 +90,20 @@ class AgentTools(SharedTools):
 
     def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
         """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
-        with self._inbox() as inbox:
-            return _claimed(inbox.claim(thread, lease_seconds))
+        return self.leased("claim", {"thread_id": thread, "lease_seconds": lease_seconds})
 
     def update(self, thread: str, summary: str, body: str = "", blocked: bool = False) -> Said:
         """Say how the work goes; with `blocked` what it waits for: then wait_reply hears the answer."""
-        with self._inbox() as inbox:
-            return inbox.update(thread, summary, body=body, blocked=blocked).to_json()
+        status = "blocked" if blocked else "in_progress"
+        return self.leased("update", {**_words(thread, summary, body), "status": status})
 
     def done(self, thread: str, summary: str, body: str = "") -> Said:
         """Hand in the result: what you did, where it is, how it was tested."""
-        with self._inbox() as inbox:
-            return inbox.done(thread, summary, body=body).to_json()
+        return self.leased("done", _words(thread, summary, body))
 
     def fail(self, thread: str, summary: str, body: str = "") -> Said:
         """Say that the work cannot be done, and why."""
-        with self._inbox() as inbox:
-            return inbox.fail(thread, summary, body=body).to_json()
+        return self.leased("fail", _words(thread, summary, body))
 
     def send(self, to: list[str], subject: str, body: str = "", accept: list[str] | None = None) -> Said:
         """Give work to other agents, as a new thread; `accept`: what must hold in the end."""
@@ -115,6 +112,30 @@ class AgentTools(SharedTools):
     def reply(self, thread: str, summary: str, body: str = "") -> Said:
         """Say something in a thread, for example the answer to its question."""
         return self.call("reply", thread_id=thread, summary=summary, body=body)
+
+    def task_add(
+        self,
+        title: str,
+        *,
+        owner: str = "",
+        body: str = "",
+        depends_on: list[str] | None = None,
+        accept: list[str] | None = None,
+        reviewers: list[str] | None = None,
+        run: str = "default",
+    ) -> Said:
+        """Add a task to a run's plan. It is sent to its owner when all that it depends on is completed."""
+        new = NewTask(
+            title,
+            run_id=run,
+            text=body,
+            owner=owner,
+            acceptance=tuple(accept or ()),
+            needs=tuple(depends_on or ()),
+            reviewers=tuple(reviewers or ()),
+        )
+        with Home(self._home).tasks(self._agent) as tasks:
+            return {"task": tasks.add(new).view.to_json(tasks.store.now_ms)}
 
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
         """Wait for what others say in a thread after your last question there."""
@@ -125,11 +146,7 @@ class AgentTools(SharedTools):
                 message = inbox.wait_reply(thread, seconds=min(left, self.look_seconds))
                 left -= self.look_seconds
             if message is None:
-                raise NoWorkError(
-                    f"no reply in thread {thread} within {timeout_seconds:g} s",
-                    hint="wait again",
-                    code="timeout",
-                )
+                raise no_reply(thread, timeout_seconds)
             return {"message": message.to_json()}
 
     def search(self, words: str, limit: int = 20) -> Said:
@@ -149,15 +166,30 @@ class AgentTools(SharedTools):
     @override
     def call(self, verb: str, **args: object) -> Said:
         """See `SharedTools`."""
-        with self._inbox() as inbox:
-            catch_up(inbox.store)
-            return call(inbox.store, self._agent, verb, args)
+        return self._done(self._agent, verb, args)
+
+    @override
+    def look(self, verb: str, **args: object) -> Said:
+        """See `TaskTools`."""
+        return self._done(STORE_AGENT, verb, args)
+
+    @override
+    def leased(self, verb: str, args: Said) -> Said:
+        """See `TaskTools`: the lease lies in the home."""
+        if verb == "task-claim" and "task_id" not in args:
+            return claim_next(self.leased, self._agent, args)
+        return self._done(self._agent, verb, args)
 
     @override
     def wait(self, verb: str, args: Said, seconds: float) -> Said:
         """See `SharedTools`."""
         with self._inbox() as inbox:
             return LocalAgent(inbox.store, self._agent).wait(verb, args, seconds)
+
+    def _done(self, agent: str, verb: str, args: Said) -> Said:
+        with self._inbox() as inbox:
+            catch_up(inbox.store)
+            return do_verb(inbox.store, agent, verb, args, keeps_leases=True)
 
     @override
     def targets(self, paths: list[str]) -> list[str]:
@@ -221,9 +253,10 @@ def _said(tool: Callable[..., Said], args: dict[str, object]) -> Said:
         )
 
 
-def _claimed(claimed: Claimed) -> Said:
-    return {
-        "thread": thread_json(claimed.thread),
-        "expires_at": claimed.expires_at,
-        "event_id": claimed.event_id,
-    }
+def _words(thread: str, summary: str, body: str) -> Said:
+    return {"thread_id": thread, "summary": summary, "body": body}
+
+
+def no_reply(thread: str, seconds: float) -> NoWorkError:
+    """Return the error where nobody said anything in time."""
+    return NoWorkError(f"no reply in thread {thread} within {seconds:g} s", hint="wait again", code="timeout")

@@ -79,7 +79,7 @@ class SharedTools(ABC):
 
     def lock_wait(self, paths: list[str], timeout_seconds: float = 600.0) -> Said:
         """Wait until nobody else holds the files, taking nothing; `woke` false: somebody still does."""
-        return self._patiently("lock-free", {"paths": self.targets(paths)}, timeout_seconds)
+        return self.patiently("lock-free", {"paths": self.targets(paths)}, timeout_seconds)
 
     def lock_deadlocks(self) -> Said:
         """List circles of agents of whom each waits for the next one."""
@@ -134,7 +134,7 @@ class SharedTools(ABC):
 
     def board_wait(self, board: str, phase: str = "COMPLETE", timeout_seconds: float = 600.0) -> Said:
         """Wait until a board is in a phase (DISCUSSING, VOTING, COMPLETE), or beyond it."""
-        found = self._patiently("board-wait", {"board": board, "phase": phase}, timeout_seconds)
+        found = self.patiently("board-wait", {"board": board, "phase": phase}, timeout_seconds)
         if not found["woke"]:
             raise NoWorkError(
                 f"board {board} is {found['board']['phase']}", hint="wait again", code="timeout"
@@ -167,7 +167,7 @@ class SharedTools(ABC):
         given = {name: value for name, value in more.items() if value is not None}
         return self.call(verb, paths=self.targets(paths), **given)
 
-    def _patiently(self, verb: str, args: Said, seconds: float) -> Said:
+    def patiently(self, verb: str, args: Said, seconds: float) -> Said:
         """Return what the verb says once it woke, the time is over, or nobody is there."""
         check_seconds("timeout_seconds", seconds)
         left = seconds

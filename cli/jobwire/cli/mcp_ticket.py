@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from jobwire.cli.mcp_server import AgentTools
-from jobwire.cli.task_tools import is_task_tool
+from jobwire.cli.mcp_server import AgentTools, no_reply
 from jobwire.coordination.command import incarnation
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
 from jobwire.coordination.remote_requests import targets
-from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_seconds
-from jobwire.core.errors import InvalidInputError, NoWorkError
+from jobwire.core.bounds import check_seconds
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.override import override
 
 Said = dict[str, Any]
@@ -33,8 +32,8 @@ class TicketTools(AgentTools):
 
     @override
     def all(self) -> list[Any]:
-        """Return the tools: a job of its own is reported by a job's ticket, and plans stay at home."""
-        return [tool for tool in super().all() if tool.__name__ != "report" and not is_task_tool(tool)]
+        """Return the tools: a job of its own is reported by a job's ticket, and a plan is made at home."""
+        return [tool for tool in super().all() if tool.__name__ not in {"report", "task_add"}]
 
     @override
     def close(self) -> None:
@@ -51,33 +50,10 @@ class TicketTools(AgentTools):
         """  # noqa: D205 - shown to agents as it is
         check_seconds("timeout_seconds", timeout_seconds)
         words = {"status": "blocked", "summary": text, "choices": choices or []}
-        asked = self._leased.call("update", {"thread_id": thread, **words})
+        asked = self.leased("update", {"thread_id": thread, **words})
         found = self._hear(thread, timeout_seconds, after=asked["event_id"], kinds=["answer"])
         message: Said = found["message"]
         return {"answer": message["body"] or message["summary"], "by": message["from_agent"], **found}
-
-    @override
-    def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
-        """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
-        return self._leased.call("claim", {"thread_id": thread, "lease_seconds": lease_seconds})
-
-    @override
-    def update(self, thread: str, summary: str, body: str = "", blocked: bool = False) -> Said:
-        """Say how the work goes; with `blocked` what it waits for: then wait_reply hears the answer."""
-        status = "blocked" if blocked else "in_progress"
-        return self._leased.call(
-            "update", {"thread_id": thread, "summary": summary, "body": body, "status": status}
-        )
-
-    @override
-    def done(self, thread: str, summary: str, body: str = "") -> Said:
-        """Hand in the result: what you did, where it is, how it was tested."""
-        return self._leased.call("done", {"thread_id": thread, "summary": summary, "body": body})
-
-    @override
-    def fail(self, thread: str, summary: str, body: str = "") -> Said:
-        """Say that the work cannot be done, and why."""
-        return self._leased.call("fail", {"thread_id": thread, "summary": summary, "body": body})
 
     @override
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
@@ -95,6 +71,16 @@ class TicketTools(AgentTools):
         return self._remote.call(verb, args)
 
     @override
+    def look(self, verb: str, **args: object) -> Said:
+        """See `TaskTools`: what is the agent's, or anybody's, and for a lead all."""
+        return self.call(verb, **args)
+
+    @override
+    def leased(self, verb: str, args: Said) -> Said:
+        """See `TaskTools`: the lease lies beside the ticket."""
+        return self._leased.call(verb, args)
+
+    @override
     def wait(self, verb: str, args: Said, seconds: float) -> Said:
         """See `SharedTools`."""
         return self._remote.wait(verb, args, seconds)
@@ -106,9 +92,7 @@ class TicketTools(AgentTools):
 
     def _hear(self, thread: str, seconds: float, **more: object) -> Said:
         """Return what others say in a thread. Raises NoWorkError (timeout)."""
-        found = self._patiently("wait-reply", {"thread_id": thread, **more}, seconds)
+        found = self.patiently("wait-reply", {"thread_id": thread, **more}, seconds)
         if not found["woke"]:
-            raise NoWorkError(
-                f"no reply in thread {thread} within {seconds:g} s", hint="wait again", code="timeout"
-            )
+            raise no_reply(thread, seconds)
         return found

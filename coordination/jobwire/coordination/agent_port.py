@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobwire.coordination.agent_verbs import call, following
+from jobwire.coordination.message import DEFAULT_RUN
+from jobwire.coordination.tasks.states import no_task
+from jobwire.core.errors import ConflictError
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jobwire.coordination.store import CoordinationStore
 
@@ -24,6 +27,23 @@ class AgentPort(Protocol):
     def wait(self, verb: str, args: Mapping[str, object], seconds: float) -> dict[str, object]:
         """Return what `wait-reply` or `watch` finds; `woke` is False where nothing came within `seconds`."""
         ...
+
+
+def claim_next(
+    call: Callable[[str, dict[str, object]], dict[str, object]], agent: str, args: Mapping[str, object]
+) -> dict[str, object]:
+    """Claim the most urgent task that is ready for an agent; raises NoWorkError (no_match).
+
+    Which one it is, is asked first: a claim that is asked for again is then of the same task.
+    """
+    run_id = args.get("run_id", DEFAULT_RUN)
+    found: Any = call("task-next", {"run_id": run_id})
+    for task in found["task_ids"]:
+        try:
+            return call("task-claim", {**args, "task_id": task})
+        except ConflictError:
+            continue  # others may be quicker
+    raise no_task(str(run_id), agent)
 
 
 class LocalAgent:

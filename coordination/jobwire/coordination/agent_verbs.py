@@ -1,62 +1,83 @@
 """The verbs of an agent as data: a name and arguments in, what `--json` prints out.
 
-One table for whoever does not call Python functions with a store at hand: agents on other hosts first. Who
-speaks is not an argument: it is known from the key under which something was said.
+One table for whoever does not call Python functions with a store at hand: commands, tools, agents on other
+hosts. Who speaks is not an argument: it is known from the key under which something was said.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
-from jobwire.coordination import agents, notices, reading, taking, waiting
-from jobwire.coordination.agents import Joining
-from jobwire.coordination.board_verbs import BOARD_VERBS
-from jobwire.coordination.dead_verbs import DEAD_VERBS
-from jobwire.coordination.lock_verbs import LOCK_VERBS
+from jobwire.coordination.command import incarnation
 from jobwire.coordination.marks import catch_up
-from jobwire.coordination.message import Artifact, NewMessage
-from jobwire.coordination.sending import send
-from jobwire.coordination.stored import InboxMessage, delivery_json, thread_json
-from jobwire.coordination.taking import TakingRules
-from jobwire.coordination.task_verbs import TASK_VERBS
-from jobwire.coordination.verb_form import (
-    FLAG,
-    MOST,
-    NUMBER,
-    OBJECTS,
-    TEXT,
-    TEXTS,
-    WHOLE,
-    AgentVerb,
-    artifact_fields,
-    limit_of,
-)
-from jobwire.coordination.work_verbs import WORK_VERBS
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.verb_form import AgentVerb
+
+# By the first part of their names, else the inbox's: a command brings the code of its own group alone.
+_GROUPS = {
+    "board": "board_verbs:BOARD_VERBS",
+    "dead": "dead_verbs:DEAD_VERBS",
+    "lock": "lock_verbs:LOCK_VERBS",
+    "task": "task_verbs:TASK_VERBS",
+}
+_INBOX = "inbox_verbs:INBOX_VERBS"
 
 
 def call(store: CoordinationStore, agent: str, verb: str, args: Mapping[str, object]) -> dict[str, object]:
-    """Do what `agent` asks for; raises JobwireError as the functions behind it do."""
+    """Do what `agent` asks for, wherever it is; raises JobwireError as the functions behind it do."""
     found = verb_named(verb)
-    found.check(verb, args)
+    if found.commands:
+        raise needs_the_home(verb)
     if not found.changes:
         # What changes something may be within a transaction, in which no job is looked at.
         catch_up(store)
-    said = found.does(store, agent, dict(args))
+    return do_verb(store, agent, verb, args)
+
+
+def do_verb(
+    store: CoordinationStore,
+    agent: str,
+    verb: str,
+    args: Mapping[str, object],
+    *,
+    keeps_leases: bool = False,
+) -> dict[str, object]:
+    """Do it in a store that is as its jobs are; `keeps_leases`: what it is granted is kept in the home."""
+    found = verb_named(verb)
+    found.check(verb, args)
+    asked = dict(args)
+    if keeps_leases and found.crosses:
+        asked |= {"keeps_leases": True, "incarnation": incarnation()}
+    said = found.does(store, agent, asked)
     # What it says of itself counts: others may have changed something since.
     return {"event_id": store.latest_event(), **said}
 
 
 def verb_named(verb: str) -> AgentVerb:
     """Return the verb; raises InvalidInputError for none."""
-    if verb not in VERBS_OF_AGENTS:
-        raise InvalidInputError(f"there is no verb {verb!r:.80}", hint=f"one of {', '.join(VERBS_OF_AGENTS)}")
-    return VERBS_OF_AGENTS[verb]
+    found = _verbs_in(_GROUPS.get(verb.partition("-")[0], _INBOX)).get(verb)
+    if found is None:
+        names = ", ".join(verbs_of_agents())
+        raise InvalidInputError(f"there is no verb {verb!r:.80}", hint=f"one of {names}")
+    return found
+
+
+def needs_the_home(verb: str) -> InvalidInputError:
+    """Return the error for what no ticket is enough for."""
+    return InvalidInputError(
+        f"{verb} needs the store's own disk", hint="leave --ticket out, where the home is"
+    )
+
+
+def verbs_of_agents() -> dict[str, AgentVerb]:
+    """Return all verbs by their names."""
+    return {name: verb for group in (_INBOX, *_GROUPS.values()) for name, verb in _verbs_in(group).items()}
 
 
 def following(asked: Mapping[str, object], found: Mapping[str, object]) -> dict[str, object]:
@@ -69,223 +90,7 @@ def following(asked: Mapping[str, object], found: Mapping[str, object]) -> dict[
     return kept
 
 
-def _own(store: CoordinationStore, agent: str, thread_id: str) -> str:
-    """Return the thread's id if the agent takes part in it; raises InvalidInputError (forbidden)."""
-    if not _takes_part(store, agent, thread_id):
-        raise InvalidInputError(
-            f"{agent} takes no part in thread {thread_id}", hint="ask who does", code="forbidden"
-        )
-    return thread_id
-
-
-def _takes_part(store: CoordinationStore, agent: str, thread_id: str) -> bool:
-    thread, part = reading.thread_of(store, thread_id), reading.part_in(store, thread_id, agent)
-    return part.leads or part.takes_part or thread.assigned_to in {agent, ""}
-
-
-def _send(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    if "in_reply_to" in args:
-        _own(store, agent, reading.message_of(store, args["in_reply_to"]).thread_id)
-    if "thread_id" in args:
-        _own(store, agent, args["thread_id"])
-    for name in ("to", "acceptance"):
-        args[name] = tuple(args.get(name, ()))
-    artifacts = tuple(Artifact(*artifact_fields(one)) for one in args.pop("artifacts", ()))
-    new = NewMessage(agent, **args, artifacts=artifacts)
-    sent = send(store, new)
-    return {**sent._asdict(), "seq": sent.event_id}
-
-
-def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    rules = TakingRules(**({"seconds": args["lease_seconds"]} if "lease_seconds" in args else {}))
-    taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
-    said = reading.message_json(store, taken.message)
-    return {"message": said, "delivery": delivery_json(taken.delivery), "token": taken.token}
-
-
-def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    return {"delivery": delivery_json(taking.renew(store, agent, args["message"], token=args.get("token")))}
-
-
-def _ack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    return {"delivery": delivery_json(taking.ack(store, agent, args["message"], token=args.get("token")))}
-
-
-def _nack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    held = taking.nack(
-        store,
-        agent,
-        args["message"],
-        args.get("reason", ""),
-        token=args.get("token"),
-        permanent=args.get("permanent", False),
-    )
-    return {"delivery": delivery_json(held)}
-
-
-def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = reading.fetch(
-        store,
-        agent,
-        statuses=args.get("statuses") or (() if args.get("unread") else reading.FETCHED),
-        limit=limit_of(args),
-        unread=args.get("unread", False),
-    )
-    return {"threads": [thread_json(one) for one in found]}
-
-
-def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    thread = reading.thread_of(store, _own(store, agent, args["thread_id"]))
-    found = reading.last_messages_of(store, thread.thread_id, limit_of(args))
-    if found:
-        taking.mark_read(store, agent, thread.thread_id, found[-1].seq)
-    ways = reading.ways_in(store, thread.thread_id)
-    said = [reading.message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in found]
-    return {"thread": thread_json(thread), "messages": said}
-
-
-def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """List the threads that the agent takes part in."""
-    found = reading.threads(
-        store,
-        agent=agent,
-        statuses=args.get("statuses", ()),
-        created_by=args.get("created_by"),
-        assigned_to=args.get("assigned_to"),
-        run_id=args.get("run_id"),
-        limit=limit_of(args),
-    )
-    return {"threads": [thread_json(one) for one in found]}
-
-
-def _wait_reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """Look once: whoever is elsewhere sleeps there."""
-    waited = waiting.wait_reply(
-        store,
-        agent=agent,
-        thread_id=_own(store, agent, args["thread_id"]),
-        seconds=0.0,
-        after=args.get("after"),
-        after_message=args.get("after_message"),
-        kinds=args.get("kinds", ()),
-    )
-    return _waited(store, waited)
-
-
-def _watch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    waited = waiting.watch(
-        store, agent=agent, seconds=0.0, statuses=args.get("statuses", ()), after=args.get("after")
-    )
-    return _waited(store, waited)
-
-
-def _waited(store: CoordinationStore, waited: waiting.Waited) -> dict[str, object]:
-    said: dict[str, object] = {"woke": waited.found is not None, "next_event_id": waited.next_event_id}
-    if waited.found is not None and waited.found.thread_id:
-        said["thread"] = thread_json(reading.thread_of(store, waited.found.thread_id))
-    if waited.found is not None and waited.found.seq is not None:
-        said["message"] = reading.message_json(store, reading.message_of(store, waited.found.seq))
-    return said
-
-
-def _search(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """Search what the agent may read: messages of threads that it takes part in."""
-    limit, below = limit_of(args), args.get("before")
-    found: list[InboxMessage] = []
-    for _ in range(_SEARCHES):
-        page = reading.search(store, args["words"], below=below, limit=MOST)
-        found += [one for one in page if _takes_part(store, agent, one.thread_id)]
-        if len(found) >= limit or len(page) < MOST:
-            break
-        below = page[-1].seq
-    return {"messages": [one.to_json() for one in found[:limit]]}
-
-
-def _agents(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    del agent
-    now = store.clock.now()
-    return {"agents": [view.to_json(now) for view in agents.present(store, run_id=args.get("run_id"))]}
-
-
-def _join(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    # Nobody becomes a lead or a person by saying so: that is for whoever owns the home.
-    with store.changing() as change:
-        view = agents.resume(change, agent, Joining(**args))
-    return {"agent": view.to_json(store.clock.now())}
-
-
-def _notify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    notice = notices.ask_for(store, agent, args["subject"], args["when"])
-    return {"notice": notice.id, "agent": agent, "subject": notice.subject, "when": list(notice.when)}
-
-
-def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    del args
-    with store.changing() as change:
-        agents.leave(change, agent)
-    return {"agent_id": agent}
-
-
-# Pages of a search that are looked through for an agent to whom little of them is open.
-_SEARCHES = 5
-_LEASED = {"message": TEXT, "token": WHOLE}
-VERBS_OF_AGENTS: Mapping[str, AgentVerb] = {
-    "send": AgentVerb(
-        {
-            **dict.fromkeys(
-                ("kind", "type", "summary", "body", "payload", "id", "thread_id", "subject"), TEXT
-            ),
-            **dict.fromkeys(("run_id", "task_id", "in_reply_to", "correlation_id", "risk", "priority"), TEXT),
-            "to": TEXTS,
-            "acceptance": TEXTS,
-            "artifacts": OBJECTS,
-            "expires_at_ms": WHOLE,
-            "message_class": TEXT,
-            "hop": WHOLE,
-        },
-        _send,
-        changes=True,
-        keeps=True,
-    ),
-    "take": AgentVerb({"lease_seconds": NUMBER, "incarnation": TEXT}, _take, changes=True),
-    "renew": AgentVerb(_LEASED, _renew, ("message",), changes=True),
-    "ack": AgentVerb(_LEASED, _ack, ("message",), changes=True, keeps=True),
-    "nack": AgentVerb(
-        {**_LEASED, "reason": TEXT, "permanent": FLAG}, _nack, ("message",), changes=True, keeps=True
-    ),
-    "fetch": AgentVerb({"statuses": TEXTS, "limit": WHOLE, "unread": FLAG}, _fetch),
-    "show": AgentVerb({"thread_id": TEXT, "limit": WHOLE}, _show, ("thread_id",)),
-    "list": AgentVerb(
-        {**dict.fromkeys(("created_by", "assigned_to", "run_id"), TEXT), "statuses": TEXTS, "limit": WHOLE},
-        _list,
-    ),
-    "wait-reply": AgentVerb(
-        {"thread_id": TEXT, "after": WHOLE, "after_message": TEXT, "kinds": TEXTS},
-        _wait_reply,
-        ("thread_id",),
-    ),
-    "watch": AgentVerb({"statuses": TEXTS, "after": WHOLE}, _watch),
-    "search": AgentVerb({"words": TEXT, "limit": WHOLE, "before": WHOLE}, _search, ("words",)),
-    "agents": AgentVerb({"run_id": TEXT}, _agents),
-    "join": AgentVerb(
-        {
-            "run_id": TEXT,
-            "incarnation": TEXT,
-            "host": TEXT,
-            "pid": WHOLE,
-            "interval_seconds": NUMBER,
-            "status": TEXT,
-        },
-        _join,
-        changes=True,
-    ),
-    "notify": AgentVerb(
-        {"subject": TEXT, "when": TEXTS}, _notify, ("subject", "when"), changes=True, keeps=True
-    ),
-    "leave": AgentVerb({}, _leave, changes=True, keeps=True),
-    **WORK_VERBS,
-    **LOCK_VERBS,
-    **BOARD_VERBS,
-    **TASK_VERBS,
-    **DEAD_VERBS,
-}
+def _verbs_in(group: str) -> Mapping[str, AgentVerb]:
+    module, _, name = group.partition(":")
+    found: Mapping[str, AgentVerb] = getattr(importlib.import_module(f"jobwire.coordination.{module}"), name)
+    return found

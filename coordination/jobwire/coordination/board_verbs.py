@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.boards.boards import Boards, not_genuine
 from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
+from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
+from jobwire.coordination.boards.words import standing
+from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
 from jobwire.core.errors import ConflictError, InvalidInputError
 
@@ -23,7 +26,7 @@ _PHASES = list(BoardPhase)
 def _view(store: CoordinationStore, agent: str, args: dict[str, Any]) -> BoardView:
     """Return a board that the agent is on, or opened; raises InvalidInputError (not_a_member)."""
     view = Boards(store).view(args["board"])
-    if agent not in {*view.board.names, view.board.opened_by}:
+    if agent not in {STORE_AGENT, *view.board.names, view.board.opened_by}:
         raise InvalidInputError(
             f"{agent} is not on board {view.board.board_id}",
             hint=f"its members are {', '.join(view.board.names)}",
@@ -64,19 +67,28 @@ def _turn(turn: BoardTurn) -> VerbBody:
 
 
 def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    view = _view(store, agent, args)
-    return _told(view, resolution=dict(view.resolution) if view.resolution else None)
+    return _decided(_view(store, agent, args), args)
 
 
 def _resolve(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     view = _view(store, agent, args)
     if view.resolution is None:
+        told = view.to_json()
         raise ConflictError(
-            f"board {view.board.board_id} is {view.phase.value}, and has decided nothing",
-            hint="wait for it",
+            standing(told),
+            hint=f"`jobwire board wait {view.board.board_id}` waits for the decision",
             code="board_phase",
+            response={"board": told},
         )
-    return _told(view, resolution=dict(view.resolution), sealed=view.board.resolution)
+    return {**_decided(view, args), "sealed": view.board.resolution}
+
+
+def _decided(view: BoardView, args: dict[str, Any]) -> dict[str, object]:
+    """Return what a board decided, as a page as well where a person asks."""
+    if view.resolution is None:
+        return _told(view, resolution=None)
+    text = {"page": page(view.board.subject, view.resolution, view.said)} if args.get("page") else {}
+    return _told(view, resolution=dict(view.resolution), **text)
 
 
 def _messages(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -112,6 +124,7 @@ def _turns(takes: Mapping[str, str], turn: BoardTurn) -> AgentVerb:
 
 
 _BOARD = ("board",)
+_READ = {"board": TEXT, "page": FLAG}
 BOARD_VERBS: Mapping[str, AgentVerb] = {
     "board-open": AgentVerb(
         {
@@ -135,10 +148,10 @@ BOARD_VERBS: Mapping[str, AgentVerb] = {
     "board-pass": _turns({}, BoardTurn.PASS),
     "board-vote": _turns({"verdict": TEXT, "confidence": NUMBER, "conditions": TEXTS}, BoardTurn.VOTE),
     # A look resolves a board whose time is over: the same look gives the same answer.
-    "board-show": AgentVerb({"board": TEXT}, _show, _BOARD),
-    "board-resolve": AgentVerb({"board": TEXT}, _resolve, _BOARD),
-    "board-messages": AgentVerb({"board": TEXT}, _messages, _BOARD),
+    "board-show": AgentVerb(_READ, _show, _BOARD, public=True),
+    "board-resolve": AgentVerb(_READ, _resolve, _BOARD, public=True),
+    "board-messages": AgentVerb({"board": TEXT}, _messages, _BOARD, public=True),
     "board-wait": AgentVerb({"board": TEXT, "phase": TEXT}, _wait, _BOARD),
-    "board-verify": AgentVerb({"sealed": TEXT}, _verify, ("sealed",)),
+    "board-verify": AgentVerb({"sealed": TEXT}, _verify, ("sealed",), public=True),
     "board-list": AgentVerb({"open": FLAG, "limit": WHOLE}, _list),
 }

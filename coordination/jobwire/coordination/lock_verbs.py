@@ -14,7 +14,7 @@ from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.guards import guarded_json
 from jobwire.coordination.locks.queue import LockMode, is_name
 from jobwire.coordination.locks.targets import MAX_TARGET
-from jobwire.coordination.message import MAX_REFERENCE
+from jobwire.coordination.message import DEFAULT_RUN, MAX_REFERENCE
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb
 from jobwire.core.bounds import check_line
 from jobwire.core.errors import ConflictError, InvalidInputError
@@ -26,19 +26,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
     from jobwire.coordination.verb_form import VerbBody
 
-_DEFAULT_RUN = "default"
-
-
-def locked_by_others(found: Sequence[FileLock]) -> ConflictError:
-    """Return the error for paths that others hold."""
-    first = found[0]
-    return ConflictError(
-        f"{first.target} is held by {first.agent_id}",
-        hint="wait with `jobwire lock wait PATH`, or talk to the holder",
-        code="locked",
-        holder=first.agent_id,
-        path=first.target,
-    )
+_NAMED = 5
 
 
 def checked_target(target: str) -> str:
@@ -60,7 +48,7 @@ def _paths(args: dict[str, Any]) -> list[str]:
 
 
 def _run(args: dict[str, Any]) -> str:
-    run_id: str = args.get("run_id", _DEFAULT_RUN)
+    run_id: str = args.get("run_id", DEFAULT_RUN)
     check_line("run", run_id, MAX_REFERENCE)
     return run_id
 
@@ -127,7 +115,15 @@ def _held(change: Callable[..., list[FileLock]]) -> VerbBody:
 def _check(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     found = Locks(store).conflicts(agent, _paths(args), run_id=_run(args), mode=_mode(args))
     if found:
-        raise locked_by_others(found)
+        names = ", ".join(f"{lock.target} ({lock.agent_id})" for lock in found[:_NAMED])
+        raise ConflictError(
+            f"held by others: {names}" + (f" and {len(found) - _NAMED} more" if found[_NAMED:] else ""),
+            hint="wait with `jobwire lock wait PATH`, or talk to the holder",
+            code="locked",
+            holder=found[0].agent_id,
+            path=found[0].target,
+            response=_json(found),
+        )
     return _json(found)
 
 
@@ -152,9 +148,9 @@ def _deadlocks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> di
 def _break(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     target = checked_target(args["path"])
     if args.get("confirm", False):
-        return _json(Locks(store).confirm_break(agent, target, run_id=_run(args)))
+        return {**_json(Locks(store).confirm_break(agent, target, run_id=_run(args))), "asked": False}
     asked = Locks(store).ask_to_break(agent, target, run_id=_run(args), reason=args.get("reason", ""))
-    return _json(asked)
+    return {**_json(asked), "asked": True}
 
 
 _ON = {"paths": TEXTS, "run_id": TEXT}
@@ -170,8 +166,8 @@ LOCK_VERBS: Mapping[str, AgentVerb] = {
     "lock-release": AgentVerb(_HELD, _held(Locks.release), changes=True, keeps=True),
     "lock-check": AgentVerb({**_ON, "shared": FLAG}, _check, ("paths",)),
     "lock-free": AgentVerb(_ON, _free, ("paths",)),
-    "lock-list": AgentVerb({"run_id": TEXT}, _list),
-    "lock-deadlocks": AgentVerb({"run_id": TEXT}, _deadlocks),
+    "lock-list": AgentVerb({"run_id": TEXT}, _list, public=True),
+    "lock-deadlocks": AgentVerb({"run_id": TEXT}, _deadlocks, public=True),
     "lock-break": AgentVerb(
         {"path": TEXT, "run_id": TEXT, "reason": TEXT, "confirm": FLAG}, _break, ("path",), changes=True
     ),

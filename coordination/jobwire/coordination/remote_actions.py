@@ -9,17 +9,16 @@ import contextlib
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jobwire.coordination.actions import NO_SUCH_WORDS, NOTHING_TO_FETCH
 from jobwire.coordination.agent_actions import beat_of, beat_on
-from jobwire.coordination.agent_verbs import VERBS_OF_AGENTS
+from jobwire.coordination.agent_verbs import needs_the_home, verb_named, verbs_of_agents
 from jobwire.coordination.asking_actions import ask_by
 from jobwire.coordination.command import incarnation, say
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
 from jobwire.coordination.remote_requests import request_of
-from jobwire.coordination.remote_text import remote_text
+from jobwire.coordination.verb_actions import say_answer
 from jobwire.coordination.work_verbs import WORK_VERBS
 from jobwire.core.errors import InvalidInputError, NoWorkError, UnreachableError
 
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ACQUIRE = "lock-acquire"
-_CLAIM_TASK = "task-claim"
 # What is said under the lease of a claim.
-_LEASED = frozenset({*WORK_VERBS, _CLAIM_TASK, "task-complete", "task-fail"})
+_LEASED = frozenset({*WORK_VERBS, "task-claim", "task-complete", "task-fail"})
 # Commands that cross under another name than that of what runs them in the home.
 _VERBS = {
     "actions:list_threads": "list",
@@ -40,11 +38,6 @@ _VERBS = {
 }
 # What is asked again until it is there.
 _WAITED = frozenset({"watch", "wait-reply", _ACQUIRE, "lock-free", "board-wait"})
-# Where a list that is empty is no success: its name, and what is said.
-_NOTHING = {
-    "actions:fetch": ("threads", "nothing for you", NOTHING_TO_FETCH),
-    "actions:search": ("messages", "no message that concerns you holds these words", NO_SUCH_WORDS),
-}
 # These need neither store nor wire.
 _LOCAL = frozenset({"locks.actions:lock_hook"})
 
@@ -71,17 +64,15 @@ def _doing(args: Namespace) -> Callable[[RemoteAgent, Namespace], int]:
     verb = _VERBS.get(args.runs) or args.runs.partition(":")[2].replace("_", "-")
     if verb == "dead" and args.action != "list":
         verb = f"dead-{args.action}"
-    if verb not in VERBS_OF_AGENTS:
-        raise InvalidInputError(
-            f"{args.verb} needs the store's own disk", hint="leave --ticket out, where the home is"
-        )
+    if verb not in verbs_of_agents() or verb_named(verb).commands:
+        raise needs_the_home(args.verb)
     return partial(_cross, verb)
 
 
 def _cross(verb: str, agent: RemoteAgent, args: Namespace) -> int:
     if verb in _WAITED and not (verb == _ACQUIRE and not args.wait):
         return _waited(agent, args, verb)
-    _print(args, _asked(agent, args, verb))
+    say_answer(args, verb, _asked(agent, args, verb))
     return 0
 
 
@@ -89,8 +80,6 @@ def _asked(agent: RemoteAgent, args: Namespace, verb: str) -> dict[str, object]:
     asked = request_of(verb, args)
     if verb in _LEASED:
         leased = LeasedAgent(agent, incarnation=incarnation())
-        if verb == _CLAIM_TASK and "task_id" not in asked:
-            return leased.claim_next(asked)
         return leased.call(verb, asked, token=getattr(args, "token", None))
     found = agent.call(verb, asked)
     while isinstance(more := found.pop("more", None), dict):
@@ -116,7 +105,7 @@ def _waited(agent: RemoteAgent, args: Namespace, verb: str) -> int:
             code="timeout",
             response=found,
         )
-    _print(args, found)
+    say_answer(args, verb, found)
     return 0
 
 
@@ -126,13 +115,3 @@ def _beat(agent: RemoteAgent, args: Namespace) -> int:
     agent.beat(agent.agent, beat_of(args))
     say(args, {"agent_id": agent.agent, "status": args.status}, "")
     return 0
-
-
-def _print(args: Namespace, found: dict[str, Any]) -> None:
-    if args.runs == "locks.actions:lock_acquire":
-        del found["woke"]
-    if hint := _NOTHING.get(args.runs):
-        name, words, remedy = hint
-        if not found[name]:
-            raise NoWorkError(words, hint=remedy, response=found)
-    say(args, found, lambda: remote_text(found))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from jobwire.coordination.agent_port import claim_next
 from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, read_token
 from jobwire.coordination.message import DEFAULT_RUN
-from jobwire.coordination.tasks.states import no_task
-from jobwire.core.errors import ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +27,14 @@ class LeasedAgent:
         self._incarnation = incarnation
 
     def call(self, verb: str, args: Mapping[str, object], *, token: str | None = None) -> dict[str, object]:
-        """Do one of the verbs of work; `token` is that of a lease which another process got."""
+        """Do one of the verbs of work; `token` is that of a lease which another process got.
+
+        A claim of a task that names none is of the most urgent one.
+        """
+        if verb == "task-claim" and "task_id" not in args:
+            return claim_next(self.call, self._agent.agent, args)
+        if verb == "task-next":
+            return self._agent.call(verb, args)
         asked: dict[str, object] = {**args, "incarnation": self._incarnation}
         thread = _name(args)
         if verb in _HELD:
@@ -42,20 +48,6 @@ class LeasedAgent:
             if verb in _LAST:
                 kept.remove()
         return said
-
-    def claim_next(self, args: Mapping[str, object]) -> dict[str, object]:
-        """Claim the most urgent task that is ready for us; raises NoWorkError (no_match).
-
-        Which one it is, is asked first: a claim that is asked for again is then of the same task.
-        """
-        run = {"run_id": args["run_id"]}
-        found: Any = self._agent.call("task-next", run)
-        for task in found["task_ids"]:
-            try:
-                return self.call("task-claim", {**args, "task_id": task})
-            except ConflictError:
-                continue  # others may be quicker
-        raise no_task(str(args["run_id"]), self._agent.agent)
 
     def _token(self, thread: str, given: str | None) -> LeaseToken:
         named = read_token(given) if given else None

@@ -1,4 +1,4 @@
-"""Requests of agents on other hosts, made of the arguments of their commands.
+"""Requests of agents, at home and on other hosts, made of the arguments of their commands.
 
 What a verb takes (`verb_form`) is asked for: each argument is the option of its name, or of the name in
 `_OPTIONS`. Where that is not all, `_MORE` names what adds to it, or refuses.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.actions import said
 from jobwire.coordination.agent_verbs import verb_named
-from jobwire.coordination.boards.actions import MAX_PROPOSAL, MAX_RESOLUTION
+from jobwire.coordination.boards.statements import MAX_PROPOSAL, MAX_RESOLUTION
 from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.message import NewMessage, split_words
 from jobwire.coordination.verb_form import MOST, TEXTS
@@ -24,6 +24,8 @@ from jobwire.storage.named_files import read_named_text
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable, Mapping
+
+    Locate = Callable[[Iterable[str]], list[str]]
 
 Request = dict[str, Any]
 # The message is checked where the store is: here it only carries what the options say.
@@ -48,8 +50,11 @@ _OPTIONS = {
 _LISTS = frozenset({"list", "dead", "task-list", "board-list"})
 
 
-def request_of(verb: str, args: Namespace) -> Request:
-    """Return what `verb` is asked for by these arguments; raises InvalidInputError."""
+def request_of(verb: str, args: Namespace, locate: Locate | None = None) -> Request:
+    """Return what `verb` is asked for by these arguments; raises InvalidInputError.
+
+    `locate` tells what locks on paths are on: by default relative to the repository around us.
+    """
     takes = verb_named(verb).takes
     asked: Request = {}
     for name, kind in takes.items():
@@ -62,8 +67,10 @@ def request_of(verb: str, args: Namespace) -> Request:
         asked |= _words(args)
     if asked.get("id") == "":
         del asked["id"]
-    if "paths" in takes:
-        asked["paths"] = targets(args.paths, args.root)
+    for name in {"path", "paths"} & takes.keys():
+        given = [args.path] if name == "path" else args.paths
+        found = targets(given, args.root) if locate is None else locate(given)
+        asked[name] = found[0] if name == "path" else found
     if more := _MORE.get(verb):
         more(args, asked)
     return asked
@@ -127,14 +134,18 @@ def _lock_held(args: Namespace, _: Request) -> None:
         raise InvalidInputError("which locks?", hint="name paths, or --all", code="invalid_input")
 
 
-def _lock_break(args: Namespace, asked: Request) -> None:
+def _lock_break(args: Namespace, _: Request) -> None:
     if bool(args.reason) == args.confirm:
         raise InvalidInputError("ask or confirm?", hint="--reason TEXT, or --confirm", code="invalid_input")
-    asked["path"] = targets([args.path], args.root)[0]
 
 
 def _board_open(args: Namespace, asked: Request) -> None:
     asked["proposal"] = read_named_text(args.proposal, "proposal", limit=MAX_PROPOSAL)
+
+
+def _board_read(args: Namespace, asked: Request) -> None:
+    if not args.json:
+        asked["page"] = True
 
 
 def _board_verify(args: Namespace, asked: Request) -> None:
@@ -163,6 +174,7 @@ _MORE: Mapping[str, Callable[[Namespace, Request], None]] = {
     **dict.fromkeys(("lock-renew", "lock-release"), _lock_held),
     "lock-break": _lock_break,
     "board-open": _board_open,
+    **dict.fromkeys(("board-show", "board-resolve"), _board_read),
     "board-verify": _board_verify,
     "task-complete": _task_complete,
     "task-review": _task_review,

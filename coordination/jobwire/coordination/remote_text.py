@@ -1,4 +1,4 @@
-"""What the store's process answered an agent on another host, for people: by what the answer holds."""
+"""What a verb of agents answered, for people: by its name, else by what the answer holds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import present
+from jobwire.coordination.boards.words import board_table, decided, standing, talk
+from jobwire.coordination.locks import words as lock_words
 from jobwire.coordination.tasks.words import claimed_words, moved_words, task_page, task_table
 from jobwire.core.terminal_text import safe, table
 
@@ -55,27 +57,35 @@ def _agents(found: Answer) -> str:
     return "\n".join(table([header, *rows], None)) if rows else "nobody has joined"
 
 
-def _lock_list(found: Answer) -> str:
-    names = ("path", "mode", "agent", "guard", "expires_at", "run_id")
-    rows = [tuple(str(one.get(name) or "-") for name in names) for one in found["locks"]]
-    header = ("PATH", "MODE", "AGENT", "GUARD", "UNTIL", "RUN")
-    lines = table([header, *rows], None) if rows else ["nobody holds anything"]
-    lines += [safe(f"{one['agent']} waits for {' '.join(one['paths'])}") for one in found["waiting"]]
-    return "\n".join(lines)
+def _standing(found: Answer) -> str:
+    return standing(found["board"])
 
 
-def _granted(found: Answer) -> str:
-    return "\n".join(
-        safe(f"{one['agent']} holds {one['path']} until {one['expires_at']} (token {one['token']})")
-        for one in found["locks"]
-    )
+def _reviewed(found: Answer) -> str:
+    task = found["task"]
+    if task["status"] in {"pending", "ready"}:
+        return safe(f"task {task['task_id']} goes back to {task['worker']}")
+    return moved_words(task)
 
 
-def _locks(found: Answer) -> str:
-    return (
-        "\n".join(safe(f"{one['agent']}  {one['path']}  {one['mode']}") for one in found["locks"])
-        or "nothing"
-    )
+_OF_VERBS: dict[str, Callable[[Answer], str]] = {
+    "lock-acquire": lock_words.held,
+    "lock-renew": lock_words.held,
+    "lock-release": lambda found: lock_words.ended(found, "released"),
+    "lock-check": lambda _: "",
+    "lock-free": lambda _: "free",
+    "lock-list": lock_words.lock_table,
+    "lock-break": lock_words.broken,
+    "lock-deadlocks": lambda _: "none",
+    "board-open": lambda found: str(found["board_id"]),
+    **dict.fromkeys(("board-assess", "board-discuss", "board-pass", "board-vote", "board-wait"), _standing),
+    **dict.fromkeys(("board-show", "board-resolve"), decided),
+    "board-messages": talk,
+    "board-list": lambda found: board_table(found["boards"]),
+    "board-verify": lambda _: "genuine: nothing was changed since",
+    "task-review": _reviewed,
+    "task-retry": lambda found: safe(f"task {found['task']['task_id']} is open again"),
+}
 
 
 # Names of which an answer holds all -> how it is told; the first that fits.
@@ -98,20 +108,17 @@ _FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
         ("messages event_id", lambda found: "\n\n".join(map(present.message, found["messages"]))),
         ("dead", _buried),
         ("agents", _agents),
-        ("locks waiting", _lock_list),
-        ("locks token", _granted),
-        ("locks", _locks),
-        ("genuine", lambda _: "genuine: nothing was changed since"),
         ("thread woke", lambda found: present.threads([found["thread"]])),
     )
 )
-_BOARD = "board"
 
 
-def remote_text(found: Answer) -> str:
+def remote_text(verb: str, found: Answer) -> str:
     """Return an answer in words; one of no known form as its names and values."""
+    if of_verb := _OF_VERBS.get(verb):
+        return of_verb(found)
     for names, form in _FORMS:
-        if names <= found.keys() and _BOARD not in found:
+        if names <= found.keys():
             return form(found)
     lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in found.items())
     return "\n".join(map(safe, lines))

@@ -11,10 +11,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.message import DEFAULT_RUN
+from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
-from jobwire.coordination.work_verbs import WORDS, words_of
+from jobwire.coordination.work_verbs import WORDS, seat_of, words_of
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import InvalidInputError
 
@@ -31,7 +32,7 @@ _ANSWER_BYTES = 96 * 1024
 
 
 def _tasks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> Tasks:
-    return Tasks(store, agent, incarnation=str(args.get("incarnation", "")), environ={}, keeps_leases=False)
+    return Tasks(store, agent, **seat_of(args))
 
 
 def _told(store: CoordinationStore, task: Task, **more: object) -> dict[str, object]:
@@ -42,7 +43,8 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     """List the agent's tasks and what is anybody's, for a lead all; `more` is asked for next."""
     tasks, limit = _tasks(store, agent, args), limit_of(args)
     owner = args.get("owner")
-    owners = [owner] if tasks.leads else [one for one in (agent, "") if owner in {None, one}]
+    sees_all = agent == STORE_AGENT or tasks.leads
+    owners = [owner] if sees_all else [one for one in (agent, "") if owner in {None, one}]
     found = [
         view
         for one in owners
@@ -73,7 +75,8 @@ def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     run_id = args.get("run_id", DEFAULT_RUN)
     view, runs = tasks.get(args["task_id"], run_id), tasks.runs(args["task_id"], run_id)
     task = view.task
-    if not tasks.leads and agent not in {task.owner or agent, task.worker, task.created_by, *task.reviewers}:
+    known = {STORE_AGENT, task.owner or agent, task.worker, task.created_by, *task.reviewers}
+    if agent not in known and not tasks.leads:
         raise InvalidInputError(
             f"task {task.task_id} is {task.owner}'s", hint="ask its owner or a lead", code="forbidden"
         )
@@ -114,19 +117,20 @@ def _ends(end: Callable[..., TaskWorded]) -> VerbBody:
     return do
 
 
-def _review(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    task = _tasks(store, agent, args).review(
-        args["task_id"],
-        args.get("run_id", DEFAULT_RUN),
-        approve=args["approve"],
-        reason=args.get("reason", ""),
-        expect_version=args.get("expect_version"),
-    )
-    return _told(store, task)
+def _moves(move: Callable[..., Task], *options: str) -> VerbBody:
+    """Return what moves a task on whatever its work is."""
+
+    def do(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+        given = {name: args[name] for name in ("expect_version", *options) if name in args}
+        tasks, run_id = _tasks(store, agent, args), args.get("run_id", DEFAULT_RUN)
+        return _told(store, move(tasks, args["task_id"], run_id=run_id, **given))
+
+    return do
 
 
 _TASK = {"task_id": TEXT, "run_id": TEXT}
-_WORK = {**_TASK, "incarnation": TEXT, "expect_version": WHOLE}
+_MOVE = {**_TASK, "expect_version": WHOLE}
+_WORK = {**_MOVE, "incarnation": TEXT}
 _ENDS = {**_WORK, **WORDS, "token": TEXT}
 _NAMED = ("task_id",)
 TASK_VERBS: Mapping[str, AgentVerb] = {
@@ -134,7 +138,7 @@ TASK_VERBS: Mapping[str, AgentVerb] = {
         {"run_id": TEXT, "statuses": TEXTS, "owner": TEXT, "stuck": FLAG, "limit": WHOLE, "after": WHOLE},
         _list,
     ),
-    "task-show": AgentVerb(_TASK, _show, _NAMED),
+    "task-show": AgentVerb(_TASK, _show, _NAMED, public=True),
     "task-next": AgentVerb({"run_id": TEXT, "limit": WHOLE}, _next),
     # Not kept, as no claim is.
     "task-claim": AgentVerb({**_WORK, "lease_seconds": NUMBER}, _claim, _NAMED, changes=True, crosses=True),
@@ -143,10 +147,17 @@ TASK_VERBS: Mapping[str, AgentVerb] = {
         {**_ENDS, "permanent": FLAG}, _ends(Tasks.fail), _NAMED, changes=True, keeps=True, crosses=True
     ),
     "task-review": AgentVerb(
-        {**_TASK, "approve": FLAG, "reason": TEXT, "expect_version": WHOLE},
-        _review,
+        {**_MOVE, "approve": FLAG, "reason": TEXT},
+        _moves(Tasks.review, "approve", "reason"),
         ("task_id", "approve"),
         changes=True,
         keeps=True,
+    ),
+    "task-merge": AgentVerb(_MOVE, _moves(Tasks.merge), _NAMED, changes=True, commands=True),
+    "task-retry": AgentVerb(
+        {**_MOVE, "force": FLAG}, _moves(Tasks.retry, "force"), _NAMED, changes=True, commands=True
+    ),
+    "task-cancel": AgentVerb(
+        {**_MOVE, "reason": TEXT}, _moves(Tasks.cancel, "reason"), _NAMED, changes=True, commands=True
     ),
 }

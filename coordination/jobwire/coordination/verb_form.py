@@ -47,7 +47,9 @@ class AgentVerb(NamedTuple):
 
     `changes`: it must be done once, however often it is asked for; `keeps`: it is worth sending later;
     `crosses`: it changes a job's record as well, which no transaction of the store holds. Done again under
-    the same `id`, or by the same holder, it changes nothing more.
+    the same `id`, or by the same holder, it changes nothing more. `public`: whoever has the home may ask for
+    it, and then the store's own agent asks, to whom all of it is open. `commands`: it is for whoever has the
+    home: who holds a ticket works for that home and does not command it.
     """
 
     takes: Mapping[str, str]
@@ -56,6 +58,8 @@ class AgentVerb(NamedTuple):
     changes: bool = False
     keeps: bool = False
     crosses: bool = False
+    public: bool = False
+    commands: bool = False
 
     def check(self, name: str, args: Mapping[str, object]) -> None:
         """Refuse arguments that it does not take; raises InvalidInputError."""

@@ -25,7 +25,7 @@ _WITH_VALUE = frozenset({"--db", "--agent", "--from", "--home", "--ticket"})
 class Verb(NamedTuple):
     """One verb: what it does, an example, its options, and what runs.
 
-    `runs` is `module:function`, of this component or by its whole name.
+    `runs` is `module:function`, of this component or by its whole name, or `verb:NAME`, a verb of agents.
     """
 
     summary: str
@@ -156,4 +156,6 @@ def run_verb(args: argparse.Namespace) -> int:
         return int(getattr(importlib.import_module(module), function)(args))
     if args.ticket or os.environ.get("JOBWIRE_TICKET"):
         module, function = "remote_actions", "by_ticket"
+    elif module == "verb":
+        module, function = "verb_actions", "at_home"
     return int(getattr(importlib.import_module(f"jobwire.coordination.{module}"), function)(args))

@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 
 
 def _work(store: CoordinationStore, agent: str, args: dict[str, Any]) -> ThreadWork:
-    incarnation = str(args.get("incarnation", ""))
-    return ThreadWork(store, agent, incarnation=incarnation, environ={}, keeps_leases=False)
+    return ThreadWork(store, agent, **seat_of(args))
+
+
+def seat_of(args: dict[str, Any]) -> dict[str, Any]:
+    """Return in which life an agent works, and whether its leases lie in the home or with whoever speaks."""
+    keeps = args.get("keeps_leases", False)
+    return {
+        "incarnation": str(args.get("incarnation", "")),
+        "environ": None if keeps else {},
+        "keeps_leases": keeps,
+    }
 
 
 def _claim(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:

@@ -14,12 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.boards.actions import told
 from jobwire.coordination.boards.boards import Boards
-from jobwire.coordination.command import split_command
+from jobwire.coordination.boards.resolution import page
+from jobwire.coordination.command import say, split_command
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import JobwireError, NoWorkError
+from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
@@ -200,5 +201,7 @@ def ask_all(args: Namespace) -> int:
             response={"board": view.to_json(), "jobs": jobs},
         )
     with suppress(BrokenPipeError):
-        told(args, view, jobs=jobs)
+        text = page(view.board.subject, view.resolution, view.said)
+        body = {"jobs": jobs, "board": view.to_json(), "board_id": board_id}
+        say(args, body, lambda: "\n".join(map(safe, text.splitlines())))
     return 0

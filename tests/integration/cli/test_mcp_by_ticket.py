@@ -1,16 +1,19 @@
 """The tools of an agent on another host: the same words as at home, by its ticket."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mcp")
 
+from jobwire.api.home import Home
+from jobwire.cli.mcp_server import AgentTools
 from jobwire.cli.mcp_ticket import TicketTools
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
+from jobwire.registry.layout import HomeLayout
 from jobwire.testing.agent_host import AgentHost
 
 
@@ -72,3 +75,45 @@ def test_a_ticket_speaks_for_its_agent_alone(host: AgentHost) -> None:
     with pytest.raises(InvalidInputError) as caught:
         TicketTools(str(host.ticket("builder")), "lead")
     assert caught.value.facts["code"] == "forbidden"
+
+
+Tools = Callable[[str], AgentTools]
+
+
+@pytest.fixture(params=["home", "ticket"])
+def tools(request: pytest.FixtureRequest, host: AgentHost) -> Tools:
+    """Give tools of each kind."""
+    HomeLayout(host.store.home).make_layout()
+    if request.param == "home":
+        return lambda name: AgentTools(host.store.home, name)
+    return lambda name: TicketTools(str(host.ticket(name)), None)
+
+
+def test_a_plan_is_worked_off_with_tools_alone(host: AgentHost, tools: Tools) -> None:
+    """An agent claims, completes, fails and reviews, at home and elsewhere, and is refused its own review."""
+    lead = AgentTools(host.store.home, "lead")
+    first = lead.task_add("write", owner="builder", accept=["make test"], reviewers=["ann"])["task"][
+        "task_id"
+    ]
+    lead.task_add("ship", owner="builder", depends_on=[first])
+    builder, ann = tools("builder"), tools("ann")
+    assert {"task_list", "task_claim", "task_review"} <= {tool.__name__ for tool in builder.all()}
+    claimed = builder.task_claim()
+    assert (claimed["task"]["task_id"], claimed["task"]["acceptance"]) == (first, ["make test"])
+    assert builder.task_fail(first, "no disk", permanent=True)["task"]["status"] == "failed"
+    with Home(host.store.home).tasks("lead") as tasks:
+        tasks.retry(first)
+    builder.task_claim(first)
+    assert builder.task_complete(first, "done", branch="fix/a")["task"]["status"] == "in_review"
+    with pytest.raises(InvalidInputError):
+        builder.task_review(first, approve=True)
+    assert ann.task_review(first, approve=True)["task"]["status"] == "approved"
+    assert [one["task_id"] for one in builder.task_list(status="approved")["tasks"]] == [first]
+    assert [run["outcome"] for run in builder.task_show(first)["runs"]] == ["failed", "done"]
+    with Home(host.store.home).tasks("lead") as tasks:
+        tasks.merge(first)
+    assert builder.task_list(status="ready")["tasks"][0]["title"] == "ship"
+    with pytest.raises(NoWorkError):
+        ann.task_claim()
+    for one in (builder, ann):
+        one.close()

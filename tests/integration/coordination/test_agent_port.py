@@ -304,6 +304,9 @@ def test_what_a_task_refuses_it_refuses_everywhere(agents: Agents, plan: Tasks) 
         (builder, "task-claim", {"task_id": "T1", "expect_version": 9}, ConflictError, "not_expected"),
         (lead, "task-review", {"task_id": "T1", "approve": True}, ConflictError, "not_expected"),
         (lead, "task-review", {"task_id": "T1", "approve": False}, InvalidInputError, "invalid_input"),
+        (lead, "task-merge", {"task_id": "T1"}, InvalidInputError, "invalid_input"),
+        (lead, "task-retry", {"task_id": "T1"}, InvalidInputError, "invalid_input"),
+        (lead, "task-cancel", {"task_id": "T1"}, InvalidInputError, "invalid_input"),
     ]
     for agent, verb, args, kind, code in refusals:
         with pytest.raises(kind) as caught:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobwire.coordination import agents
-from jobwire.coordination.agent_verbs import VERBS_OF_AGENTS
+from jobwire.coordination.agent_verbs import verbs_of_agents
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.heartbeat import Heartbeat
 from jobwire.coordination.reading import message_of
@@ -272,8 +272,8 @@ def test_no_nonsense_is_a_defect(host: AgentHost) -> None:
     """Whatever the arguments of whichever verb: done, or refused with its reason, and nothing half done."""
     rolls = random.Random(7)  # noqa: S311 - a test that can be repeated
     for number in range(600):
-        verb = rolls.choice(sorted(VERBS_OF_AGENTS))
-        found = VERBS_OF_AGENTS[verb]
+        verb = rolls.choice(sorted(verbs_of_agents()))
+        found = verbs_of_agents()[verb]
         args = {
             name: rolls.choice([*_NONSENSE[kind], None])
             for name, kind in found.takes.items()

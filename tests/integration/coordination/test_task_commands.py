@@ -1,4 +1,4 @@
-"""`jobwire tasks` as a command and as tools: one object on every path, and its exit code."""
+"""`jobwire tasks` as a command: one object on every path, and its exit code."""
 
 import json
 from collections.abc import Callable
@@ -9,9 +9,7 @@ import pytest
 
 from jobwire.api.home import Home
 from jobwire.cli.main import main
-from jobwire.cli.task_tools import TaskTools
 from jobwire.core.clock import epoch
-from jobwire.core.errors import InvalidInputError
 
 Said = dict[str, Any]
 Run = Callable[..., tuple[int, Said]]
@@ -106,25 +104,3 @@ def test_what_a_task_waits_for_is_told_to_programs_and_people(
     header, *lines = capfd.readouterr().out.splitlines()
     place = slice(header.index("WAITS FOR"), header.index("TITLE"))
     assert [line[place].strip() for line in lines] == ["review", "dependency a", "retry"]
-
-
-def test_tools_do_what_the_commands_do(home: Home) -> None:
-    """An agent adds, claims, completes and reviews with tools alone."""
-    lead, builder, ann = (TaskTools(str(home.path), name) for name in ("lead", "builder", "ann"))
-    first = lead.task_add("write", owner="builder", accept=["make test"], reviewers=["ann"])["task"][
-        "task_id"
-    ]
-    lead.task_add("ship", owner="builder", depends_on=[first])
-    assert builder.task_claim()["task"]["task_id"] == first
-    assert builder.task_fail(first, "no disk", permanent=True)["task"]["status"] == "failed"
-    with home.tasks("lead") as tasks:
-        tasks.retry(first)
-    builder.task_claim(first)
-    assert builder.task_complete(first, "done", branch="fix/a")["task"]["status"] == "in_review"
-    with pytest.raises(InvalidInputError):
-        builder.task_review(first, approve=True)
-    assert ann.task_review(first, approve=True)["task"]["status"] == "approved"
-    assert len(lead.task_list(status="approved")["tasks"]) == 1
-    with home.tasks("lead") as tasks:
-        tasks.merge(first)
-    assert lead.task_list(status="ready")["tasks"][0]["title"] == "ship"

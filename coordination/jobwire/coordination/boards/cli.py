@@ -79,5 +79,6 @@ _TABLE: tuple[Row, ...] = (
     ("list", "the boards, newest first", "", _LIST),
     ("verify", "tell whether a resolution is genuine and nothing was changed", "resolution.json", _VERIFY),
 )
-VERBS = verbs_of("jobwire board", _TABLE, runs="boards.actions:board_{}")
+_AT_HOME = {"boards.actions:board_{}": "wait list"}
+VERBS = verbs_of("jobwire board", _TABLE, runs="verb:board-{}", but=_AT_HOME)
 BOARD = VerbTable("board", "Boards: members assess, discuss and vote on a proposal.", VERBS)

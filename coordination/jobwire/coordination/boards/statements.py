@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MEMBERS = ("CA", "CPO", "CSO", "COO", "CXO")
 MAX_MEMBERS = 100
+# In bytes, of characters that may have four; a resolution names all that was said.
+MAX_PROPOSAL = MAX_INSTRUCTIONS * 4
+MAX_RESOLUTION = 16 * 1024 * 1024
 PHASE_SECONDS = 1800.0
 MAX_WORD = 64
 MAX_STATEMENT = 16 * 1024

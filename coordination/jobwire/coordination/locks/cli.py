@@ -75,5 +75,6 @@ _TABLE: tuple[Row, ...] = (
     ),
     ("deadlocks", "circles of agents that wait for each other", "", _LIST),
 )
-VERBS = verbs_of("jobwire lock", _TABLE, runs="locks.actions:lock_{}")
+_AT_HOME = {"locks.actions:lock_{}": "acquire wait run hook"}
+VERBS = verbs_of("jobwire lock", _TABLE, runs="verb:lock-{}", but=_AT_HOME)
 LOCK = VerbTable("lock", "File locks: leases on paths and names, first come, first served.", VERBS)

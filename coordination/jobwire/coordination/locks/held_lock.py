@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Self
 
-from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.core.errors import ConflictError, JobwireError, NotFoundError
+from jobwire.storage.signals import delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from jobwire.coordination.locks.changes import LockRequest
     from jobwire.coordination.locks.file_locks import Locks
 
+# As shells tell of a command that a signal ended (POSIX.1-2017, 2.8.2).
+_BY_SIGNAL = 128
 _log = logging.getLogger("jobwire.locks")
 
 
@@ -101,3 +107,28 @@ class HeldLock:
                 # A full disk or a busy store: the lease still runs, and the next try comes before its end.
                 self._warn(str(error))
         self._locks.close()
+
+
+def run_while_held(locks: Locks, asked: LockRequest, command: Sequence[str], *, wait_seconds: float) -> int:
+    """Run `command` once the locks are ours and return its exit code; it ends when we lose them.
+
+    Raises as `Locks.acquire`, and NotFoundError for a command that is not there.
+    """
+    with HeldLock(locks, asked, wait_seconds=wait_seconds, warn=_complain) as held:
+        try:
+            process = subprocess.Popen(command)
+        except OSError as error:
+            raise NotFoundError(f"cannot run {command[0]}: {error.strerror}", code="invalid_input") from error
+        held.when_lost(process.terminate)
+        # Ctrl-C goes to the command as well, which decides.
+        with delivered({signal.SIGINT: _nothing, signal.SIGTERM: process.terminate}):
+            code = process.wait()
+    return code if code >= 0 else _BY_SIGNAL - code
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"jobwire: {text}\n")
+
+
+def _nothing() -> None:
+    """Leave it to somebody else."""
