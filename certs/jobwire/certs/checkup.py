@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from jobwire.certs import inspection, pem, profiles, rollover
+from jobwire.certs import inspection, pem, profiles
 from jobwire.certs.index import Index
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase, ends_soon
@@ -134,7 +134,7 @@ class Checkup:
             yield self._of_lists(Level.ERROR, f"revoked but not in the list: {', '.join(sorted(missing))}")
 
     def _rollover(self) -> Iterator[Finding]:
-        signer, present = pem.load_signer(self._places), rollover.phase(self._places)
+        signer, present = pem.load_signer(self._places), inspection.rollover_phase(self._places)
         reached = "when ca.pem and crl.pem have reached every broker and client: jobwire certs rollover "
         if present is Phase.BEGUN:
             text = "begun: both authorities are trusted, the old one signs"

@@ -3,27 +3,32 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jobwire.certs import present
+from jobwire.certs import rollover as moving
 from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.inspection import rollover_phase
 from jobwire.certs.values import (
     DAY,
     DEFAULT_SERVER_NAMES,
     HOUR,
     CertificateFacts,
+    Finding,
     Issued,
     Level,
     Phase,
     RevocationReason,
+    ends_soon,
     serial_text,
 )
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.terminal_text import table
+from jobwire.core.terminal_text import safe, table
 from jobwire.storage.home_paths import HomePaths
 
+_HEADER = ("KIND", "NAME", "STATE", "UNTIL (UTC)", "LEFT")
 _FINISHED = (
     "finished: only the new authority is trusted; hand ca.pem and crl.pem to every broker (restart it) "
     "and client\n"
@@ -50,7 +55,7 @@ def _say(args: argparse.Namespace, value: object, text: str) -> int:
 def _say_issued(args: argparse.Namespace, verb: str, issued: Issued) -> int:
     rows = table([("  certificate", str(issued.certfile)), ("  key", str(issued.keyfile))], None)
     said = f"{verb} {issued.name}, valid until {utc_timestamp(issued.not_after)}"
-    return _say(args, present.issued_json(issued), "\n".join([said, *rows]))
+    return _say(args, _issued_json(issued), "\n".join([said, *rows]))
 
 
 def init(args: argparse.Namespace) -> int:
@@ -59,7 +64,7 @@ def init(args: argparse.Namespace) -> int:
     names = args.server_name or DEFAULT_SERVER_NAMES
     issued = authority.init(names, force=args.force, permit=args.permit, lifetime_seconds=args.days * DAY)
     places = authority.places
-    value = {"ca_certs": str(places.bundle), "crl": str(places.crl), **present.issued_json(issued)}
+    value = {"ca_certs": str(places.bundle), "crl": str(places.crl), **_issued_json(issued)}
     rows = [
         ("  trust", str(places.bundle)),
         ("  server", f"{issued.certfile} ({', '.join(names)}) until {utc_timestamp(issued.not_after)[:10]}"),
@@ -114,11 +119,8 @@ def show(args: argparse.Namespace) -> int:
     """Print certificates, ends and revocations."""
     authority = _authority(args)
     items = [_find(authority, args.name)] if args.name else authority.show()
-    if args.long or args.name:
-        text = "\n\n".join(present.details(item) for item in items)
-    else:
-        text = present.table(items)
-    return _say(args, [present.facts_json(item) for item in items], text)
+    text = "\n\n".join(map(_details, items)) if args.long or args.name else _table(items)
+    return _say(args, [_facts_json(item) for item in items], text)
 
 
 def _find(authority: CertificateAuthority, name: str) -> CertificateFacts:
@@ -163,7 +165,7 @@ def check(args: argparse.Namespace) -> int:
     fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
     failed = any(finding.level in fatal for finding in found)
     value = {"ok": not failed, "findings": [finding.as_json() for finding in found]}
-    _say(args, value, present.findings(found) or "certificates: all is well")
+    _say(args, value, findings_text(found) or "certificates: all is well")
     return ExitCode.INVALID if failed else ExitCode.OK
 
 
@@ -179,15 +181,101 @@ def rollover(args: argparse.Namespace) -> int:
     renewed: list[str] = []
     match args.step:
         case "begin":
-            authority.begin_rollover(permit=args.permit)
+            moving.begin(authority, permit=args.permit)
         case "switch":
-            renewed = authority.switch_rollover()
+            renewed = moving.switch(authority)
         case "finish":
-            authority.finish_rollover(force=args.force)
+            moving.finish(authority, force=args.force)
         case "cancel":
-            authority.cancel_rollover()
-    phase = authority.rollover_phase()
+            moving.cancel(authority)
+    phase = rollover_phase(authority.places)
     done = f"renewed: {', '.join(renewed)}\n" if renewed else ""
     ended = {"finish": _FINISHED, "cancel": _CANCELLED}.get(args.step, "")
     text = f"{done}{ended}{phase}: {_NEXT_STEP[phase]}"
     return _say(args, {"phase": str(phase), "renewed": renewed, "next": _NEXT_STEP[phase]}, text)
+
+
+def _issued_json(issued: Issued) -> dict[str, object]:
+    """Return what `issue`, `renew` and `init` print with --json."""
+    return {
+        "name": issued.name,
+        "certfile": str(issued.certfile),
+        "keyfile": str(issued.keyfile),
+        "serial": serial_text(issued.serial),
+        "not_after": utc_timestamp(issued.not_after),
+    }
+
+
+def _facts_json(item: CertificateFacts) -> dict[str, object]:
+    """Return one certificate as `show --json` prints it."""
+    return {
+        "kind": item.kind,
+        "name": item.name,
+        "state": _state(item),
+        "subject": item.subject,
+        "issuer": item.issuer,
+        "sans": list(item.names),
+        "serial": serial_text(item.serial),
+        "not_before": utc_timestamp(item.not_before),
+        "not_after": utc_timestamp(item.not_after),
+        "days_left": round(item.days_left, 2),
+        "revoked": item.revoked,
+        "sha256": item.fingerprint,
+        "path": str(item.path),
+    }
+
+
+def _state(item: CertificateFacts) -> str:
+    """Return `valid`, `expiring`, `expired`, `revoked` or `not yet` (its start lies ahead)."""
+    left, whole = item.days_left * DAY, item.not_after - item.not_before
+    if item.revoked:
+        return "revoked"
+    if left < 0:
+        return "expired"
+    if left > whole:
+        return "not yet"
+    return "expiring" if ends_soon(0, whole, whole - left) else "valid"
+
+
+def _table(items: Iterable[CertificateFacts]) -> str:
+    """Return one line a certificate under a header, in at most 80 columns for names of usual length."""
+    rows = [(item.kind, item.name, _state(item), _minute(item.not_after), _left(item)) for item in items]
+    return "\n".join(table([_HEADER, *rows], None))
+
+
+def _details(item: CertificateFacts) -> str:
+    """Return everything about one certificate, a fact a line."""
+    facts = [
+        ("file", str(item.path)),
+        ("kind", item.kind),
+        ("subject", item.subject),
+        ("issuer", item.issuer),
+        ("names", ", ".join(item.names) or "-"),
+        ("serial", serial_text(item.serial)),
+        ("valid from", utc_timestamp(item.not_before)),
+        ("valid until", f"{utc_timestamp(item.not_after)} ({_left(item)} left)"),
+        ("state", _state(item)),
+        ("sha256", item.fingerprint),
+    ]
+    return "\n".join(table(facts, None))
+
+
+def findings_text(found: Sequence[Finding]) -> str:
+    """Return each finding with its remedy below it."""
+    lines = []
+    for finding in found:
+        lines.append(f"{finding.level:<8} {safe(finding.subject)}: {safe(finding.message)}")
+        lines.append(f"{'':<8} -> {safe(finding.hint)}")
+    return "\n".join(lines)
+
+
+def _left(item: CertificateFacts) -> str:
+    """Return the time left in the unit a person would choose."""
+    seconds = item.days_left * DAY
+    if seconds < 0:
+        return "-"
+    return f"{item.days_left:.0f} days" if seconds >= 2 * DAY else f"{seconds / HOUR:.1f} h"
+
+
+def _minute(seconds: float) -> str:
+    return utc_timestamp(seconds)[:16].replace("T", " ")

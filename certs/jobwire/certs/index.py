@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from jobwire.certs import files
 from jobwire.certs.values import Kind, RevocationReason
 from jobwire.core.errors import StorageError
+from jobwire.storage.durable import append_durably, replace_durably
 
 _OF_A_REVOCATION = ("revoked_at", "reason")
 
@@ -58,11 +59,11 @@ class Index:
 
     def add(self, entry: SerialEntry) -> None:
         """Record that a certificate is about to be written."""
-        files.append_line(self._path, _issued(entry))
+        append_durably(self._path, _issued(entry), files=files.FILES)
 
     def revoke(self, serial: int, *, at: float, reason: RevocationReason) -> None:
         """Record that a certificate is revoked from `at` on."""
-        files.append_line(self._path, _line(event="revoked", serial=f"{serial:x}", at=at, reason=reason))
+        append_durably(self._path, _revoked(serial, at, reason), files=files.FILES)
 
     def rewrite(self, entries: Iterable[SerialEntry]) -> None:
         """Replace the whole file by `entries` (compaction)."""
@@ -70,8 +71,8 @@ class Index:
         for entry in entries:
             lines.append(_issued(entry))
             if (at := entry.revoked_at) is not None:
-                lines.append(_line(event="revoked", serial=f"{entry.serial:x}", at=at, reason=entry.reason))
-        files.write_file(self._path, b"".join(line + b"\n" for line in lines), overwrite=True)
+                lines.append(_revoked(entry.serial, at, entry.reason))
+        replace_durably(self._path, b"".join(lines), files=files.FILES)
 
 
 def _issued(entry: SerialEntry) -> bytes:
@@ -79,8 +80,12 @@ def _issued(entry: SerialEntry) -> bytes:
     return _line(event="issued", **fields | {"serial": f"{entry.serial:x}"})
 
 
+def _revoked(serial: int, at: float, reason: RevocationReason) -> bytes:
+    return _line(event="revoked", serial=f"{serial:x}", at=at, reason=reason)
+
+
 def _line(**fields: object) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def _apply(entries: dict[int, SerialEntry], fields: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from jobwire.certs import pem, profiles
 from jobwire.certs.index import Index
 from jobwire.certs.layout import Places
-from jobwire.certs.values import DAY, CertificateFacts, Kind
+from jobwire.certs.values import DAY, CertificateFacts, Kind, Phase
 
 
 def show_all(places: Places, *, now: float) -> list[CertificateFacts]:
@@ -30,6 +30,13 @@ def leaf_files(places: Places) -> list[Path]:
 def certificates_in(folder: Path) -> list[Path]:
     """Return the certificates of a folder, by name."""
     return sorted(path for path in folder.glob("*.pem") if not path.name.startswith("."))
+
+
+def rollover_phase(places: Places) -> Phase:
+    """Return where a rollover stands, from the files alone."""
+    if places.next_key.exists() and pem.match_signer(places, places.next_key):
+        return Phase.BEGUN
+    return Phase.SWITCHED if len(pem.load_certificates(places.bundle)) > 1 else Phase.IDLE
 
 
 def revoked_serials(places: Places) -> set[int]:

@@ -16,6 +16,7 @@ from jobwire.certs.layout import Places
 from jobwire.certs.profiles import Signer, moment, period
 from jobwire.certs.values import DAY, SKEW, RevocationReason
 from jobwire.core.errors import ConflictError, NotFoundError
+from jobwire.storage.durable import replace_durably
 
 _SERIAL = re.compile(r"(0[xX])?[0-9A-Fa-f]{2,40}")
 # A revoked certificate leaves the list this long after it expired by itself (RFC 5280 section 3.3 asks
@@ -61,15 +62,14 @@ def write_lists(
     entries = list(Index(places.index).entries().values())
     old = pem.load_lists(places.crl)
     lists = []
-    for signer in (*signers(places), *coming):
+    for signer in (*_signers(places), *coming):
         mine = [entry for entry in entries if entry.issuer == signer.identifier]
-        number, start = _next_number(old, now), _next_start(old, signer, now)
-        lists.append(build_list(signer, mine, number=number, start=start, now=now, lifetime=lifetime_seconds))
-    files.write_file(places.crl, pem.dump(lists), overwrite=True)
+        lists.append(_signed_list(signer, mine, old, now=now, lifetime=lifetime_seconds))
+    replace_durably(places.crl, pem.dump(lists), files=files.FILES)
     return min(crl.next_update_utc.timestamp() for crl in lists if crl.next_update_utc)
 
 
-def signers(places: Places) -> list[Signer]:
+def _signers(places: Places) -> list[Signer]:
     """Return the authorities of the bundle whose keys are here, the one that signs now first."""
     found = [pem.load_signer(places)]
     for keyfile in (places.next_key, places.previous_key):
@@ -82,16 +82,15 @@ def signers(places: Places) -> list[Signer]:
     return found
 
 
-def build_list(
+def _signed_list(
     signer: Signer,
     entries: Iterable[SerialEntry],
+    old: Iterable[x509.CertificateRevocationList],
     *,
-    number: int,
-    start: float,
     now: float,
     lifetime: float | None,
 ) -> x509.CertificateRevocationList:
-    """Return the signed list of the revoked `entries`; by default it lasts as long as the authority."""
+    """Return the list of the revoked `entries` that follows `old`; by default it lasts as the authority."""
     if lifetime is None:
         # The list of an authority that has ended still needs an end after its start.
         end = max(signer.certificate.not_valid_after_utc, moment(now + DAY))
@@ -101,9 +100,9 @@ def build_list(
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(signer.certificate.subject)
-        .last_update(moment(start))
+        .last_update(moment(_next_start(old, signer, now)))
         .next_update(end)
-        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(x509.CRLNumber(_next_number(old, now)), critical=False)
         .add_extension(identifier, critical=False)
     )
     for entry in entries:

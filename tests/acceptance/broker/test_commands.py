@@ -164,8 +164,8 @@ def test_render_and_check(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
     assert json.loads(checked.stdout) == {"ok": True, "findings": []}
     warned = ("broker", "check", str(out), "--warn-days", "36500")
-    CertificateAuthority(tmp_path / "home" / "certs").renew(
-        "server", lifetime_seconds=7_200, backdate_seconds=7_000
+    CertificateAuthority(tmp_path / "home" / "certs", backdate_seconds=7_000).renew(
+        "server", lifetime_seconds=7_200
     )
     shutil.copy(tmp_path / "home" / "certs" / "server.pem", out / "certs" / "server.pem")
     assert jobwire(tmp_path / "home", *warned).returncode == 0
@@ -197,7 +197,7 @@ def test_certificates_outside_their_validity(tmp_path: Path, kind: list[str]) ->
         require("mosquitto")
     authority = CertificateAuthority(tmp_path / "certs")
     authority.init()
-    authority.renew("server", lifetime_seconds=60, backdate_seconds=7_200)
+    CertificateAuthority(authority.directory, backdate_seconds=7_200).renew("server", lifetime_seconds=60)
     said = jobwire(tmp_path, "broker", "up", "--port", str(free_port()), *kind)
     assert said.returncode == 30
     assert "expired" in said.stderr

@@ -122,7 +122,9 @@ def _issue(home: Path, elsewhere: Path) -> dict[Identity, Issued]:
         Identity.JOB_A_AS_B: job,
         Identity.AGENT_A: authority.issue_agent("A"),
         Identity.REVOKED: revoked,
-        Identity.EXPIRED: authority.issue_job(EXPIRED, lifetime_seconds=60, backdate_seconds=7200),
+        Identity.EXPIRED: CertificateAuthority(authority.directory, backdate_seconds=7200).issue_job(
+            EXPIRED, lifetime_seconds=60
+        ),
         # Named like a role: what keeps it out is that it is for servers.
         Identity.SERVER: authority.issue_server("hermes", ["localhost"]),
         Identity.FOREIGN_CA: foreign.issue_job(A),

@@ -133,8 +133,8 @@ def test_a_foreign_ca_is_named(fresh_embedded_broker: EmbeddedServer, tmp_path: 
 
 def test_an_expired_certificate_is_named(fresh_mosquitto: MosquittoServer) -> None:
     """A server certificate past its end is told apart from a wrong CA."""
-    CertificateAuthority(fresh_mosquitto.home / "certs").renew(
-        "server", lifetime_seconds=60, backdate_seconds=7_200
+    CertificateAuthority(fresh_mosquitto.home / "certs", backdate_seconds=7_200).renew(
+        "server", lifetime_seconds=60
     )
     fresh_mosquitto.restart()
     assert "expired" in failing(examine(fresh_mosquitto.home))["TLS"]

@@ -13,6 +13,7 @@ from jobwire.broker.check import check_deployment
 from jobwire.broker.configuration import Listening
 from jobwire.broker.passwd import PasswordFile
 from jobwire.broker.render import Deployment, render_deployment
+from jobwire.certs import rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import Level
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, NotFoundError
@@ -136,15 +137,15 @@ def test_the_authority_can_be_replaced(fresh_mosquitto: MosquittoServer) -> None
     authority = CertificateAuthority(fresh_mosquitto.home / "certs")
     before = authority.issue_job(A)
     kept = [Path(shutil.copy(path, fresh_mosquitto.home)) for path in (before.certfile, before.keyfile)]
-    authority.begin_rollover()
+    rollover.begin(authority)
     fresh_mosquitto.restart()
     job(fresh_mosquitto, kept[0], kept[1]).drop()
-    authority.switch_rollover()
+    rollover.switch(authority)
     fresh_mosquitto.restart()
     job(fresh_mosquitto, kept[0], kept[1]).drop()
     after = authority.issue_job(A, force=True)
     job(fresh_mosquitto, after.certfile, after.keyfile).drop()
-    authority.finish_rollover(force=True)
+    rollover.finish(authority, force=True)
     fresh_mosquitto.restart()
     job(fresh_mosquitto, after.certfile, after.keyfile).drop()
     with pytest.raises(ConnectionClosedError):
@@ -279,7 +280,9 @@ def test_check_warns_before_an_expiry(rendered: Path, tmp_path: Path) -> None:
         (3 * DAY, 2.5 * DAY, Level.WARNING),
         (60.0, 7_200.0, Level.ERROR),
     ):
-        authority.renew("server", lifetime_seconds=lifetime, backdate_seconds=backdate)
+        CertificateAuthority(authority.directory, backdate_seconds=backdate).renew(
+            "server", lifetime_seconds=lifetime
+        )
         shutil.copy(tmp_path / "home" / "certs" / "server.pem", rendered / "certs" / "server.pem")
         assert (level, "server jobwire broker") in problems(rendered)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.certs import rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import Level
 from jobwire.core.errors import ConflictError
@@ -62,12 +63,12 @@ def _prepare(authority: CertificateAuthority) -> None:
 
 def _begun(authority: CertificateAuthority) -> None:
     _prepare(authority)
-    authority.begin_rollover()
+    rollover.begin(authority)
 
 
 def _switched(authority: CertificateAuthority) -> None:
     _begun(authority)
-    authority.switch_rollover()
+    rollover.switch(authority)
 
 
 def _issue(authority: CertificateAuthority) -> object:
@@ -91,19 +92,19 @@ def _revoke(authority: CertificateAuthority) -> object:
 
 
 def _begin(authority: CertificateAuthority) -> None:
-    authority.begin_rollover()
+    rollover.begin(authority)
 
 
 def _switch(authority: CertificateAuthority) -> object:
-    return authority.switch_rollover()
+    return rollover.switch(authority)
 
 
 def _finish(authority: CertificateAuthority) -> None:
-    authority.finish_rollover()
+    rollover.finish(authority)
 
 
 def _cancel(authority: CertificateAuthority) -> None:
-    authority.cancel_rollover()
+    rollover.cancel(authority)
 
 
 @pytest.mark.parametrize(

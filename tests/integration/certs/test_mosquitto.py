@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 
+from jobwire.certs import rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import Issued, Kind
 from jobwire.testing.waiting import wait_for
@@ -131,15 +132,15 @@ def test_rollover_on_mosquitto(authority: CertificateAuthority, broker: Broker, 
     bundle = authority.places.bundle
     old = saved(authority.issue("hermes"), tmp_path / "old")
     assert publishes(broker, bundle, old)
-    authority.begin_rollover()
+    rollover.begin(authority)
     broker.restart()
     assert publishes(broker, bundle, old)
-    authority.switch_rollover()
+    rollover.switch(authority)
     broker.reload()
     current = Issued("hermes", *authority.places.pair("hermes", Kind.ROLE), 0, 0)
     assert publishes(broker, bundle, old)
     assert publishes(broker, bundle, current)
-    authority.finish_rollover()
+    rollover.finish(authority)
     broker.restart()
     assert publishes(broker, bundle, current)
     assert not publishes(broker, bundle, old)
@@ -152,8 +153,8 @@ def test_both_lists_count_during_a_rollover(
     bundle = authority.places.bundle
     before = saved(authority.issue("before"), tmp_path / "before")
     authority.revoke("before")
-    authority.begin_rollover()
-    authority.switch_rollover()
+    rollover.begin(authority)
+    rollover.switch(authority)
     after, good = authority.issue("after"), authority.issue_job("deadbeef")
     authority.revoke("after")
     broker.restart()

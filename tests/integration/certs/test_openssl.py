@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.certs import names, pem, profiles
+from jobwire.certs import names, pem, profiles, rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import HOUR, Issued, Kind, RevocationReason, serial_text
 from jobwire.testing.self_signed import self_signed
@@ -50,8 +50,12 @@ def test_bad_certificates_do_not_verify(
     revoked = authority.issue("revoked")
     authority.revoke("revoked")
     cases = {
-        "certificate has expired": authority.issue("expired", lifetime_seconds=60, backdate_seconds=HOUR),
-        "certificate is not yet valid": authority.issue("early", backdate_seconds=-2 * HOUR),
+        "certificate has expired": CertificateAuthority(authority.directory, backdate_seconds=HOUR).issue(
+            "expired", lifetime_seconds=60
+        ),
+        "certificate is not yet valid": CertificateAuthority(
+            authority.directory, backdate_seconds=-2 * HOUR
+        ).issue("early"),
         "certificate revoked": revoked,
         "unable to get": foreign.issue("hermes"),
         "self-signed certificate": self_signed(tmp_path / "alone", "hermes"),
@@ -106,11 +110,11 @@ def test_every_step_of_a_rollover_verifies(openssl: OpenSsl, authority: Certific
     old = authority.issue("hermes")
     copy = old._replace(certfile=old.certfile.with_name("old-copy"))
     copy.certfile.write_bytes(old.certfile.read_bytes())
-    authority.begin_rollover()
+    rollover.begin(authority)
     assert verdict(openssl, authority, old, "sslclient").startswith("0")
-    authority.switch_rollover()
+    rollover.switch(authority)
     assert verdict(openssl, authority, old, "sslclient").startswith("0")
     assert verdict(openssl, authority, copy, "sslclient").startswith("0")
-    authority.finish_rollover()
+    rollover.finish(authority)
     assert verdict(openssl, authority, old, "sslclient").startswith("0")
     assert "unable to get" in verdict(openssl, authority, copy, "sslclient")

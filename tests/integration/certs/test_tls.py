@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.certs import rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.layout import Places
 from jobwire.certs.values import HOUR, Issued
@@ -91,7 +92,7 @@ def test_wrong_host_name_is_refused(authority: CertificateAuthority) -> None:
 
 def test_expired_server_is_refused(authority: CertificateAuthority) -> None:
     """A client refuses a server certificate past its end."""
-    authority.renew("server", lifetime_seconds=60, backdate_seconds=HOUR)
+    CertificateAuthority(authority.directory, backdate_seconds=HOUR).renew("server", lifetime_seconds=60)
     client = client_context(authority.places.bundle, authority.issue("hermes"))
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         connect(server_context(authority.places), client)
@@ -130,7 +131,9 @@ def _bad_client(authority: CertificateAuthority, tmp_path: Path, case: str) -> I
     places = authority.places
     match case:
         case "expired":
-            return authority.issue("hermes", lifetime_seconds=60, backdate_seconds=HOUR)
+            return CertificateAuthority(authority.directory, backdate_seconds=HOUR).issue(
+                "hermes", lifetime_seconds=60
+            )
         case "revoked":
             issued = authority.issue("hermes")
             authority.revoke("hermes")
@@ -163,11 +166,11 @@ def test_rollover_drops_nobody(authority: CertificateAuthority) -> None:
     """Rehearsal: at every step, a client that did the step before still connects; afterwards only the new."""
     places = authority.places
     first = client_context(places.bundle, authority.issue("hermes"))
-    authority.begin_rollover()
+    rollover.begin(authority)
     assert connect(server_context(places), first)
     begun = client_context(places.bundle, authority.issue("metrics"))
     assert connect(server_context(places), begun)
-    authority.switch_rollover()
+    rollover.switch(authority)
     assert connect(server_context(places), begun)
     renewed = Issued("hermes", places.client("hermes"), places.client("hermes").with_suffix(".key"), 0, 0.0)
     switched = client_context(places.bundle, renewed)
@@ -175,7 +178,7 @@ def test_rollover_drops_nobody(authority: CertificateAuthority) -> None:
     # A client that never got the new bundle cannot verify the new server: why `begin` comes first.
     with pytest.raises(ssl.SSLCertVerificationError):
         connect(server_context(places), first)
-    authority.finish_rollover()
+    rollover.finish(authority)
     assert connect(server_context(places), switched)
     with pytest.raises(ssl.SSLError, match="unknown ca"):
         connect(server_context(places), begun)
@@ -187,8 +190,8 @@ def test_revoked_before_the_rollover_stays_refused(authority: CertificateAuthori
     kept = stolen._replace(certfile=stolen.certfile.with_suffix(".kept"), keyfile=stolen.keyfile)
     kept.certfile.write_bytes(stolen.certfile.read_bytes())
     authority.revoke("hermes")
-    authority.begin_rollover()
-    authority.switch_rollover()
+    rollover.begin(authority)
+    rollover.switch(authority)
     with pytest.raises(ssl.SSLError, match="certificate revoked"):
         connect(server_context(authority.places), client_context(authority.places.bundle, kept))
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.certs import cli, present
+from jobwire.certs import cli
 from jobwire.certs.authority import CertificateAuthority
+from jobwire.certs.commands import findings_text
 from jobwire.certs.values import Finding, Level
 from jobwire.core.commands import CommandParser, body_of
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -187,7 +188,9 @@ def test_rollover_says_what_it_ended(home: Path, capsys: pytest.CaptureFixture[s
 def test_prune_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pruning names what it removed."""
     authority = CertificateAuthority(home / "certs")
-    authority.issue_job("deadbeef", lifetime_seconds=60, backdate_seconds=3600)
+    CertificateAuthority(authority.directory, backdate_seconds=3600).issue_job(
+        "deadbeef", lifetime_seconds=60
+    )
     assert run_json(home, capsys, "prune") == {"removed": ["deadbeef"]}
 
 
@@ -201,4 +204,4 @@ def test_refused_names_become_errors(home: Path) -> None:
 def test_foreign_text_cannot_steer_the_terminal() -> None:
     """Control characters of a foreign certificate are printed as escapes."""
     finding = Finding(Level.WARNING, "a\x1b[2J", "b\n", "")
-    assert present.findings([finding]).startswith("warning  a\\x1b[2J: b\\n")
+    assert findings_text([finding]).startswith("warning  a\\x1b[2J: b\\n")

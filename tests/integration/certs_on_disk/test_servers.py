@@ -5,6 +5,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobwire.broker.home import concerns_broker
+from jobwire.certs import rollover
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import DAY, SERVER_LIFETIME, Issued, Kind, Level
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -115,23 +116,23 @@ def test_it_moves_to_a_new_authority(authority: CertificateAuthority, page: Issu
     """The switch renews it with its key and names; one that lies elsewhere holds `finish` back."""
     key = page.keyfile.read_bytes()
     old = authority.inspect(page.certfile).issuer
-    authority.begin_rollover()
-    assert authority.switch_rollover() == ["server", "page"]
+    rollover.begin(authority)
+    assert rollover.switch(authority) == ["server", "page"]
     moved = authority.inspect(page.certfile)
     assert (moved.names, moved.issuer != old) == (("localhost",), True)
     assert page.keyfile.read_bytes() == key
     page.certfile.unlink()
-    authority.finish_rollover()
+    rollover.finish(authority)
     assert authority.check() == []
 
 
 def test_one_that_lies_elsewhere_is_not_left_behind(authority: CertificateAuthority, page: Issued) -> None:
     """A rollover does not end while a server elsewhere lives on the old authority."""
     page.certfile.unlink()
-    authority.begin_rollover()
-    authority.switch_rollover()
+    rollover.begin(authority)
+    rollover.switch(authority)
     with pytest.raises(ConflictError) as caught:
-        authority.finish_rollover()
+        rollover.finish(authority)
     assert caught.value.facts["names"] == ["page"]
 
 
