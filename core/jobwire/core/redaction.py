@@ -7,7 +7,7 @@ most a few times (possessive quantifiers; a repository test times them on hostil
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 PATH, SECRET, ENVIRONMENT = "path", "secret", "environment"
@@ -48,27 +48,26 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return `text` with paths cut to their last part and secrets replaced by MASK."""
-        for _ in range(_ROUNDS):
-            leaks = self.find(text)
-            if not leaks:
-                return text
-            text = _replaced(text, leaks)
-        return MASK if self.find(text) else text
+        return _cleaned(text, self.find)
 
     def mask_secrets(self, text: str) -> str:
         """Return `text` with secrets replaced by MASK; paths stay."""
-        for _ in range(_ROUNDS):
-            leaks = self.find_secrets(text)
-            if not leaks:
-                return text
-            text = _replaced(text, leaks)
-        return MASK if self.find_secrets(text) else text
+        return _cleaned(text, self.find_secrets)
 
 
 def names_secret(name: str) -> bool:
     """Tell whether what is assigned to `name` is to be taken for a secret, as in `password=...`."""
     low = name.lower()
     return any(word in low for word in _ASSIGNED_NAMES)
+
+
+def _cleaned(text: str, find: Callable[[str], list[Leak]]) -> str:
+    for _ in range(_ROUNDS):
+        leaks = find(text)
+        if not leaks:
+            return text
+        text = _replaced(text, leaks)
+    return MASK if find(text) else text
 
 
 def _replaced(text: str, leaks: list[Leak]) -> str:

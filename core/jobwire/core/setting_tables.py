@@ -8,13 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from jobwire.core import bounds
-from jobwire.core.bounds import MAX_SECONDS, MAX_SETTING, PROTOCOLS
+from jobwire.core.bounds import MAX_PORT, MAX_SECONDS, MAX_SETTING, PROTOCOLS
 from jobwire.core.errors import ConfigError
 from jobwire.core.roles import Role
 from jobwire.core.topics import DEFAULT_ROOT
 
-MAX_PORT = bounds.MAX_PORT
 ON = frozenset({"on", "true", "1", "yes"})
 OFF = frozenset({"off", "false", "0", "no"})
 # MQTT 5, 3.1.3.6: two bytes of length.
@@ -22,11 +20,9 @@ MAX_PASSWORD = 64 * 1024
 _MAX_DAYS = MAX_SECONDS / 86400
 _MAX_MIB = float(1 << 42)
 _MAX_ITEMS = 1024
-_MAX_ROWS = 10**9
 # Of directives in receipts: what each role or kind of agent may ask for, and tasks of theirs open in a run.
 DIRECTIVES_ALLOWED = ("lead: *", "*: question, review, test, fix, info, alert")
 DIRECTIVES_OPEN = 100
-_MAX_OPEN = 100_000
 _ALLOWED = re.compile(r"\A[A-Za-z0-9_.*-]{1,128}+: ?[A-Za-z0-9_.*, -]{1,1000}+")
 _HEAP = re.compile(r"[1-9][0-9]{0,8}[kmgt]?b?", re.IGNORECASE)
 _LOCAL = re.compile(r"(local(\[[0-9*]{1,4}\])?)?")
@@ -56,13 +52,11 @@ class Setting(NamedTuple):
     own: Values | None = None
 
 
-def is_switch(value: object) -> bool:
-    """Tell whether it is one of the words for on and off, or true or false."""
+def _is_switch(value: object) -> bool:
     return str(value).lower() in ON | OFF
 
 
-def is_port(value: object) -> bool:
-    """Tell whether it is a port, as a number or in digits."""
+def _is_port(value: object) -> bool:
     text = str(value)
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PORT)) and 0 < int(text) <= MAX_PORT
 
@@ -96,11 +90,23 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
+def _one_of(words: str, *known: str) -> Values:
+    # Known ones in a tuple: to ask a set for a list or table is an error.
+    return Values(words, lambda value: value in known)
+
+
 def _number(least: float, most: float, unit: str) -> Values:
     # Not isinstance: true is not a number.
     return Values(
         f"a number from {least:g} to {most:.0f} ({unit})",
         lambda value: type(value) in (int, float) and least <= value <= most,  # type: ignore[operator]
+    )
+
+
+def _whole(least: int, most: int, unit: str = "") -> Values:
+    return Values(
+        f"a whole number from {least} to {most}{unit}",
+        lambda value: type(value) is int and least <= value <= most,
     )
 
 
@@ -112,7 +118,6 @@ _TEXTS = Values(
 )
 _NOWHERE = Values("nothing in a home, because it runs a command", lambda _: False)
 _OWN_ONLY = Values("nothing in a home, because it grants something", lambda _: False)
-_NOT_GRANTED = Values("nothing in a home, because it grants something", lambda _: False)
 # A tool, or a tool and a pattern (`hooks.policy` reads them).
 _RULE = re.compile(r"[A-Za-z0-9_.*?\[\]-]{1,100}(\(.{0,900}\))?", re.DOTALL)
 _RULES = Values(
@@ -123,26 +128,20 @@ _RULES = Values(
         and all(isinstance(one, str) and _RULE.fullmatch(one) is not None for one in value)
     ),
 )
-_SWITCH = Values('"on" or "off"', is_switch)
-_VERDICTS = Values('"ask", "allow" or "deny"', lambda value: value in {"ask", "allow", "deny"})
-_TURN_ENDS = Values('"ask" or "complete"', lambda value: value in {"ask", "complete"})
+_SWITCH = Values('"on" or "off"', _is_switch)
+_VERDICTS = _one_of('"ask", "allow" or "deny"', "ask", "allow", "deny")
+_TURN_ENDS = _one_of('"ask" or "complete"', "ask", "complete")
 # As many as a record keeps of settled requests, and some: `hooks.retrying` counts them there.
-_RETRIES = Values(
-    "a whole number from 0 to 20",
-    lambda value: type(value) is int and 0 <= value <= 20,  # noqa: PLR2004 - said in the words
-)
+_RETRIES = _whole(0, 20)
 _RETRY_SECONDS = _number(1, 900, "seconds")
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))
-_PORT = Values(f"a number from 1 to {MAX_PORT}", is_port)
-_PROTOCOL = Values(f"one of {', '.join(PROTOCOLS)}", lambda value: value in PROTOCOLS)
-_ROWS = Values(
-    f"a whole number from 1 to {_MAX_ROWS}", lambda value: type(value) is int and 0 < value <= _MAX_ROWS
-)
+_PORT = Values(f"a number from 1 to {MAX_PORT}", _is_port)
+_PROTOCOL = _one_of(f"one of {', '.join(PROTOCOLS)}", *PROTOCOLS)
+_ROWS = _whole(1, 10**9)
 _DAYS = _number(0, _MAX_DAYS, "days; 0 keeps for ever")
 _SECONDS = _number(0, 86400, "seconds")
-_MIB = Values("a whole number from 1 to 1024 (MiB)", lambda value: type(value) is int and 0 < value <= 1024)  # noqa: PLR2004 - said in the words
-
-_SHARDS = Values("a whole number from 1 to 64", lambda value: type(value) is int and 0 < value <= 64)  # noqa: PLR2004 - said in the words
+_MIB = _whole(1, 1024, " (MiB)")
+_SHARDS = _whole(1, 64)
 
 _BROKER = (
     Setting("broker", _TEXT, "localhost", "host name or address of the broker", "MQTT_BROKER"),
@@ -269,10 +268,7 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             _OWN_ONLY,
             DIRECTIVES_OPEN,
             "tasks that such lines made may be open in a run",
-            own=Values(
-                f"a whole number from 0 to {_MAX_OPEN}",
-                lambda value: type(value) is int and 0 <= value <= _MAX_OPEN,
-            ),
+            own=_whole(0, 100_000),
         ),
     ),
     "sessions": (
@@ -296,33 +292,33 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
     ),
     "metrics": _METRICS,
     "agents.policy": (
-        Setting("deny", _NOT_GRANTED, "(none)", "tools that an agent may not use", own=_RULES),
-        Setting("ask", _NOT_GRANTED, "(none)", "tools about which a person is asked", own=_RULES),
-        Setting("allow", _NOT_GRANTED, "(none)", "tools that an agent may use unasked", own=_RULES),
+        Setting("deny", _OWN_ONLY, "(none)", "tools that an agent may not use", own=_RULES),
+        Setting("ask", _OWN_ONLY, "(none)", "tools about which a person is asked", own=_RULES),
+        Setting("allow", _OWN_ONLY, "(none)", "tools that an agent may use unasked", own=_RULES),
         Setting(
             "default",
-            _NOT_GRANTED,
+            _OWN_ONLY,
             "ask",
             "what holds for a tool that an agent asks about, and no rule names",
             own=_VERDICTS,
         ),
         Setting(
             "turn_end",
-            _NOT_GRANTED,
+            _OWN_ONLY,
             "ask",
             "a turn that ends without a verdict: ask a person, or take it as complete",
             own=_TURN_ENDS,
         ),
         Setting(
             "retries",
-            _NOT_GRANTED,
+            _OWN_ONLY,
             3,
             "how often within six hours an agent is told to go on after its model's service failed",
             own=_RETRIES,
         ),
         Setting(
             "retry_seconds",
-            _NOT_GRANTED,
+            _OWN_ONLY,
             30.0,
             "how long the first of these waits, each next one twice as long, at most a quarter of an hour",
             own=_RETRY_SECONDS,

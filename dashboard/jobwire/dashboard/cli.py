@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jobwire.core.argument_types import number, whole
-from jobwire.core.bounds import MAX_SECONDS
-from jobwire.core.setting_tables import MAX_PORT
+from jobwire.core.bounds import MAX_PORT, MAX_SECONDS
 
 if TYPE_CHECKING:
     import argparse

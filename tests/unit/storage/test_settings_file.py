@@ -1,12 +1,13 @@
 """jobwire.toml: every table and key is known and fits, whoever asks; and where a value comes from."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jobwire.coordination.routing.guard import DEFAULT_GUARD
 from jobwire.core.errors import ConfigError
-from jobwire.core.setting_tables import TABLES
+from jobwire.core.setting_tables import TABLES, check_value
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.hooks.policy import Policy
@@ -175,3 +176,15 @@ def test_a_link_to_settings_is_followed_by_its_place(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "jobwire.toml").symlink_to(real)
     assert read_settings(tmp_path / "home").get("broker", "ca_certs") == str(tmp_path / "home" / "ca.pem")
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", 0, -1, 2**70, 0.5, float("nan"), True, [], ["x"], [1], [[]], {}, {"x": []}], ids=repr
+)
+def test_a_value_of_any_kind_is_taken_or_refused(value: object) -> None:
+    """Whatever TOML can hold stands behind a key, its reader says what is right: nothing else happens."""
+    for settings in TABLES.values():
+        for setting in settings:
+            for own in (False, True):
+                with suppress(ConfigError):
+                    check_value(setting, value, "a file", own=own)
