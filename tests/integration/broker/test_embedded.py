@@ -177,6 +177,18 @@ def test_a_revocation_takes_effect_on_reload(start_broker: StartBroker, own_home
         broker.open(issued.certfile, issued.keyfile).connect(A)
 
 
+def test_a_revocation_meets_who_is_connecting(start_broker: StartBroker, own_home: Path) -> None:
+    """A certificate that is revoked between a connection's handshake and its CONNECT opens no session."""
+    authority = CertificateAuthority(own_home / "certs")
+    issued = authority.issue_job(A)
+    broker = start_broker(home=own_home)
+    intruder = broker.open(issued.certfile, issued.keyfile)
+    authority.revoke(A)
+    broker.call(broker.broker.reload)
+    with pytest.raises((ConnectRefusedError, ConnectionClosedError)):
+        intruder.connect(A)
+
+
 def test_every_list_of_a_second_is_in_force_once_loaded(start_broker: StartBroker, own_home: Path) -> None:
     """Certificates revoked one after the other in one second are refused after each reload."""
     authority = CertificateAuthority(own_home / "certs", clock=ManualClock(now=SystemClock().now()))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobwire.broker.hardened.identity import certificate_name
+from jobwire.broker.hardened.handshake import certificate_name
 
 
 def subject(*names: str) -> dict[str, object]:

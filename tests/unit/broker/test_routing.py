@@ -5,8 +5,7 @@ from typing import Any, cast
 from jobwire.broker.acl import parse_access_list
 from jobwire.broker.hardened.delivery import Outgoing
 from jobwire.broker.hardened.limits import BrokerLimits
-from jobwire.broker.hardened.retained import RetainedStore
-from jobwire.broker.hardened.routing import Member, PublishResult, Router
+from jobwire.broker.hardened.routing import Member, PublishResult, RetainedStore, Router
 
 ACL = parse_access_list(
     ["user w", "topic write t/+", "user r", "topic read t/+", "topic deny t/secret"], "acl"

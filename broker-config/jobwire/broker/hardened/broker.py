@@ -16,6 +16,7 @@ from amqtt.errors import MQTTError
 from amqtt.mqtt.connack import (
     CONNECTION_ACCEPTED,
     IDENTIFIER_REJECTED,
+    NOT_AUTHORIZED,
     SERVER_UNAVAILABLE,
     ConnackPacket,
 )
@@ -26,7 +27,6 @@ from jobwire.broker.acl import AccessList
 from jobwire.broker.hardened.delivery import Outgoing
 from jobwire.broker.hardened.handler import HardenedHandler
 from jobwire.broker.hardened.handshake import Handshake, refuse
-from jobwire.broker.hardened.identity import Authenticator
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.hardened.routing import Member, Router
 from jobwire.broker.hardened.streams import PacketReader, Writer
@@ -57,19 +57,14 @@ class HardenedBroker(Broker):
         super().__init__(_configuration(host, port, limits))
         self._tls = tls
         self.limits = limits
-        self._authenticator = Authenticator(users)
         self.router = Router(acl, limits)
-        self._handshake = Handshake(
-            authenticator=self._authenticator,
-            router=self.router,
-            limits=limits,
-            plugins=self.plugins_manager,
-        )
+        self._handshake = Handshake(users, router=self.router, limits=limits, plugins=self.plugins_manager)
         # One session change at a time: two connections with one client id must not both win.
         self._installing = asyncio.Lock()
         self._room = asyncio.Event()
         self._connections: set[asyncio.Task[Any]] = set()
         self._closing = False
+        self._revoked: Container[int] = ()
 
     @property
     def bound_port(self) -> int:
@@ -86,18 +81,18 @@ class HardenedBroker(Broker):
         disconnected.
         """
         self.router.acl = acl
-        self._authenticator.users = users
-        for session, handler in list(self._sessions.values()):
-            if not isinstance(handler, HardenedHandler) or handler.closing:
-                continue
-            if _serial(session) in revoked:
-                handler.abort("its certificate is revoked")
+        self._handshake.users = users
+        self._revoked = revoked
         for member in list(self.router.members.values()):
-            known = member.by_certificate or (
-                member.password is not None and users.entries.get(member.user) == member.password
-            )
-            if member.connection and not known:
-                member.connection.abort("its password is no longer valid")
+            if member.connection and (reason := self._no_longer_valid(member.user, member.connection)):
+                member.connection.abort(reason)
+
+    def _no_longer_valid(self, user: str, handler: HardenedHandler) -> str:
+        """Say why what a client was let in with is not valid any more; "" where it is."""
+        if isinstance(handler.credential, int):
+            return "its certificate is revoked" if handler.credential in self._revoked else ""
+        known = self._handshake.users.entries.get(user) == handler.credential
+        return "" if known else "its password is no longer valid"
 
     @override
     async def shutdown(self) -> None:
@@ -197,6 +192,9 @@ class HardenedBroker(Broker):
         """Make the connection the one of its client id, ending an older one of the same user."""
         client_id = session.client_id or ""
         member = await self._take_over(session, writer)
+        # The files may have been read again since it was let in.
+        if reason := self._no_longer_valid(session.username or "", handler):
+            refuse(writer, NOT_AUTHORIZED, reason)
         if member is not None and member.persistent and not session.clean_session:
             resumed, session = True, _continued(self._sessions[client_id][0], session)
         else:
@@ -217,8 +215,6 @@ class HardenedBroker(Broker):
         member.connection = handler
         session.transitions.connect()
         self._sessions[client_id] = (session, handler)
-        member.by_certificate = session.ssl_object is not None and bool(session.ssl_object.getpeercert())
-        member.password = self._authenticator.users.entries.get(member.user)
         return session
 
     async def _take_over(self, session: Session, writer: Writer) -> Member | None:
@@ -258,14 +254,6 @@ class HardenedBroker(Broker):
         # The base class calls this when it expires or cleans a session; our router holds the subscriptions.
         self.router.remove(session.client_id or "")
         self.room_made()
-
-
-def _serial(session: Session) -> int | None:
-    """Return the serial of the certificate that a connected client came in with."""
-    tls = session.ssl_object
-    certificate = (tls.getpeercert() if tls is not None else None) or {}
-    serial = certificate.get("serialNumber")
-    return int(serial, 16) if isinstance(serial, str) else None
 
 
 def _said(error: Exception) -> str:

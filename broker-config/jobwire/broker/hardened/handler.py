@@ -34,6 +34,7 @@ from jobwire.core.override import override
 
 if TYPE_CHECKING:
     from jobwire.broker.hardened.broker import HardenedBroker
+    from jobwire.broker.passwd import PasswordHash
 
 # MQTT 3.1.1, 3.1.2.10: the server waits one and a half times the keep-alive.
 KEEP_ALIVE_FACTOR = 1.5
@@ -50,6 +51,8 @@ class HardenedHandler(BrokerProtocolHandler):
     not acknowledged within 5 s. Here a packet is finished before the next is read.
     """
 
+    # What the client was let in with: its certificate's serial, or the hash of its password.
+    credential: "int | PasswordHash"
     # Set by `bind`; the base class's constructor is called by `init_from_connect` with fixed arguments.
     member: Member
     _broker: "HardenedBroker"

@@ -2,17 +2,16 @@
 
 import enum
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.broker.acl import AccessList, Right, is_topic_filter
 from jobwire.broker.hardened.delivery import DeliveryQueue, Outgoing
 from jobwire.broker.hardened.limits import BrokerLimits
-from jobwire.broker.hardened.retained import RetainedStore
 from jobwire.core.topics import filter_matches
 
 if TYPE_CHECKING:
     from jobwire.broker.hardened.handler import HardenedHandler
-    from jobwire.broker.passwd import PasswordHash
 
 SUBSCRIPTION_REFUSED = 0x80
 # QoS 2 is granted as 1 (MQTT 3.1.1, 3.9.3): events carry a sequence number and are deduplicated by it.
@@ -33,14 +32,54 @@ class Member:
         # QoS 2 packet ids that the client has not released yet.
         self.received: set[int] = set()
         self.connection: HardenedHandler | None = None
-        # The hash of the password that the connection was let in with; a certificate has none.
-        self.by_certificate = False
-        self.password: PasswordHash | None = None
 
     def wanted_qos(self, topic: str) -> int | None:
         """Return the highest QoS of the matching subscriptions, None if none matches."""
         grants = [qos for topic_filter, qos in self.filters.items() if filter_matches(topic_filter, topic)]
         return max(grants, default=None)
+
+
+class Retained(NamedTuple):
+    """What a topic keeps for later subscribers."""
+
+    payload: bytes
+    qos: int
+
+
+class RetainedStore:
+    """Retained messages by topic. In memory: what must survive the broker is published again by its owner."""
+
+    def __init__(self, limits: BrokerLimits) -> None:
+        self._limits = limits
+        self._messages: dict[str, Retained] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def has_room(self, topic: str, payload: bytes) -> bool:
+        """Tell whether `put` stays within the bounds."""
+        if not payload or topic in self._messages:
+            return True
+        return (
+            len(self._messages) < self._limits.max_retained_messages
+            and self._bytes + len(payload) <= self._limits.max_retained_bytes
+        )
+
+    def put(self, topic: str, payload: bytes, qos: int) -> None:
+        """Replace the topic's message; an empty payload clears it (MQTT 3.1.1, 3.3.1.3)."""
+        before = self._messages.pop(topic, None)
+        if before is not None:
+            self._bytes -= len(before.payload)
+        if payload:
+            self._messages[topic] = Retained(payload, qos)
+            self._bytes += len(payload)
+
+    def matching(self, topic_filter: str) -> Iterator[tuple[str, Retained]]:
+        """Yield topic and message of everything that matches."""
+        for topic, message in list(self._messages.items()):
+            if filter_matches(topic_filter, topic):
+                yield topic, message
 
 
 class PublishResult(enum.Enum):
