@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobwire.core.topics import Topics, filter_matches
+from jobwire.core.topics import Topics
 from jobwire.journal.block import REDELIVERED, RETAINED, sections
 from jobwire.journal.entry import DAMAGED, DAMAGED_TOPIC
 from jobwire.journal.index import SegmentIndex
-from jobwire.journal.scan import CheckedBlock, Lost, Span, checked_blocks, readable_blocks
+from jobwire.journal.scan import Block, Lost, Span, loaded_blocks
 
 BATCH_ROWS = 100_000
 # Payload offsets are 32 bits (Arrow's `binary`), and a batch is held in memory once per reader.
@@ -43,7 +43,6 @@ def record_batches(
     span: Span,
     *,
     topics: Topics,
-    topic_filters: Sequence[str] = (),
     max_rows: int = BATCH_ROWS,
     columns: Sequence[str] = tuple(SCHEMA.names),
     skip: SegmentIndex | None = None,
@@ -51,20 +50,19 @@ def record_batches(
     """Yield the span's rows as batches with the given columns of SCHEMA, in offset order.
 
     `data` comes from `load_span`, or was carried along. `job_id` is null where the topic is not one
-    of `topics`. With `topic_filters` (MQTT filters), only rows whose topic matches one are given.
-    A batch ends with the block that reaches `max_rows`. Raises JournalCorrupt; what was yielded
+    of `topics`. A batch ends with the block that reaches `max_rows`. Raises JournalCorrupt; what was yielded
     before is sound. With `skip`, the segment's index, a row stands for each entry that damage took: its
     verdict is DAMAGED, and its time that of what was sound before it, 0 where nothing was.
     """
     known_us = 0
-    blocks = checked_blocks(data, span) if skip is None else readable_blocks(data, span, skip)
-    for group in _groups(blocks, max_rows):
+    for group in _groups(loaded_blocks(data, span, skip), max_rows):
         if isinstance(group, Lost):
-            if not topic_filters:
-                yield lost_batch(group.first_offset, group.end_offset, columns, received_us=known_us)
+            if skip is None:
+                raise group.cause
+            yield lost_batch(group.first_offset, group.end_offset, columns, received_us=known_us)
             continue
         known_us = max(block.header.received_max for block in group)
-        batch = _Batch(data, group, topics, topic_filters)
+        batch = _Batch(data, group, span, topics)
         yield pa.RecordBatch.from_arrays(
             [batch.column(name) for name in columns], schema=pa.schema([SCHEMA.field(c) for c in columns])
         )
@@ -93,8 +91,8 @@ def lost_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in columns]))
 
 
-def _groups(blocks: Iterable[CheckedBlock | Lost], max_rows: int) -> Iterator[list[CheckedBlock] | Lost]:
-    group: list[CheckedBlock] = []
+def _groups(blocks: Iterable[Block | Lost], max_rows: int) -> Iterator[list[Block] | Lost]:
+    group: list[Block] = []
     rows = size = 0
     for block in blocks:
         if isinstance(block, Lost):
@@ -107,7 +105,7 @@ def _groups(blocks: Iterable[CheckedBlock | Lost], max_rows: int) -> Iterator[li
             yield group
             group, rows, size = [], 0, 0
         group.append(block)
-        rows += block.end_row - block.first_row
+        rows += block.header.rows
         size += block.header.payload_bytes
     if group:
         yield group
@@ -145,20 +143,16 @@ class _ColumnChunks:
 class _Batch:
     """The columns of neighbouring blocks laid end to end, then cut to the wanted rows."""
 
-    def __init__(
-        self, data: bytes, group: list[CheckedBlock], topics: Topics, topic_filters: Sequence[str]
-    ) -> None:
+    def __init__(self, data: bytes, group: list[Block], span: Span, topics: Topics) -> None:
         self._topics = topics
         self._base_offset = group[0].header.base_offset
         self._gather(data, group)
         self._total = sum(self._counts)
-        last = group[-1]
-        self._begin = group[0].first_row
-        self._length = self._total - self._begin - (last.header.rows - last.end_row)
+        self._begin = max(0, span.first_offset - self._base_offset)
+        self._length = min(self._total, span.end_offset - self._base_offset) - self._begin
         self._topic_numbers, self._topic_names = self._dictionary(self._topic_no, "<i4", self._topic)
-        self._keep = self._matching(topic_filters) if topic_filters else None
 
-    def _gather(self, data: bytes, group: list[CheckedBlock]) -> None:
+    def _gather(self, data: bytes, group: list[Block]) -> None:
         self._counts = [block.header.rows for block in group]
         self._received: list[bytes | memoryview] = []
         self._topic_no: list[bytes | memoryview] = []
@@ -166,7 +160,7 @@ class _Batch:
         self._flags: list[bytes | memoryview] = []
         self._topic, self._verdict, self._payload = _ColumnChunks(), _ColumnChunks(), _ColumnChunks()
         view = memoryview(data)
-        for header, start, _, _ in group:
+        for _, header, _, start in group:
             count = header.rows
             place = sections(header)
             # Slices of bytes copy, those of a view do not; below some 64 KiB copying is the quicker.
@@ -182,8 +176,7 @@ class _Batch:
 
     def column(self, name: str) -> pa.Array:
         """Return the named column of SCHEMA."""
-        array = getattr(self, f"_{name}_column")().slice(self._begin, self._length)
-        return array if self._keep is None else array.filter(self._keep)
+        return getattr(self, f"_{name}_column")().slice(self._begin, self._length)
 
     def _offset_column(self) -> pa.Array:
         return pa.array(np.arange(self._base_offset, self._base_offset + self._total, dtype="i8"))
@@ -213,13 +206,6 @@ class _Batch:
 
     def _payload_column(self) -> pa.Array:
         return self._payload.array(pa.binary())
-
-    def _matching(self, topic_filters: Sequence[str]) -> pa.Array:
-        wanted = [
-            any(filter_matches(wanted, name) for wanted in topic_filters)
-            for name in self._topic_names.to_pylist()
-        ]
-        return pa.array(wanted, pa.bool_()).take(self._topic_numbers).slice(self._begin, self._length)
 
     def _flag(self, bit: int) -> pa.Array:
         flags = np.frombuffer(_joined(self._flags), dtype="u1")

@@ -46,7 +46,10 @@ class History:
         self._files = files if files is not None else SystemFiles()
 
     def sealed(self, identity: str) -> list[Sealed]:
-        """Return a journal's files in the order of their offsets. Raises StorageError."""
+        """Return a journal's files in the order of their offsets, none that another one holds whole.
+
+        Raises StorageError.
+        """
         filesystem, folder = opened(self._folder(identity))
         try:
             found = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, allow_not_found=True))
@@ -54,13 +57,18 @@ class History:
                 check_bucket(self.place, filesystem, folder)
         except OSError as error:
             raise failed("list", self.place, error) from error
+        listed = [
+            Sealed(
+                int(match["first"]), int(match["end"]), joined(self._folder(identity), match[0]), info.size
+            )
+            for info in found
+            if (match := _NAME.fullmatch(info.base_name))
+        ]
         files: list[Sealed] = []
-        for info in sorted(found, key=lambda info: str(info.base_name)):
-            if match := _NAME.fullmatch(info.base_name):
-                place = joined(self._folder(identity), info.base_name)
-                files.append(Sealed(int(match["first"]), int(match["end"]), place, info.size))
-                if len(files) > 1 and files[-1].first_offset < files[-2].end_offset:
-                    raise corrupt(place, 0, f"it holds again what {files[-2].place} holds")
+        # The longer one first of two that begin together.
+        for file in sorted(listed, key=lambda file: (file.first_offset, -file.end_offset, file.place)):
+            if not files or file.end_offset > files[-1].end_offset:
+                files.append(file)
         return files
 
     def put(self, identity: str, first_offset: int, end_offset: int, content: bytes) -> None:
@@ -97,8 +105,9 @@ class History:
         return offset
 
     def scan(self, identity: str, start: int, end: int) -> Iterator[Span]:
-        """Yield spans that together hold exactly [start, end): a span of a file has its place as segment.
+        """Yield spans that together hold exactly [start, end), each offset once, however files overlap.
 
+        A span of a file has its place as segment.
         Raises JournalTruncated for a range that is not all there.
         """
         files = self.sealed(identity)

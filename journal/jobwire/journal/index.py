@@ -9,6 +9,7 @@ missing or wrong index costs a longer scan, nothing else.
 import contextlib
 import logging
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +17,10 @@ from typing import NamedTuple
 from jobwire.journal.block import HEADER_BYTES, parse_header
 from jobwire.journal.checksum import crc32c
 from jobwire.journal.errors import BadBlockError
-from jobwire.journal.segment import index_name
+from jobwire.journal.segment import NEVER_US, SEGMENT_HEADER_BYTES, index_name
 from jobwire.storage.files import FILE_MODE, FileSystem
 
-INDEX_STRIDE_BYTES = 64 << 10
+_STRIDE_BYTES = 64 << 10
 ENTRY_BYTES = 32
 _ENTRY = struct.Struct("<QQqI")
 _CRC = struct.Struct("<I")
@@ -43,20 +44,23 @@ def encode_index_entry(entry: IndexEntry) -> bytes:
 class SegmentIndex:
     """An index file held in memory (about 32 kB for a 64 MiB segment)."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, base_offset: int) -> None:
         self._data = data
-        self.count = len(data) // ENTRY_BYTES
+        self._base_offset = base_offset
+        self._count = len(data) // ENTRY_BYTES
 
     @classmethod
     def load(cls, directory: Path, base_offset: int) -> "SegmentIndex":
         """Read the file; a missing or unreadable one is an empty index."""
         try:
-            return cls((directory / index_name(base_offset)).read_bytes())
+            return cls((directory / index_name(base_offset)).read_bytes(), base_offset)
         except OSError:
-            return cls(b"")
+            return cls(b"", base_offset)
 
     def entry(self, number: int) -> IndexEntry | None:
-        """Return entry `number`, or None where its checksum differs."""
+        """Return entry `number`, or None where there is none or its checksum differs."""
+        if not 0 <= number < self._count:
+            return None
         at = number * ENTRY_BYTES
         raw = self._data[at : at + _ENTRY.size]
         if _CRC.unpack_from(self._data, at + _ENTRY.size)[0] != crc32c(raw):
@@ -64,57 +68,66 @@ class SegmentIndex:
         offset, position, before, _ = _ENTRY.unpack(raw)
         return IndexEntry(offset, position, before)
 
-    def passed(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """Return how many entries from the first on satisfy `holds` (first true, then false).
+    def last_where(
+        self, holds: Callable[[IndexEntry], bool], limit: int, read: Callable[[int, int], bytes]
+    ) -> IndexEntry:
+        """Return the last place before `limit` that satisfies `holds` (first true, then false).
 
-        A damaged entry counts as false: what the search then finds lies too early, never too late.
+        The segment's first block, where no such place is certain: what is returned may lie too early, never
+        too late. `read(position, length)` gives bytes of the segment.
         """
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.entry(middle)
-            if entry is not None and holds(entry):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        passed = self._passed(lambda entry: entry.position < limit and holds(entry))
+        place = self.entry(passed - 1)
+        if place is not None and _confirmed(place, read):
+            return place
+        return IndexEntry(self._base_offset, SEGMENT_HEADER_BYTES, NEVER_US)
 
-    def last_where(self, holds: Callable[[IndexEntry], bool]) -> IndexEntry | None:
-        """Return the last entry that satisfies `holds`, or None; see `passed`."""
-        passed = self.passed(holds)
-        return self.entry(passed - 1) if passed else None
+    def first_from(
+        self, position: int, offset: int, limit: int, read: Callable[[int, int], bytes]
+    ) -> IndexEntry | None:
+        """Return the first certain place from `position` and from `offset` on, before `limit`."""
 
-    def resume(self, bad: int, limit: int, read: Callable[[int, int], bytes]) -> IndexEntry | None:
-        """Return the next place after `bad`, before `limit`, where a block certainly begins.
+        def before(entry: IndexEntry) -> bool:
+            return entry.position < position or entry.offset < offset
 
-        `read(position, size)` gives bytes of the segment.
-        """
-        for number in range(self.passed(lambda entry: entry.position <= bad), self.count):
+        for number in range(self._passed(before), self._count):
             entry = self.entry(number)
-            if entry is None or entry.position >= limit:
+            # Behind a damaged entry, which ends the search, some may still lie before the place.
+            if entry is None or before(entry):
                 continue
-            try:
-                header = parse_header(read(entry.position, HEADER_BYTES))
-            except BadBlockError:
-                continue
-            if header.base_offset == entry.offset:
+            if entry.position >= limit:
+                break
+            if _confirmed(entry, read):
                 return entry
         return None
 
+    def _passed(self, holds: Callable[[IndexEntry], bool]) -> int:
+        """Return how many entries from the first on satisfy `holds`; a damaged one counts as false."""
+        return bisect_left(range(self._count), True, key=lambda n: not self._holds(n, holds))
+
+    def _holds(self, number: int, holds: Callable[[IndexEntry], bool]) -> bool:
+        entry = self.entry(number)
+        return entry is not None and holds(entry)
+
     def valid_prefix(self) -> list[IndexEntry]:
         """Return the entries up to the first damaged one."""
-        entries = []
-        for number in range(self.count):
-            entry = self.entry(number)
-            if entry is None:
-                break
+        entries: list[IndexEntry] = []
+        while (entry := self.entry(len(entries))) is not None:
             entries.append(entry)
         return entries
 
 
+def _confirmed(entry: IndexEntry, read: Callable[[int, int], bytes]) -> bool:
+    """Compare the entry with the block that it points at: an index is never believed."""
+    try:
+        return parse_header(read(entry.position, HEADER_BYTES)).base_offset == entry.offset
+    except BadBlockError:
+        return False
+
+
 def index_due(last: IndexEntry | None, position: int) -> bool:
     """Tell whether a block at `position` gets an index entry."""
-    return position - (last.position if last is not None else 0) >= INDEX_STRIDE_BYTES
+    return position - (last.position if last is not None else 0) >= _STRIDE_BYTES
 
 
 class IndexWriter:

@@ -23,10 +23,9 @@ from jobwire.journal.errors import (
     truncated,
 )
 from jobwire.journal.head import Head, HeadReader
-from jobwire.journal.locate import SegmentView
-from jobwire.journal.scan import Span
+from jobwire.journal.index import SegmentIndex
+from jobwire.journal.scan import Block, Lost, Span, blocks
 from jobwire.journal.segment import NEVER_US, SegmentReader, list_segments, segment_name
-from jobwire.journal.walk import PlacedBlock, walk
 
 MAX_ROWS = 1_000
 MAX_BYTES = 4 << 20
@@ -47,14 +46,11 @@ class _Cursor(NamedTuple):
 class JournalReader:
     """Reads the journal in `directory`.
 
-    Raises JournalNotFound, and JournalRecreated unless the identity is the expected one (any, when
-    None); later every call raises JournalRecreated when the journal was replaced. Each thread
-    needs a reader of its own.
+    Raises JournalNotFound; later every call raises JournalRecreated when the journal was replaced. Each
+    thread needs a reader of its own.
     """
 
-    def __init__(
-        self, directory: Path, *, expected_identity: str | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, directory: Path, *, clock: Clock | None = None) -> None:
         self.directory = directory
         self._clock = clock if clock is not None else SystemClock()
         self._head_file = HeadReader(directory)
@@ -63,9 +59,6 @@ class JournalReader:
         self._cursor: _Cursor | None = None
         self._decoded: list[Stored] = []
         self._identity = self._head_file.read().identity
-        if expected_identity is not None and str(self._identity) != expected_identity:
-            self.close()
-            raise _recreated(directory, expected_identity, self.identity)
 
     @property
     def identity(self) -> str:
@@ -138,66 +131,72 @@ class JournalReader:
     def offset_at(self, received_us: int) -> int:
         """Return the first offset received at `received_us` or later; the end, if none was.
 
-        Where the clock was set back meanwhile: the first entry by offset, not by time.
+        Where the clock was set back meanwhile: the first entry by offset, not by time. What damage took is
+        passed over.
         """
         head = self._head()
         bases = [base for base in self._list() if base <= head.segment_base]
         low = bisect_right(bases, received_us - 1, key=self._received_before) - 1
         if low < 0:
             return bases[0] if bases else head.end_offset
-        block = self._view(bases[low], head).first_since(received_us)
-        if block is None:
-            return bases[low + 1] if low + 1 < len(bases) else head.end_offset
-        rows = next(self._decoded_from(block.header.base_offset, head))
-        return next((row.offset for row in rows if row.received_at_us >= received_us), head.end_offset)
+        segment = self._open(bases[low], head)
+        limit = self._limit(segment, head)
+        place = self._index(segment).last_where(
+            lambda entry: entry.received_before < received_us, limit, segment.read
+        )
+        span = self._span(segment, place.position, limit, place.offset, self._end_of(bases[low], head))
+        for block in blocks(segment.read, span):
+            if isinstance(block, Block) and block.header.received_max >= received_us:
+                rows = self._rows(segment, block)
+                return next(
+                    (row.offset for row in rows if row.received_at_us >= received_us), span.end_offset
+                )
+        return span.end_offset
 
     def limit(self, start: int, *, max_rows: int, max_bytes: int) -> int:
         """Return where a batch from `start` ends: at most `max_rows`, and about `max_bytes` of segment.
 
-        Cuts fall on indexed places, so a batch may be some 64 KiB (or one block) larger; it is never
-        empty unless `start` is the end.
+        Cuts fall on indexed places, so a batch may be a sixteenth and some 64 KiB (or one block) larger; it
+        is never empty unless `start` is the end.
         """
-        head = self._head()
-        end = min(start + max_rows, head.end_offset)
+        end = min(start + max_rows, self.durable_offset)
         left = max_bytes
-        for base, offset in self._segments_over(start, end, head):
-            try:
-                view = self._view(base, head)
-            except JournalCorrupt:
-                continue  # whoever reads it finds nothing
-            position = view.start_of(offset)
-            cut = view.cut_after(position, left) if view.limit - position > left else None
-            if cut is not None and cut.offset > offset:
-                return min(end, cut.offset)
-            left -= view.limit - position
+        for span in self.scan(start, end, max_bytes=-(-max_bytes // 16)):
+            left -= span.length
             if left <= 0:
-                return min(end, self._end_of(base, head))
+                return span.end_offset
         return end
 
     def scan(self, start: int, end: int, *, max_bytes: int = _SPAN_BYTES) -> Iterator[Span]:
-        """Yield spans of about `max_bytes` that together hold exactly [start, end), damaged or not."""
+        """Yield spans that together hold exactly [start, end), damaged or not.
+
+        Each has `max_bytes` of a segment, and what follows up to the next indexed place.
+        """
         head = self._head()
         if end > head.end_offset:
             raise truncated(end, self.first_offset, head.end_offset)
         for base, first in self._segments_over(start, end, head):
             last = min(end, self._end_of(base, head))
             try:
-                view = self._view(base, head)
-            except JournalCorrupt:
+                segment = self._open(base, head)
+            except JournalCorrupt:  # whoever reads it finds nothing
                 yield Span(self.identity, base, segment_name(base), 0, 0, first, last)
-                continue
-            stop = view.end_of(last - 1)
-            position, offset = view.start_of(first), first
-            while position < stop:
-                cut = view.cut_after(position, max_bytes)
-                if cut is None or cut.position >= stop or not offset < cut.offset < last:
-                    reached, until = stop, last
-                else:
-                    reached, until = cut.position, cut.offset
-                yield Span(
-                    self.identity, base, segment_name(base), position, reached - position, offset, until
-                )
-                position, offset = reached, until
+            else:
+                yield from self._cut(segment, self._limit(segment, head), first, last, max_bytes)
+
+    def _cut(
+        self, segment: SegmentReader, limit: int, first: int, last: int, max_bytes: int
+    ) -> Iterator[Span]:
+        """Yield spans of one segment that together hold exactly [first, last)."""
+        index = self._index(segment)
+        position = index.last_where(lambda entry: entry.offset <= first, limit, segment.read).position
+        behind = index.first_from(0, last, limit, segment.read)
+        stop = behind.position if behind is not None else limit
+        while first < last:
+            cut = index.first_from(position + max_bytes, first + 1, stop, segment.read)
+            until, reached = (cut.offset, cut.position) if cut is not None else (last, stop)
+            yield self._span(segment, position, reached, first, until)
+            position, first = reached, until
 
     def close(self) -> None:
         """Close all files; idempotent."""
@@ -220,7 +219,12 @@ class JournalReader:
             self._bases = []
         head = self._head_file.read()
         if head.identity != self._identity:
-            raise _recreated(self.directory, self.identity, str(head.identity))
+            raise JournalRecreated(
+                f"the journal in {self.directory} is {head.identity}, expected {self.identity}",
+                hint="offsets of the old journal mean nothing here: begin again at its first offset",
+                expected=self.identity,
+                found=str(head.identity),
+            )
         return head
 
     def _list(self) -> list[int]:
@@ -254,9 +258,11 @@ class JournalReader:
         number = bisect_right(self._bases, base)
         return min(self._bases[number], head.end_offset) if number < len(self._bases) else head.end_offset
 
-    def _view(self, base: int, head: Head) -> SegmentView:
-        segment = self._open(base, head)
-        return SegmentView(self.directory, segment, self._limit(segment, head))
+    def _index(self, segment: SegmentReader) -> SegmentIndex:
+        return SegmentIndex.load(self.directory, segment.base_offset)
+
+    def _span(self, segment: SegmentReader, position: int, limit: int, first: int, end: int) -> Span:
+        return Span(self.identity, segment.base_offset, segment.name, position, limit - position, first, end)
 
     def _limit(self, segment: SegmentReader, head: Head) -> int:
         return head.durable_bytes if segment.base_offset == head.segment_base else segment.size()
@@ -284,45 +290,31 @@ class JournalReader:
         if self._decoded and self._decoded[0].offset <= start <= self._decoded[-1].offset:
             yield self._decoded[start - self._decoded[0].offset :]
             start = self._decoded[-1].offset + 1
-        for name, block in self._blocks_from(start, head):
-            try:
-                self._decoded = decode_rows(block.data, block.header, block.start)
-            except BadBlockError as error:
-                raise corrupt(name, block.position, error.reason, offset=start) from error
-            yield self._decoded[max(0, start - block.header.base_offset) :]
-
-    def _blocks_from(self, start: int, head: Head) -> Iterator[tuple[str, PlacedBlock]]:
         offset = start
-        if offset == head.end_offset:
-            return
-        while offset < head.end_offset or offset == start:
+        while offset < head.end_offset or start > head.end_offset:
             segment = self._open(self._base_of(offset, head), head)
-            limit = self._limit(segment, head)
-            reached = offset
-            try:
-                for block in walk(segment, self._position(segment, offset, head), limit):
-                    if not block.header.base_offset <= reached < block.header.end_offset:
-                        raise BadBlockError("offsets are missing", position=block.position)  # noqa: TRY301 - the place is added below
-                    reached = block.header.end_offset
-                    self._cursor = _Cursor(segment.base_offset, reached, block.position + block.header.length)
-                    yield segment.name, block
-            except BadBlockError as error:
-                raise corrupt(segment.name, error.position, error.reason, offset=reached) from error
-            if reached == offset:
-                raise corrupt(segment.name, limit, "offsets are missing", offset=offset)
-            offset = reached
+            for block in blocks(segment.read, self._rest(segment, offset, head)):
+                if isinstance(block, Lost):
+                    raise block.cause
+                self._decoded = self._rows(segment, block)
+                offset = block.header.end_offset
+                self._cursor = _Cursor(segment.base_offset, offset, block.end)
+                yield self._decoded[max(0, start - block.header.base_offset) :]
 
-    def _position(self, segment: SegmentReader, offset: int, head: Head) -> int:
-        cursor = self._cursor
+    def _rest(self, segment: SegmentReader, offset: int, head: Head) -> Span:
+        """Return what a segment holds from `offset` on."""
+        limit, cursor = self._limit(segment, head), self._cursor
         if cursor is not None and (cursor.segment_base, cursor.offset) == (segment.base_offset, offset):
-            return cursor.position
-        return SegmentView(self.directory, segment, self._limit(segment, head)).block_with(offset).position
+            position = cursor.position
+        else:
+            index = self._index(segment)
+            position = index.last_where(lambda entry: entry.offset <= offset, limit, segment.read).position
+        return self._span(segment, position, limit, offset, self._end_of(segment.base_offset, head))
 
-
-def _recreated(directory: Path, expected: str, found: str) -> JournalRecreated:
-    return JournalRecreated(
-        f"the journal in {directory} is {found}, expected {expected}",
-        hint="offsets of the old journal mean nothing here: begin again at its first offset",
-        expected=expected,
-        found=found,
-    )
+    @staticmethod
+    def _rows(segment: SegmentReader, block: Block) -> list[Stored]:
+        try:
+            return decode_rows(block.data, block.header, block.start)
+        except BadBlockError as error:
+            offset = block.header.base_offset
+            raise corrupt(segment.name, block.position, error.reason, offset=offset) from error

@@ -7,17 +7,19 @@ kernel may call a page clean that never reached the disk (fsync(2), EIO), and re
 nothing.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.journal.errors import BadBlockError, JournalCorrupt
+from jobwire.journal.errors import JournalCorrupt
 from jobwire.journal.head import Head
 from jobwire.journal.index import IndexEntry, SegmentIndex, index_due
+from jobwire.journal.scan import Block, Lost, Span, blocks
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, segment_name
-from jobwire.journal.walk import walk
 from jobwire.storage.files import FileSystem
 
 _COPY_BYTES = 4 << 20
+_ANY_OFFSET = (1 << 63) - 1
 
 
 class Repair(NamedTuple):
@@ -72,21 +74,21 @@ def find_tail(segment: SegmentReader, index: SegmentIndex, head: Head) -> Tail:
         )
     entries = _indexed_durable(segment, index, published.durable_bytes)
     position, offset, highest = published.durable_bytes, published.end_offset, published.received_max
-    reason = ""
-    try:
-        for block in walk(segment, position, size):
-            if block.header.base_offset != offset:
-                raise BadBlockError(f"block claims offset {block.header.base_offset}, expected {offset}")  # noqa: TRY301 - one place ends the walk
-            _note(entries, offset, position, highest)
-            position += block.header.length
-            offset = block.header.end_offset
-            highest = max(highest, block.header.received_max)
-    except BadBlockError as error:
-        reason = error.reason
+    reason = "written, not published"
+    for block in _blocks(segment, published.durable_bytes, size, offset):
+        if isinstance(block, Lost):
+            reason = str(block.cause.facts["reason"]) if position < size else reason
+            break
+        if (block.position, block.header.base_offset) != (position, offset):
+            reason = f"block claims offset {block.header.base_offset}, expected {offset}"
+            break
+        _note(entries, block, highest)
+        position, offset = block.end, block.header.end_offset
+        highest = max(highest, block.header.received_max)
     repair = None
     if size > published.durable_bytes:
         kept = offset - published.end_offset
-        repair = Repair(segment.name, position, size - position, kept, reason or "written, not published")
+        repair = Repair(segment.name, position, size - position, kept, reason)
     return Tail(position, offset, highest, entries, repair)
 
 
@@ -117,19 +119,24 @@ def _published(segment: SegmentReader, head: Head) -> Head:
 def _indexed_durable(segment: SegmentReader, index: SegmentIndex, durable_bytes: int) -> list[IndexEntry]:
     """Return index entries for the durable part, made again from where the stored ones end."""
     entries = [entry for entry in index.valid_prefix() if entry.position < durable_bytes]
-    start, highest = SEGMENT_HEADER_BYTES, segment.received_before
+    start, position, highest = segment.base_offset, SEGMENT_HEADER_BYTES, segment.received_before
     if entries:
-        start, highest = entries[-1].position, entries[-1].received_before
-    try:
-        for block in walk(segment, start, durable_bytes, check_bodies=False):
-            _note(entries, block.header.base_offset, block.position, highest)
+        start, position, highest = entries[-1]
+    for block in _blocks(segment, position, durable_bytes, start):
+        # Damage inside the durable part is the readers' to report; behind a bad header the index just ends.
+        if isinstance(block, Block):
+            _note(entries, block, highest)
             highest = max(highest, block.header.received_max)
-    except BadBlockError:
-        # Damage inside the durable part is the readers' to report; the index just ends before it.
-        pass
     return entries
 
 
-def _note(entries: list[IndexEntry], offset: int, position: int, received_before: int) -> None:
-    if index_due(entries[-1] if entries else None, position):
-        entries.append(IndexEntry(offset, position, received_before))
+def _blocks(segment: SegmentReader, position: int, limit: int, first_offset: int) -> Iterator[Block | Lost]:
+    """Yield what stands from `position` to `limit`, up to whichever offset."""
+    length = limit - position
+    span = Span("", segment.base_offset, segment.name, position, length, first_offset, _ANY_OFFSET)
+    return blocks(segment.read, span)
+
+
+def _note(entries: list[IndexEntry], block: Block, received_before: int) -> None:
+    if index_due(entries[-1] if entries else None, block.position):
+        entries.append(IndexEntry(block.header.base_offset, block.position, received_before))

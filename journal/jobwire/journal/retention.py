@@ -137,7 +137,7 @@ class Retention:
 
     def _begun_by(self, base: int) -> int:
         """Return by when a segment with a damaged header was begun: rather later, nothing goes too soon."""
-        first = next(iter(SegmentIndex.load(self._directory, base).valid_prefix()), None)
+        first = SegmentIndex.load(self._directory, base).entry(0)
         if first is not None:
             return first.received_before
         return (self._directory / segment_name(base)).stat().st_mtime_ns // 1000

@@ -1,24 +1,28 @@
-"""Spans: byte ranges of segments that together hold a range of offsets, for readers in bulk.
+"""Spans, and the one way through their blocks that all readers take.
 
-A span is small and picklable and names no directory: a planner makes spans, a worker on another
-machine loads them from wherever the journal is mounted there, or gets the bytes carried along.
+A span is a byte range of a segment that holds a range of offsets. It is small and picklable and names no
+directory: a planner makes spans, a worker on another machine loads them from wherever the journal is
+mounted there, or gets the bytes carried along.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from jobwire.journal.block import BlockHeader, check_body, parse_header
+from jobwire.journal.block import HEADER_BYTES, BlockHeader, check_body, parse_header
 from jobwire.journal.errors import BadBlockError, JournalCorrupt, corrupt, truncated
 from jobwire.journal.index import SegmentIndex
 from jobwire.journal.segment import SUFFIX, SegmentReader, list_segments
 
+# What is read at once of a segment, unless a block is larger.
+_CHUNK_BYTES = 256 << 10
+
 
 class Span(NamedTuple):
-    """`length` bytes at `position` of a segment: whole blocks that hold [first_offset, end_offset).
+    """`length` bytes at `position` of a segment, where a block begins; they hold [first_offset, end_offset).
 
-    The first and last block may reach beyond these offsets; `cut` says by how many rows.
+    What lies before and behind these offsets may be in the bytes as well.
     """
 
     identity: str
@@ -30,13 +34,18 @@ class Span(NamedTuple):
     end_offset: int
 
 
-class CheckedBlock(NamedTuple):
-    """A checked block at `start` of the loaded bytes; rows [first_row, end_row) belong to the span."""
+class Block(NamedTuple):
+    """A checked block at `position` of its segment, whose bytes begin at `start` of `data`."""
 
+    position: int
     header: BlockHeader
+    data: bytes
     start: int
-    first_row: int
-    end_row: int
+
+    @property
+    def end(self) -> int:
+        """Return where the next block of the segment begins."""
+        return self.position + self.header.length
 
 
 class Lost(NamedTuple):
@@ -74,60 +83,68 @@ def load_span(directory: Path, span: Span, *, skip: bool = False) -> bytes:
     return data
 
 
-def checked_blocks(data: bytes, span: Span) -> Iterator[CheckedBlock]:
-    """Yield the span's blocks after checking header, body and that the offsets have no gap.
-
-    Raises JournalCorrupt with the place.
-    """
-    for found in readable_blocks(data, span):
-        if isinstance(found, Lost):
-            raise found.cause
-        yield found
+def loaded_blocks(data: bytes, span: Span, index: SegmentIndex | None = None) -> Iterator[Block | Lost]:
+    """Yield the `blocks` of a span whose bytes `load_span` gave: none is copied."""
+    return blocks(lambda position, _: data[position - span.position :], span, index)
 
 
-def readable_blocks(
-    data: bytes, span: Span, index: SegmentIndex | None = None
-) -> Iterator[CheckedBlock | Lost]:
-    """Yield what `checked_blocks` does, and in its place what damage took.
+def blocks(
+    read: Callable[[int, int], bytes], span: Span, index: SegmentIndex | None = None
+) -> Iterator[Block | Lost]:
+    """Yield the blocks with the span's offsets, in order and without a gap, or in its place what damage took.
 
+    `read(position, length)` gives bytes of the segment: so many, or more, or what is there. What lies before
+    the first offset is passed over unchecked, and a block that reaches past the span counts as cut short.
     Where a header is damaged, reading goes on at the next place that `index` names: only there, since the
     payloads are strangers' bytes, which may look like a block.
     """
-    start, offset = 0, span.first_offset
+    position, limit, offset = span.position, span.position + span.length, span.first_offset
+    window = _Window(read, position, limit)
     while offset < span.end_offset:
         header = None
         try:
-            header = parse_header(data, start)
+            start = window.at(position, HEADER_BYTES)
+            header = parse_header(window.data, start)
             if header.end_offset <= offset:
-                start += header.length
+                position += header.length
                 continue
-            check_body(data, header, start)
+            start = window.at(position, header.length)
+            check_body(window.data, header, start)
             if header.base_offset > offset:
                 raise BadBlockError(f"block holds {header.base_offset} up to {header.end_offset}")  # noqa: TRY301 - the place is added below
         except BadBlockError as error:
-            cause = corrupt(span.segment, span.position + start, error.reason, offset=offset)
+            cause = corrupt(span.segment, position, error.reason, offset=offset)
             cause.__cause__ = error
             if header is None:
-                start, until = _resumed(data, span, start, index)
+                place = index.first_from(position + 1, 0, limit, read) if index is not None else None
+                position, until = (place.position, place.offset) if place else (limit, span.end_offset)
             elif header.base_offset > offset:
                 until = header.base_offset
             else:
-                start, until = start + header.length, header.end_offset
+                position, until = position + header.length, header.end_offset
             until = min(max(until, offset + 1), span.end_offset)
             yield Lost(offset, until, cause)
             offset = until
             continue
-        end = min(header.end_offset, span.end_offset)
-        yield CheckedBlock(header, start, offset - header.base_offset, end - header.base_offset)
-        start += header.length
-        offset = end
+        yield Block(position, header, window.data, start)
+        position += header.length
+        offset = header.end_offset
 
 
-def _resumed(data: bytes, span: Span, bad: int, index: SegmentIndex | None) -> tuple[int, int]:
-    """Return where reading goes on behind a damaged header, and with which offset."""
-    if index is not None:
-        origin, end = span.position, span.position + len(data)
-        entry = index.resume(origin + bad, end, lambda at, size: data[at - origin : at - origin + size])
-        if entry is not None:
-            return entry.position - origin, entry.offset
-    return len(data), span.end_offset
+class _Window:
+    """The bytes of a segment that are in memory: one block, or a chunk, or all that `read` gives."""
+
+    def __init__(self, read: Callable[[int, int], bytes], position: int, limit: int) -> None:
+        self._read = read
+        self._limit = limit
+        self._origin = position
+        self.data = b""
+
+    def at(self, position: int, length: int) -> int:
+        """Return where in `data` the `length` bytes from `position` begin, or as many as there are."""
+        if position >= self._limit:
+            raise BadBlockError("offsets are missing")
+        if position - self._origin + length > len(self.data):
+            wanted = min(max(_CHUNK_BYTES, length), self._limit - position)
+            self.data, self._origin = self._read(position, wanted), position
+        return position - self._origin

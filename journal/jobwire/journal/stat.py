@@ -2,16 +2,15 @@
 
 import struct
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.journal.block import decode_names, sections
 from jobwire.journal.consumers import Committed, Consumers
-from jobwire.journal.errors import BadBlockError, corrupt
-from jobwire.journal.head import Head, HeadReader
-from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, list_segments
-from jobwire.journal.walk import PlacedBlock, walk
+from jobwire.journal.errors import corrupt
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.scan import Block, Lost, Span, load_span, loaded_blocks
+from jobwire.journal.segment import SEGMENT_HEADER_BYTES
 
 
 class Stat(NamedTuple):
@@ -31,27 +30,26 @@ class Stat(NamedTuple):
 
 
 def stat(directory: Path) -> Stat:
-    """Read all block headers and verdict columns (payloads are passed over).
+    """Read all blocks' headers and verdicts, after their checksums.
 
-    Raises JournalNotFound, JournalCorrupt.
+    Raises JournalNotFound, JournalCorrupt, and JournalTruncated where retention was quicker.
     """
-    with closing(HeadReader(directory)) as head_file:
-        head = head_file.read()
-    bases = [base for base in list_segments(directory) if base <= head.segment_base]
     count = _Count()
-    for base in bases:
-        with SegmentReader(directory, base, identity=head.identity) as segment:
-            count.segment(segment, head)
+    with JournalReader(directory) as reader:
+        first, end = reader.first_offset, reader.durable_offset
+        for span in reader.scan(first, end):
+            count.span(load_span(directory, span), span)
+        identity = reader.identity
     return Stat(
-        str(head.identity),
-        len(bases),
-        count.bytes,
+        identity,
+        len(count.segments),
+        count.bytes + len(count.segments) * SEGMENT_HEADER_BYTES,
         count.blocks,
         count.verdicts.total(),
-        bases[0] if bases else head.end_offset,
-        head.end_offset,
+        first,
+        end,
         count.received_first,
-        head.received_max if count.blocks else None,
+        count.received_last,
         dict(sorted(count.verdicts.items())),
         Consumers(directory).all(),
     )
@@ -60,30 +58,34 @@ def stat(directory: Path) -> Stat:
 class _Count:
     def __init__(self) -> None:
         self.bytes = self.blocks = 0
+        self.segments: set[int] = set()
         self.received_first: int | None = None
+        self.received_last: int | None = None
         self.verdicts: Counter[str] = Counter()
 
-    def segment(self, segment: SegmentReader, head: Head) -> None:
-        """Add one segment's figures."""
-        limit = head.durable_bytes if segment.base_offset == head.segment_base else segment.size()
-        self.bytes += limit
-        try:
-            for block in walk(segment, SEGMENT_HEADER_BYTES, limit, check_bodies=False):
+    def span(self, data: bytes, span: Span) -> None:
+        """Add the figures of a span, all of whose bytes these are."""
+        self.bytes += len(data)
+        self.segments.add(span.segment_base)
+        for block in loaded_blocks(data, span):
+            if isinstance(block, Lost):
+                raise block.cause
+            try:
                 self._block(block)
-        except BadBlockError as error:
-            raise corrupt(segment.name, error.position, error.reason) from error
-        except (struct.error, ValueError) as error:  # bodies are not checked here
-            raise corrupt(segment.name, SEGMENT_HEADER_BYTES, f"unreadable verdicts: {error}") from error
+            except (struct.error, ValueError) as error:  # in spite of a right checksum
+                raise corrupt(span.segment, block.position, f"unreadable verdicts: {error}") from error
 
-    def _block(self, block: PlacedBlock) -> None:
+    def _block(self, block: Block) -> None:
         self.blocks += 1
+        header = block.header
         if self.received_first is None:
-            self.received_first = block.header.received_min
-        place = sections(block.header)
+            self.received_first = header.received_min
+        self.received_last = max(header.received_max, self.received_last or header.received_max)
+        place = sections(header)
         at = block.start + place.verdict_no
-        numbers = block.data[at : at + block.header.rows]
+        numbers = block.data[at : at + header.rows]
         names = decode_names(
-            block.data, block.start + place.verdict_at, block.start + place.verdicts, block.header.verdicts
+            block.data, block.start + place.verdict_at, block.start + place.verdicts, header.verdicts
         )
         for number, name in enumerate(names):
             self.verdicts[name] += numbers.count(number)

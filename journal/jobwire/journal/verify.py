@@ -9,7 +9,7 @@ from jobwire.journal.block import decode_rows
 from jobwire.journal.errors import BadBlockError, JournalCorrupt, JournalRecreated
 from jobwire.journal.head import Head, HeadReader
 from jobwire.journal.index import SegmentIndex
-from jobwire.journal.scan import CheckedBlock, Lost, Span, readable_blocks
+from jobwire.journal.scan import Block, Lost, Span, blocks
 from jobwire.journal.segment import SEGMENT_HEADER_BYTES, SegmentReader, list_segments, segment_name
 
 
@@ -74,39 +74,37 @@ class _Check:
         """Check one segment, which should reach up to `end_offset`."""
         name, identity = segment_name(base), self._head.identity
         try:
-            reader = SegmentReader(self._directory, base, identity=identity)
+            segment = SegmentReader(self._directory, base, identity=identity)
         except FileNotFoundError:
             return  # pruned since the listing; a hole shows at the end of the segment before it
         except (JournalCorrupt, JournalRecreated) as error:
             self.damage.append(Damage(name, 0, error.message, base, end_offset))
             return
-        with reader:
-            size = reader.size()
+        with segment:
+            size = segment.size()
             limit = self._head.durable_bytes if base == self._head.segment_base else size
             self.bytes += min(limit, size)
-            data = reader.read(SEGMENT_HEADER_BYTES, limit - SEGMENT_HEADER_BYTES)
-            if reader.damage:  # which takes no entry
-                self.damage.append(Damage(name, 0, reader.damage, base, base))
-        span = Span(str(identity), base, name, SEGMENT_HEADER_BYTES, len(data), base, end_offset)
-        reached = 0
-        for found in readable_blocks(data, span, SegmentIndex.load(self._directory, base)):
-            reached = len(data) if isinstance(found, Lost) else found.start + found.header.length
-            if (damage := self._damage(data, found, span)) is not None:
-                self.damage.append(damage)
-        if reached < len(data):
-            position = SEGMENT_HEADER_BYTES + reached
-            self.damage.append(Damage(name, position, "more than its entries", end_offset, end_offset))
+            if segment.damage:  # which takes no entry
+                self.damage.append(Damage(name, 0, segment.damage, base, base))
+            length = limit - SEGMENT_HEADER_BYTES
+            span = Span(str(identity), base, name, SEGMENT_HEADER_BYTES, length, base, end_offset)
+            reached = SEGMENT_HEADER_BYTES
+            for block in blocks(segment.read, span, SegmentIndex.load(self._directory, base)):
+                reached = limit if isinstance(block, Lost) else block.end
+                if (damage := self._damage(name, block)) is not None:
+                    self.damage.append(damage)
+        if reached < min(limit, size):
+            self.damage.append(Damage(name, reached, "more than its entries", end_offset, end_offset))
 
-    def _damage(self, data: bytes, found: CheckedBlock | Lost, span: Span) -> Damage | None:
+    def _damage(self, name: str, found: Block | Lost) -> Damage | None:
         if isinstance(found, Lost):
             position, reason = found.cause.facts["position"], str(found.cause.facts["reason"])
-            return Damage(span.segment, int(str(position)), reason, found.first_offset, found.end_offset)
+            return Damage(name, int(str(position)), reason, found.first_offset, found.end_offset)
         header = found.header
         try:
-            decode_rows(data, header, found.start)
+            decode_rows(found.data, header, found.start)
         except BadBlockError as error:
-            position = span.position + found.start
-            return Damage(span.segment, position, error.reason, header.base_offset, header.end_offset)
+            return Damage(name, found.position, error.reason, header.base_offset, header.end_offset)
         self.blocks += 1
-        self.entries += found.end_row - found.first_row
+        self.entries += header.rows
         return None

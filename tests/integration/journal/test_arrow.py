@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from jobwire.core.topics import Topics, filter_matches  # noqa: E402 - only where pyarrow is installed
+from jobwire.core.topics import Topics  # noqa: E402 - only where pyarrow is installed
 from jobwire.journal import Entry, JournalReader, JournalWriter, load_span  # noqa: E402 - as above
 from jobwire.journal.arrow import SCHEMA, record_batches  # noqa: E402 - as above
 from jobwire.journal.entry import DAMAGED, DAMAGED_TOPIC  # noqa: E402 - as above
@@ -114,28 +114,6 @@ def test_batches_equal_rows(journal: Path, start: int, length: int, rows: int, s
     ] == [tuple(row) for row in wanted]
     addresses = [_TOPICS.parse(row.topic) for row in wanted]
     assert [g["job_id"] for g in got] == [a.job_id if a else None for a in addresses]
-
-
-@pytest.mark.parametrize("wanted", [["root/+/events"], ["other/#", "root/0000000b/state"], ["none"]])
-def test_filters_keep_matching_topics(journal: Path, wanted: list[str]) -> None:
-    """Rows whose topic matches none of the filters are not given."""
-    with JournalReader(journal) as reader:
-        spans = list(reader.scan(0, _TOTAL))
-        rows = reader.read(0, max_rows=_TOTAL, max_bytes=1 << 30)
-    columns = ["offset", "payload"]
-    table = pa.Table.from_batches(
-        [
-            batch
-            for span in spans
-            for batch in record_batches(
-                load_span(journal, span), span, topics=_TOPICS, topic_filters=wanted, columns=columns
-            )
-        ]
-    )
-    assert table.column_names == columns
-    expected = [row for row in rows if any(filter_matches(pattern, row.topic) for pattern in wanted)]
-    assert table["offset"].to_pylist() == [row.offset for row in expected]
-    assert table["payload"].to_pylist() == [row.payload for row in expected]
 
 
 def test_a_large_block_is_not_copied(tmp_path: Path) -> None:

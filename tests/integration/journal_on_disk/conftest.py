@@ -30,6 +30,7 @@ class DyingFiles(SystemFiles):
         self._dies_at = dies_at
         self._torn = torn
         self._contents: dict[int, bytes] = {}
+        self._changed: set[int] = set()
         self._names: dict[Path, dict[str, int]] = {}
 
     def _step(self, name: str) -> bool:
@@ -52,7 +53,11 @@ class DyingFiles(SystemFiles):
     @override
     def create(self, path: StrPath, mode: int) -> int:
         """Create, or die."""
-        return super().create(path, mode) if self._step("create") else os.open(os.devnull, os.O_RDWR)
+        if not self._step("create"):
+            return os.open(os.devnull, os.O_RDWR)
+        descriptor = super().create(path, mode)
+        self._changed.add(os.fstat(descriptor).st_ino)
+        return descriptor
 
     @override
     def open(self, path: StrPath) -> int:
@@ -67,6 +72,7 @@ class DyingFiles(SystemFiles):
     @override
     def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Write, or die; with `torn` half of it is written first."""
+        self._changed.add(os.fstat(descriptor).st_ino)
         try:
             alive = self._step("write")
         except CrashError:
@@ -88,6 +94,7 @@ class DyingFiles(SystemFiles):
     @override
     def truncate(self, descriptor: int, length: int) -> None:
         """Truncate, or die."""
+        self._changed.add(os.fstat(descriptor).st_ino)
         if self._step("truncate"):
             super().truncate(descriptor, length)
 
@@ -108,7 +115,11 @@ class DyingFiles(SystemFiles):
         """Sync and remember the names, or die."""
         if self._step("sync_directory"):
             super().sync_directory(path)
-            self._names[Path(path)] = {p.name: p.stat().st_ino for p in Path(path).iterdir() if p.is_file()}
+            found = {p.name: p.stat().st_ino for p in Path(path).iterdir() if p.is_file()}
+            self._names[Path(path)] = found
+            for name, number in found.items():
+                if number not in self._changed:  # it was there before, whole and on the disk
+                    self._contents[number] = (Path(path) / name).read_bytes()
 
     def power_cut(self) -> None:
         """Take back everything that was never synced."""

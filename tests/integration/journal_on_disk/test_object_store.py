@@ -9,11 +9,12 @@ import pyarrow.dataset
 import pytest
 
 from jobwire.core.errors import ConfigError, StorageError
+from jobwire.core.override import override
 from jobwire.core.topics import Topics
-from jobwire.journal import JournalWriter
+from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.history import History, load_sealed, sealed_batches
 from jobwire.journal.places import opened
-from jobwire.journal.seal import seal
+from jobwire.journal.seal import seal, sealed_file
 from jobwire.testing import ManualClock
 from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.rehearsal import Rehearsal
@@ -49,6 +50,17 @@ class Place:
         """Seal all of the journal; return the end of each file."""
         return list(seal(self.journal, self.history, clock=ManualClock(), topics=Topics()))
 
+    def append(self, entries: list[Entry]) -> None:
+        """Let the journal grow."""
+        with JournalWriter(self.journal, clock=ManualClock(), segment_bytes=2000) as writer:
+            writer.append(entries)
+
+    def offsets(self, start: int, end: int) -> list[int]:
+        """Read a range of the files by its offsets."""
+        spans = list(self.history.scan(self.identity, start, end))
+        batches = [batch for span in spans for batch in sealed_batches(load_sealed(span), span, ["offset"])]
+        return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
     def rows(self) -> list[dict[str, Any]]:
         """Read the store's folder as any reader of Parquet does."""
         filesystem, path = opened(self.uri)
@@ -77,9 +89,8 @@ def test_a_store_holds_the_journal_as_a_folder_does(place: Place, object_store: 
     assert len(files) > 3
     assert place.seal() == []
     assert place.history.sealed(place.identity) == files
+    assert place.offsets(5, 31) == list(range(5, 31))
     spans = list(place.history.scan(place.identity, 5, 31))
-    batches = [batch for span in spans for batch in sealed_batches(load_sealed(span), span, ["offset"])]
-    assert [n for batch in batches for n in batch.column("offset").to_pylist()] == list(range(5, 31))
     assert object_store.environ["AWS_SECRET_ACCESS_KEY"] not in repr(spans)
 
 
@@ -92,6 +103,50 @@ def test_sealing_the_same_range_again_is_the_same_file(place: Place) -> None:
     assert place.history.sealed(place.identity) == [file]
     assert place.seal()[-1] == len(ENTRIES)
     place.check()
+
+
+class LateHistory(History):
+    """A history whose uploads fail for who seals, and are completed by the store later."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.late: list[tuple[str, int, int, bytes]] = []
+
+    @override
+    def put(self, identity: str, first_offset: int, end_offset: int, content: bytes) -> None:
+        """Keep the upload for later."""
+        self.late.append((identity, first_offset, end_offset, content))
+        raise StorageError("no answer")
+
+
+def test_an_upload_that_completes_late_is_the_same_file(place: Place) -> None:
+    """The journal grew meanwhile: a next seal begins with the same range, and no reader counts it twice."""
+    late = LateHistory(place.uri)
+    *_, last = seal(place.journal, place.history, clock=ManualClock(), topics=Topics())
+    place.append(ENTRIES[:1])
+    with pytest.raises(StorageError, match="no answer"):
+        list(seal(place.journal, late, clock=ManualClock(), topics=Topics()))
+    place.append(ENTRIES[1:2])
+    assert place.seal() == [last + 1, last + 2]
+    files = place.history.sealed(place.identity)
+    for upload in late.late:
+        place.history.put(*upload)
+    assert place.history.sealed(place.identity) == files
+    assert sorted(row["offset"] for row in place.rows()) == list(range(last + 2))
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 7), (0, 48), (5, 30), (44, 48)])
+def test_a_range_that_lies_there_twice_is_read_once(place: Place, first: int, end: int) -> None:
+    """Whatever else lies in the folder: by offset each entry comes once, and sealing goes on where it was."""
+    place.seal()
+    with JournalReader(place.journal) as reader:
+        spans = list(reader.scan(first, end))
+    content = sealed_file(place.journal, spans, topics=Topics())
+    place.history.put(place.identity, first, end, content)
+    assert place.offsets(0, 48) == list(range(48))
+    assert place.offsets(6, 45) == list(range(6, 45))
+    assert place.history.reaching(place.identity, 48) == 0
+    assert place.seal() == []
 
 
 def test_a_store_that_is_away_is_told_and_goes_on_where_it_was(

@@ -42,7 +42,7 @@ def write(directory: Path, entries: list[Entry], *, segment_bytes: int = 2000) -
 def sealed(directory: Path, place: Path, *, files: Any = None, **options: Any) -> int:
     """Seal what is due; return the offset that was reached."""
     history = History(str(place), files=files)
-    ends = list(seal(directory, history, clock=ManualClock(), topics=TOPICS, **options))
+    ends = list(seal(directory, history, clock=ManualClock(), topics=TOPICS, files=files, **options))
     return ends[-1] if ends else 0
 
 
@@ -127,7 +127,7 @@ def test_every_call_may_be_the_last_of_a_seal(
             files, told = dying_files(dies_at=dies_at, torn=case == "torn"), 0
             try:
                 history = History(str(place), files=files)
-                for end in seal(journal, history, clock=ManualClock(), topics=TOPICS):
+                for end in seal(journal, history, clock=ManualClock(), topics=TOPICS, files=files):
                     told = end
             except crash:
                 pass

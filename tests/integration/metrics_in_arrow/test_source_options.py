@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
+from jobwire.core.topics import filter_matches
 from jobwire.journal import JournalNotFound, JournalReader, JournalRecreated, JournalTruncated, JournalWriter
 from jobwire.metrics.source.batch import microseconds
 from jobwire.metrics.source.columns import ddl, read_partition
@@ -77,6 +78,22 @@ def test_only_the_named_columns_are_given(journal: Path) -> None:
     assert found.column("event").null_count == sum(entry.verdict != "accepted" for entry in ENTRIES)
     with pytest.raises(ConfigError, match="no column seq"):
         ddl(SourceOptions(journal, columns=("seq",)))
+
+
+@pytest.mark.parametrize("wanted", ["python/+/jobs/+/events", "python/mqtt/jobs/#,no/#", "none"])
+def test_filters_keep_matching_topics(journal: Path, wanted: str) -> None:
+    """Rows whose topic matches none of the filters are not given."""
+    options = read_options({"journal": str(journal), "topics": wanted, "columns": "offset,payload"})
+    with JournalReader(journal) as reader:
+        tasks = list(plan(reader, options, 0, len(ENTRIES)))
+    found = pa.Table.from_batches([batch for task in tasks for batch in read_partition(options, task)])
+    assert found.column_names == ["offset", "payload"]
+    expected = [
+        (offset, entry.payload)
+        for offset, entry in enumerate(ENTRIES)
+        if any(filter_matches(pattern, entry.topic) for pattern in wanted.split(","))
+    ]
+    assert list(zip(*found.to_pydict().values(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("inline", [False, True])

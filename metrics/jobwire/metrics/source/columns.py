@@ -120,24 +120,23 @@ def _columns_of(options: SourceOptions, stored: Any, shard: int | None) -> dict[
 
 
 def _batches(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
+    needed = [*names, *({"topic"} - set(names) if options.topics else ())]
+    for batch in _every_batch(options, piece, needed):
+        yield (batch.filter(_matching(batch, options.topics)) if options.topics else batch).select(names)
+
+
+def _every_batch(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
     from jobwire.journal.arrow import lost_batch, record_batches  # noqa: PLC0415 - as above
 
-    data = piece.data if piece.data is not None else _load(options, piece.span)
-    if not is_sealed(piece.span):
-        index = SegmentIndex.load(options.journal, piece.span.segment_base) if options.skips_damage else None
-        topics = Topics(options.topic_root)
-        yield from record_batches(
-            data, piece.span, topics=topics, topic_filters=options.topics, columns=names, skip=index
-        )
-        return
+    data, span = piece.data if piece.data is not None else _load(options, piece.span), piece.span
+    if not is_sealed(span):
+        index = SegmentIndex.load(options.journal, span.segment_base) if options.skips_damage else None
+        return record_batches(data, span, topics=Topics(options.topic_root), columns=names, skip=index)
     if not data:  # a file that is damaged anywhere cannot be read anywhere
-        if not options.topics:
-            yield lost_batch(piece.span.first_offset, piece.span.end_offset, names)
-        return
+        return iter([lost_batch(span.first_offset, span.end_offset, names)])
     from jobwire.journal.history import sealed_batches  # noqa: PLC0415 - as above
 
-    for batch in sealed_batches(data, piece.span, [*names, *({"topic"} - set(names))]):
-        yield (batch.filter(_matching(batch, options.topics)) if options.topics else batch).select(names)
+    return sealed_batches(data, span, names)
 
 
 def _matching(batch: Any, filters: Iterable[str]) -> Any:

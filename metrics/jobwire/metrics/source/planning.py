@@ -7,7 +7,6 @@ from pyspark.sql.datasource import InputPartition
 
 from jobwire.core.override import override
 from jobwire.journal.errors import JournalCorrupt
-from jobwire.journal.index import INDEX_STRIDE_BYTES
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, is_sealed, load_span
 from jobwire.metrics.source.options import SourceOptions
@@ -54,9 +53,7 @@ def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) ->
         return
     total = sum(span.length for span in spans)
     tasks = max(1, -(-total // options.partition_bytes))
-    # A span ends at the first indexed place after its size: without the margin a crumb would be left.
-    size = -(-total // tasks) + INDEX_STRIDE_BYTES
-    for span in _scan(reader, options, start, end, size):
+    for span in _scan(reader, options, start, end, -(-total // tasks)):
         yield SpanPartition([piece(span)])
 
 
