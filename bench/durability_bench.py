@@ -43,8 +43,10 @@ from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.recorder import Recorded, Recorder
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing.keyed_admission import Admission
 
 RESULTS = Path(__file__).resolve().parent / "results" / "durability.json"

@@ -31,9 +31,12 @@ from jobwire.core.ports import Incoming, Message
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.journal import Entry, JournalReader, JournalWriter, load_span
 from jobwire.journal.arrow import record_batches
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.recorder import Recorder
+from jobwire.journal.scan import load_span
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing.keyed_admission import Admission
 
 _TOPICS = Topics()

@@ -33,12 +33,14 @@ from journal_bench import (  # type: ignore[import-not-found]  # Python finds it
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
-from jobwire.journal import Entry, JournalReader, JournalWriter, load_span
 from jobwire.journal.arrow import SCHEMA, record_batches
 from jobwire.journal.block import check_body, encode_block, parse_header
+from jobwire.journal.entry import Entry
 from jobwire.journal.errors import BadBlockError
-from jobwire.journal.scan import Span
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.scan import Span, load_span
 from jobwire.journal.verify import verify
+from jobwire.journal.writer import JournalWriter
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "journal_store.json"

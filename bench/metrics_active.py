@@ -29,7 +29,9 @@ from metrics_bench import BATCH_ROWS, _load  # type: ignore[import-not-found]  #
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.settings import load_metrics_settings
 from jobwire.metrics.shards import AllShards, open_shard
 from jobwire.metrics.source.fold_form import rows_in

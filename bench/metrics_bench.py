@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from metrics_memory import Memory  # type: ignore[import-not-found]  # Python finds it beside this script
 
 from jobwire.core.clock import SystemClock, utc_timestamp
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.settings import TRIGGER_SECONDS
 from jobwire.testing import MosquittoServer, wait_for
 from jobwire.testing.rehearsal import CLEAN, Rehearsal

@@ -20,7 +20,8 @@ from typing import Any
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.override import override
-from jobwire.journal import JournalReader, JournalWriter
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.folding import COUNTS, FoldTask
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings

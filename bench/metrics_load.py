@@ -20,8 +20,8 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.journal import JournalWriter
 from jobwire.journal.recorder import Recorder
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.sink import MetricsSink
 from jobwire.storage.signals import stop_event

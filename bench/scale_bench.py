@@ -28,7 +28,7 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, encode_record
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

@@ -26,7 +26,8 @@ from typing import Any
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import JobwireError
 from jobwire.core.topics import Topics
-from jobwire.journal import JournalReader, JournalWriter
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics import job
 from jobwire.metrics.database import open_database
 from jobwire.metrics.java import find_java

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwire.core.errors import JobwireError
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.metrics.java import find_java
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.storage.home import HELP, find_home

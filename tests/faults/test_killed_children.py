@@ -19,10 +19,12 @@ from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.verify import verify
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.folding import Folder
 from jobwire.registry.queue import JobQueue

@@ -12,7 +12,7 @@ import pytest
 
 from jobwire.core.exit_codes import ExitCode
 from jobwire.delivery import handover
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -18,8 +18,10 @@ from jobwire.delivery.signing import Draft
 from jobwire.delivery.ticket_log import TicketEventLog
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.ticket import encode_ticket, ticket_for
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -24,8 +24,8 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import JournalReader
 from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

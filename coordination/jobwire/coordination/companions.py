@@ -24,8 +24,7 @@ from jobwire.coordination.tables import FILE
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry
-from jobwire.journal.entry import AGENT_VERDICT
+from jobwire.journal.entry import AGENT_VERDICT, Entry
 from jobwire.registry.upkeep import Periodic
 from jobwire.storage.home_paths import HomePaths
 from jobwire.transport import PahoTransport
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobwire.core.settings import BrokerSettings
-    from jobwire.journal import JournalWriter
+    from jobwire.journal.writer import JournalWriter
     from jobwire.registry.duties import Duty
     from jobwire.registry.serve import Companion
 

@@ -15,10 +15,11 @@ from jobwire.delivery.handover_server import HandOverServer, PublishingBroker
 from jobwire.delivery.outbox import EXPIRY_SECONDS
 from jobwire.delivery.relay import Relay
 from jobwire.jobs.record import REGISTRY, JobRecord
-from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.recorder import Recorder
 from jobwire.journal.retention import Retention
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.attention import AttentionHook
 from jobwire.registry.duties import Duties
 from jobwire.registry.event_log import HomeOutboxes

@@ -9,8 +9,8 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Reason
-from jobwire.journal import Entry
 from jobwire.journal.admission import UNDECIDED
+from jobwire.journal.entry import Entry
 from jobwire.registry.audit import AuditLog, Line, identity_of
 from jobwire.registry.backlog import Share
 from jobwire.registry.journaled import Journaled, fold_journaled

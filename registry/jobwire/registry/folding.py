@@ -17,9 +17,10 @@ from jobwire.jobs.admission import ACCEPTED, Parsed, parse
 from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.jobs.fact import FACT
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalReader, Stored
 from jobwire.journal.admission import UNDECIDED
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry, Stored
+from jobwire.journal.reader import JournalReader
 from jobwire.registry.backlog import Backlog, Turn
 from jobwire.registry.chunk_fold import CHUNK, EVENTS, Chunk, ChunkFold, FoldResult
 from jobwire.registry.journaled import Journaled

@@ -21,7 +21,7 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.handover_server import PublishingBroker
-from jobwire.journal import JournalWriter
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
 from jobwire.registry.assembly import Connections

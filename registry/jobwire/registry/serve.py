@@ -17,7 +17,7 @@ from typing import Protocol
 from jobwire.core.clock import Clock, utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
 from jobwire.delivery.handover import DELIVER, MENTION
-from jobwire.journal import JournalWriter
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.assembly import Assembly, Connections
 from jobwire.registry.call_service import Callee, CallService

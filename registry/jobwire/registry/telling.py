@@ -18,7 +18,7 @@ from jobwire.core.bounds import MAX_REASON
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.jobs.fact import FACT, Fact, decode_fact, encode_fact
-from jobwire.journal import Entry
+from jobwire.journal.entry import Entry
 from jobwire.registry.audit import EVENTS
 from jobwire.registry.decisions import decided, purged
 from jobwire.registry.told import ToldUpTo

@@ -12,8 +12,9 @@ from jobwire.core.ports import Message
 from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Accepted, Parsed, Reason, digest_of, judge, parse
-from jobwire.journal import Entry, JournalWriter
 from jobwire.journal.admission import UNDECIDED, Judged
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.journaled import Journaled
 from jobwire.registry.store import RecordStore
 from jobwire.registry.views import AdmissionState, Views

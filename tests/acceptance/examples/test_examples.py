@@ -13,7 +13,8 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.signature import new_token
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.store import RecordStore
 from jobwire.testing import new_home
 from jobwire.testing.rehearsal import Rehearsal

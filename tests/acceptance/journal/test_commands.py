@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.clock import SystemClock
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import new_home, wait_for
 
 _HOSTILE = b'{"seq": 1, "event": "started", "detail": "\\u001b]0;owned\\u0007 \\u202e"}'

@@ -11,7 +11,8 @@ from typing import IO, Any
 import pytest
 
 from jobwire.core.clock import SystemClock
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries

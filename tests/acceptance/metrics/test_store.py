@@ -8,8 +8,9 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
-from jobwire.journal import JournalReader, Retention, RetentionPolicy
 from jobwire.journal.history import History
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.rehearsal import Rehearsal
 from jobwire.testing.waiting import wait_for

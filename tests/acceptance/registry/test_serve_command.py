@@ -14,7 +14,7 @@ import pytest
 
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.ticket import decode_ticket
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.registry.store import RecordStore
 from jobwire.testing import MosquittoServer, wait_for
 

@@ -31,8 +31,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.entry import Entry
 from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.database import open_database, shard_place
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.statements import queries

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.jobs.admission import ACCEPTED, Reason
-from jobwire.journal import JournalReader, Stored
+from jobwire.journal.entry import Stored
+from jobwire.journal.reader import JournalReader
 
 _MICROSECONDS = 1_000_000
 

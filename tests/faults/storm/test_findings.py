@@ -6,7 +6,8 @@ from pathlib import Path
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from tests.faults.storm.drivers import Job

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from jobwire.jobs.admission import ACCEPTED, Reason
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.publisher import Publisher
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec

@@ -22,7 +22,7 @@ from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.settings import BrokerSettings
 from jobwire.jobs import fold
-from jobwire.journal import JournalWriter
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.duties import Duties
 from jobwire.testing.clock import ManualClock

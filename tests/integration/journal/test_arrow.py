@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from jobwire.core.topics import Topics  # noqa: E402 - only where pyarrow is installed
-from jobwire.journal import Entry, JournalReader, JournalWriter, load_span  # noqa: E402 - as above
 from jobwire.journal.arrow import SCHEMA, record_batches  # noqa: E402 - as above
-from jobwire.journal.entry import DAMAGED, DAMAGED_TOPIC  # noqa: E402 - as above
+from jobwire.journal.entry import (  # noqa: E402 - as above
+    DAMAGED,
+    DAMAGED_TOPIC,
+    Entry,
+)
 from jobwire.journal.index import SegmentIndex  # noqa: E402 - as above
+from jobwire.journal.reader import JournalReader  # noqa: E402 - as above
+from jobwire.journal.scan import load_span  # noqa: E402 - as above
+from jobwire.journal.writer import JournalWriter  # noqa: E402 - as above
 from jobwire.testing import ManualClock  # noqa: E402 - as above
 
 _TOPICS = Topics("root")

@@ -17,9 +17,11 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import StorageError
-from jobwire.journal import Entry, JournalReader, JournalWriter, Stored
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry, Stored
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.verify import verify
+from jobwire.journal.writer import JournalWriter
 from jobwire.storage.file_lock import AlreadyRunningError
 from jobwire.testing import wait_for
 
@@ -28,7 +30,8 @@ _CHILD = """
 import sys
 from pathlib import Path
 from jobwire.core.clock import SystemClock
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.retention import RetentionPolicy, Retention
 
@@ -135,7 +138,7 @@ def test_several_readers_follow_a_writer_that_is_killed_and_started_again(tmp_pa
     def write(until: int) -> None:
         script = (
             "import sys\nfrom pathlib import Path\nfrom jobwire.core.clock import SystemClock\n"
-            "from jobwire.journal import Entry, JournalWriter\n"
+            "from jobwire.journal.entry import Entry\nfrom jobwire.journal.writer import JournalWriter\n"
             "with JournalWriter(Path(sys.argv[1]), clock=SystemClock(), segment_bytes=9000) as w:\n"
             "    while w.next_offset < int(sys.argv[2]) + 50:\n"
             "        w.append([Entry(1, 't', b'%d' % i * 20, False, 'accepted')"
@@ -172,7 +175,8 @@ def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     """The kernel's own refusal (EFBIG at RLIMIT_FSIZE) leaves the journal as it was."""
     script = (
         "import json, resource, sys\nfrom pathlib import Path\nfrom jobwire.core.clock import SystemClock\n"
-        "from jobwire.core.errors import StorageError\nfrom jobwire.journal import Entry, JournalWriter\n"
+        "from jobwire.core.errors import StorageError\nfrom jobwire.journal.entry import Entry\n"
+        "from jobwire.journal.writer import JournalWriter\n"
         "batch = [Entry(1, 't', b'x' * 1000, False, 'accepted')] * 4\n"
         "with JournalWriter(Path(sys.argv[1]), clock=SystemClock()) as w:\n"
         "    w.append(batch)\n"

@@ -14,9 +14,12 @@ from jobwire.core.errors import TransportError
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import compose, encode_signed
-from jobwire.journal import JournalNotFound, JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import unverified
+from jobwire.journal.entry import Stored
+from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.recorder import Recorder
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import wait_for
 from jobwire.testing.process import BrokerProcess
 from jobwire.transport import PahoTransport
@@ -32,7 +35,8 @@ from pathlib import Path
 from jobwire.jobs.admission import JobView
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
-from jobwire.journal import JournalReader, JournalWriter
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing.keyed_admission import Admission
 from jobwire.journal.recorder import Recorder
 from jobwire.transport import PahoTransport, load_settings

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jobwire.journal import Entry, JournalNotFound, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.verify import verify
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 
 _ENTRIES = [

@@ -10,16 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobwire.core.errors import StorageError
-from jobwire.journal import (
-    Entry,
-    JournalCorrupt,
-    JournalReader,
-    JournalRecreated,
-    JournalTruncated,
-    JournalWriter,
-    Stored,
-)
+from jobwire.journal.entry import Entry, Stored
+from jobwire.journal.errors import JournalCorrupt, JournalRecreated, JournalTruncated
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.verify import verify
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 
 _ENTRIES = [Entry(10 * i, f"t/{i % 3}", b"%05d" % i * (i % 40), False, "accepted") for i in range(60)]

@@ -11,10 +11,12 @@ import pytest
 from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.entry import Entry
 from jobwire.journal.history import History, load_sealed, sealed_batches
 from jobwire.journal.places import opened
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.seal import seal, sealed_file
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.rehearsal import Rehearsal

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
 from jobwire.journal.history import History
 from jobwire.journal.seal import seal
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 from jobwire.testing.object_store import ObjectStore
 from jobwire.testing.rehearsal import Rehearsal

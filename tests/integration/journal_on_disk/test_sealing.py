@@ -11,17 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobwire.core.topics import Topics
-from jobwire.journal import (
-    Entry,
-    JournalCorrupt,
-    JournalReader,
-    JournalTruncated,
-    JournalWriter,
-    Retention,
-    RetentionPolicy,
-)
+from jobwire.journal.entry import Entry
+from jobwire.journal.errors import JournalCorrupt, JournalTruncated
 from jobwire.journal.history import History, load_sealed, sealed_batches
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.seal import SCHEMA, SEAL_LOCK, seal
+from jobwire.journal.writer import JournalWriter
 from jobwire.storage.file_lock import AlreadyRunningError, sole
 from jobwire.testing import ManualClock
 from jobwire.testing.rehearsal import Rehearsal

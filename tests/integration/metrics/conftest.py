@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import pytest
 
 from jobwire.core.clock import SystemClock
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing.postgres import new_database, postgres_folder, postgres_server
 
 _DEBIAN_POSTGRES = "/usr/lib/postgresql"

@@ -9,7 +9,8 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
-from jobwire.journal import Entry, JournalReader
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import open_database
 from jobwire.metrics.query import answer
 from jobwire.metrics.settings import load_metrics_settings

@@ -15,8 +15,8 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.fact import FACT, Fact, FactKind, encode_fact
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.journal import Entry, JournalWriter
-from jobwire.journal.entry import AGENT_VERDICT
+from jobwire.journal.entry import AGENT_VERDICT, Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.show import tables

@@ -13,8 +13,11 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalCorrupt, JournalReader, Retention, RetentionPolicy
+from jobwire.journal.entry import Entry
+from jobwire.journal.errors import JournalCorrupt
 from jobwire.journal.history import History
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.seal import seal
 from jobwire.journal.verify import verify
 from jobwire.metrics.database import open_database

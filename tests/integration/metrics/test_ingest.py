@@ -10,7 +10,7 @@ import pytest
 
 from jobwire.core.errors import UnreachableError
 from jobwire.core.topics import Topics
-from jobwire.journal import JournalReader
+from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.ingest import Ingest
 from jobwire.metrics.source.options import SourceOptions, read_options
 from jobwire.metrics.source.stream import JournalStream

@@ -9,8 +9,10 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import Topics
-from jobwire.journal import JournalReader, JournalTruncated, Retention, RetentionPolicy
+from jobwire.journal.errors import JournalTruncated
 from jobwire.journal.history import History
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.seal import seal
 from jobwire.metrics.folding import FoldTask, close_tables
 from jobwire.metrics.pipeline import open_journals

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import StorageError
-from jobwire.journal import JournalReader, Retention, RetentionPolicy
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.history import History
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.metrics.pipeline import Journal, open_journals
 from jobwire.metrics.sealer import Sealer
 from jobwire.metrics.settings import MetricsSettings

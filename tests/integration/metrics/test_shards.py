@@ -12,9 +12,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.exit_codes import ExitCode
-from jobwire.journal import Entry, JournalReader, JournalWriter
-from jobwire.journal.entry import Stored
+from jobwire.journal.entry import Entry, Stored
 from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.database import open_database
 from jobwire.metrics.sink import MetricsSink
 from jobwire.metrics.statements import queries

@@ -12,9 +12,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import StorageError
-from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing.rehearsal import Mix, Rehearsal
 from jobwire.testing.waiting import wait_for
 

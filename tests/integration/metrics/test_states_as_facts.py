@@ -15,8 +15,8 @@ from jobwire.core.topics import Topics
 from jobwire.delivery.handover_server import PublishingBroker
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.journal import JournalReader
 from jobwire.journal.errors import JournalNotFound
+from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import open_database
 from jobwire.metrics.keys import write_keys
 from jobwire.metrics.session import KEYS_FILE_VARIABLE

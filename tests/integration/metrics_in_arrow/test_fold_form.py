@@ -11,10 +11,11 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.fact import FACT, Fact, FactKind, encode_fact
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
-from jobwire.journal import Entry, JournalReader, JournalWriter
-from jobwire.journal.entry import STATE_VERDICT
+from jobwire.journal.entry import STATE_VERDICT, Entry
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
 from jobwire.journal.parsing import microsecond_of, microseconds
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.rows import rows_of
 from jobwire.metrics.source.fold_form import rows_in
 from jobwire.metrics.source.options import SourceOptions

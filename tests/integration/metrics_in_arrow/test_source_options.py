@@ -11,7 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.core.topics import filter_matches
-from jobwire.journal import JournalNotFound, JournalReader, JournalRecreated, JournalTruncated, JournalWriter
+from jobwire.journal.errors import JournalNotFound, JournalRecreated, JournalTruncated
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.metrics.source.batch import microseconds
 from jobwire.metrics.source.columns import ddl, read_partition
 from jobwire.metrics.source.options import INLINE_PARTITION_BYTES, SourceOptions, read_options

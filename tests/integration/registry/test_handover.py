@@ -18,7 +18,8 @@ from jobwire.delivery.call import SOCKET_FILE, call
 from jobwire.delivery.handover import DELIVER, TAKEN_SECONDS, HandOver
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
-from jobwire.journal import Entry, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.writer import JournalWriter
 from jobwire.publisher import Publisher, build
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore

@@ -16,9 +16,11 @@ from jobwire.jobs.fact import FACT
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.snapshot import Snapshot, decode_snapshot
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue

@@ -21,7 +21,9 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalReader, JournalWriter
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.journal.consumers import Consumers
 from jobwire.registry.folding import Folder
 from jobwire.registry.queue import JobQueue

@@ -10,10 +10,11 @@ import pytest
 from jobwire.cli.main import main
 from jobwire.core.clock import SystemClock
 from jobwire.core.topics import Topics
-from jobwire.journal import Entry, JournalWriter, Stored
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry, Stored
 from jobwire.journal.quantities import duration, size
 from jobwire.journal.render import as_json, as_line
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import new_home
 
 _EVENT = b'{"seq": 7, "event": "progress", "detail": "half \\u001b[2J done"}'

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.journal import Entry, JournalCorrupt, JournalReader, JournalRecreated, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.errors import JournalCorrupt, JournalRecreated
 from jobwire.journal.index import IndexEntry, encode_index_entry
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 
 _DAY = 86400.0

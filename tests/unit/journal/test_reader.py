@@ -10,17 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobwire.core.errors import InvalidInputError
-from jobwire.journal import (
-    Entry,
-    JournalNotFound,
-    JournalReader,
-    JournalRecreated,
-    JournalTruncated,
-    JournalWriter,
-    load_span,
-)
+from jobwire.journal.entry import Entry
+from jobwire.journal.errors import JournalNotFound, JournalRecreated, JournalTruncated
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
-from jobwire.journal.scan import Block, loaded_blocks
+from jobwire.journal.scan import Block, load_span, loaded_blocks
+from jobwire.journal.writer import JournalWriter
 from jobwire.testing import ManualClock
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ from jobwire.core.override import override
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import JobView
 from jobwire.jobs.event import MAX_PAYLOAD, compose, encode_signed
-from jobwire.journal import JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import unverified
+from jobwire.journal.entry import Stored
 from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, SUPPRESSED, SUPPRESSED_TOPIC, Evidence
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.recorder import Recorded, Recorder
+from jobwire.journal.writer import JournalWriter
 from jobwire.storage.files import SystemFiles
 from jobwire.testing import InMemoryBroker, ManualClock
 from jobwire.testing.keyed_admission import Admission

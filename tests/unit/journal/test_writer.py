@@ -11,8 +11,10 @@ import pytest
 
 from jobwire.core.errors import InvalidInputError, StorageError
 from jobwire.core.override import override
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.block import MAX_PAYLOAD_BYTES
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.storage.file_lock import AlreadyRunningError
 from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.override import override
-from jobwire.journal import JournalTruncated
+from jobwire.journal.errors import JournalTruncated
 from jobwire.metrics.errors import FULL_HINT, DataLossError, QueryError, SinkError
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.health import read_progress

@@ -11,9 +11,11 @@ from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalReader, JournalWriter, Stored
 from jobwire.journal.admission import Judged
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry, Stored
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.folding import Folder
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import RecordStore

@@ -14,8 +14,10 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.entry import Entry
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.backlog import CONFIRMATION_SECONDS
 from jobwire.registry.folding import Folder
 from jobwire.registry.store import RecordStore

@@ -15,7 +15,7 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.admission import Parsed, parse
 from jobwire.jobs.event import MAX_JUMP, Event
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import Entry
+from jobwire.journal.entry import Entry
 from jobwire.registry import seqs
 from jobwire.registry.journaled import Journaled, fold_journaled
 from jobwire.registry.store import RecordStore

@@ -16,8 +16,8 @@ from jobwire.core.override import override
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import JournalReader
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.set_aside import KEEP_SECONDS

@@ -14,8 +14,9 @@ from jobwire.jobs import fold
 from jobwire.jobs.fact import FACT, Fact, decode_fact
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.jobs.stated_facts import facts_in
-from jobwire.journal import Entry, JournalReader, JournalWriter
 from jobwire.journal.consumers import Consumers
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.audit import AuditLog, status_line
 from jobwire.registry.folding import Folder
 from jobwire.registry.purge import Purge, RetentionRules
@@ -29,6 +30,8 @@ from jobwire.storage.user import user_name
 from jobwire.testing import ManualClock
 
 if TYPE_CHECKING:
+    from jobwire.journal.entry import Entry
+
     Say = Any  # conftest.Say: test folders are no packages
 
 TOPICS = Topics()

@@ -16,9 +16,10 @@ from jobwire.jobs.event import Event
 from jobwire.jobs.fold import cancel, claim, next_attempt
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
-from jobwire.journal import JournalReader, JournalWriter
 from jobwire.journal.admission import Judged
 from jobwire.journal.head import SLOT_BYTES
+from jobwire.journal.reader import JournalReader
+from jobwire.journal.writer import JournalWriter
 from jobwire.registry.audit import event_line
 from jobwire.registry.store import RecordStore, payload_digest
 from jobwire.registry.views import Views
