@@ -67,6 +67,13 @@ def request_body(
     check_text("preview", preview or "", MAX_PAYLOAD)
     if not text_.strip():
         raise InvalidInputError("the request is empty", hint="say what is asked")
+    if default is not None and choices and default not in choices:
+        # Only whoever asks is refused: readers take a request of another program as it is.
+        raise InvalidInputError(
+            f"the default {default[:80]!r} is none of the choices",
+            hint=f"one of {', '.join(choices[:MAX_CHOICES])}, or no choices",
+            code="invalid_input",
+        )
     body: dict[str, object] = {
         "id": request_id,
         "kind": str(kind),

@@ -13,6 +13,7 @@ import pytest
 
 from jobwire import Home
 from jobwire.cli.main import main
+from jobwire.core.errors import InvalidInputError
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.requests import Answer, Request, RequestState, find, open_requests
 from jobwire.publisher import Publisher
@@ -172,6 +173,21 @@ def test_no_job_gives_itself_a_permission(asking: Asking) -> None:
     assert hidden.returncode == 30
     assert asking.command("answer", "p", "yes").returncode == 0
     assert end_of(process)[0] == 0
+
+
+def test_a_default_that_is_no_choice_is_refused(asking: Asking) -> None:
+    """By the command and from Python: 30 with a hint, and nothing is asked."""
+    how = ("--choice", "yes", "--choice", "no", "--timeout", "5", "--default", "later")
+    refused = asking.command("ask", "--job", asking.job_id, "Push?", *how, "--json")
+    error = json.loads(refused.stdout)["error"]
+    assert (refused.returncode, error["exit_code"], error["code"]) == (30, 30, "invalid_input")
+    assert "yes, no" in error["hint"]
+    with (
+        Publisher(asking.job_id, home=asking.house.home, environ=bare_environment()) as worker,
+        pytest.raises(InvalidInputError),
+    ):
+        worker.ask("Push?", choices=["yes", "no"], default="later", timeout_seconds=5)
+    assert asking.open() == []
 
 
 BAD_ANSWERS = [

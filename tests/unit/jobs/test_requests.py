@@ -334,6 +334,20 @@ def test_what_a_worker_may_ask_every_reader_takes(text: str, seconds: float | No
     assert len(record.requests[0].text) <= MAX_TEXT
 
 
+def test_a_default_is_one_of_the_choices() -> None:
+    """Where there are choices, the answer of nobody is one of them; what another program asked stays."""
+    assert request_body("r-1", "?", choices=["yes", "no"], default="no")["default"] == "no"
+    assert request_body("r-1", "?", default="later")["default"] == "later"
+    with pytest.raises(InvalidInputError) as refused:
+        request_body("r-1", "?", choices=["yes", "no"], default="later")
+    assert (refused.value.facts["code"], refused.value.hint) == (
+        "invalid_input",
+        "one of yes, no, or no choices",
+    )
+    record = asks(running(), "a", choices=["yes", "no"], default="later")
+    assert (record.requests[0].named, record.requests[0].default) == (True, "later")
+
+
 def test_a_record_of_an_earlier_version_keeps_its_attention_until_the_next_event() -> None:
     """Such a record has the flag and no requests."""
     body = json.loads(encode_record(running()._replace(attention=True)))
