@@ -19,8 +19,7 @@ from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import Taken, TakingRules
 from jobwire.coordination.thread import InboxThread
 from jobwire.coordination.waiting import wait_reply
-from jobwire.coordination.work import ThreadWork
-from jobwire.coordination.work_claim import Claimed
+from jobwire.coordination.work import Claimed, ThreadWork
 from jobwire.coordination.work_words import Worded
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import ConflictError, JobwireError, NoWorkError

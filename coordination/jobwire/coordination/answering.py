@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.marks import unmark
 from jobwire.coordination.message import NewMessage, digest_of
-from jobwire.coordination.projection import prepare, publish, settle
-from jobwire.coordination.replying import Replied, say_in_thread
+from jobwire.coordination.projection import cross, settle
+from jobwire.coordination.replying import Replied, done_with_read
 from jobwire.coordination.sending import Bulk, already, new_id
 from jobwire.coordination.stored import InboxMessage
-from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
+from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.jobs.request_form import RequestKind
 from jobwire.jobs.requests import Answer, Request, find, open_requests
 from jobwire.registry.requests import answer_locked
 from jobwire.registry.store import RecordStore
 
 if TYPE_CHECKING:
-    from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.sending import Posted
+    from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.thread import InboxThread
     from jobwire.jobs.record import JobRecord
 
@@ -51,17 +51,15 @@ def answer(
         if asked is None:
             return None
         given = Answer(new.summary or new.body, new.from_agent, _THROUGH)
-        digest = digest_of(new)
-        new = new._replace(correlation_id=asked.id)
-        prepared = prepare(store, locked, new, large, digest=digest)
-        try:
-            answer_locked(locked, asked.id, given, store.clock.now(), op=new.id)
-        except JobwireError:
-            settle(store, locked)
-            raise
-        with store.changing() as change:
-            posted = say_in_thread(change, new, lambda: publish(change, prepared, locked.record))
-        unmark(store, thread.job_id)
+        said = new._replace(correlation_id=asked.id)
+
+        def change_record() -> None:
+            answer_locked(locked, asked.id, given, store.clock.now(), op=said.id)
+
+        def also(change: Transaction, _: Posted) -> None:
+            done_with_read(change, thread.thread_id, said.from_agent)
+
+        posted = cross(store, locked, said, large, change_record, also=also, digest=digest_of(new))
     return Replied(posted, asked.id)
 
 

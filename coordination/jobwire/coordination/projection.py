@@ -129,19 +129,22 @@ def end_unwanted(store: CoordinationStore, locked: LockedRecord) -> str:
     return why
 
 
-def prepare(
+def cross(
     store: CoordinationStore,
     locked: LockedRecord,
     new: NewMessage,
     large: Bulk,
+    change_record: Callable[[], object],
     *,
+    also: Callable[[Transaction, Posted], object] = lambda _change, _posted: None,
     cancels: bool = False,
     digest: str = "",
     handled: Handled | None = None,
-) -> Prepared:
-    """Step (a): keep a message, with an id, invisible until the record has changed.
+) -> Posted:
+    """Say a message, which has an id, with what `change_record` does: steps (a) to (c); both or neither.
 
-    `digest` is of what its sender said, where `new` says more.
+    `digest` is of what its sender said, where `new` says more; `also` belongs to the last transaction. The
+    caller holds the record's lock and has settled it.
     """
     audit = RecordStore(store.home).audit(locked.record.job_id)
     history = os.path.getsize(audit.events_path) if os.path.exists(audit.events_path) else 0
@@ -169,10 +172,19 @@ def prepare(
                 "now_ms": change.now_ms,
             },
         )
-    return prepared
+    try:
+        change_record()
+    except JobwireError:
+        settle(store, locked)
+        raise
+    with store.changing() as change:
+        posted = _publish(change, prepared, locked.record)
+        also(change, posted)
+    unmark(store, locked.record.job_id)
+    return posted
 
 
-def publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Posted:
+def _publish(change: Transaction, prepared: Prepared, record: JobRecord) -> Posted:
     """Step (c): what was prepared is said, and the thread is as its job."""
     thread = thread_of_job(change, record.job_id) or _adopted(change, record)
     if thread is not None:
@@ -203,7 +215,7 @@ def settle(store: CoordinationStore, locked: LockedRecord) -> None:
             locked.replace(after, cause=cause, op=prepared.op_id)
         with store.changing() as change:
             if cause is not None:
-                publish(change, prepared, locked.record)
+                _publish(change, prepared, locked.record)
             else:
                 change.execute("remove_prepared", {"op_id": prepared.op_id})
 

@@ -15,8 +15,6 @@ from jobwire.coordination.thread import ThreadStatus, check_may_reply
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.thread import InboxThread
 
@@ -56,7 +54,8 @@ def reply(store: CoordinationStore, new: NewMessage, *, request: str | None = No
     large = Bulk.of(new, BlobFolder(store.home))
     with store.changing() as change:
         new = _addressed(change, thread_of(change, str(new.thread_id)), new)
-        posted = say_in_thread(change, new, lambda: write(change, new, large))
+        posted = write(change, new, large)
+        done_with_read(change, str(new.thread_id), new.from_agent)
         if new.body.startswith(WORD) or f"\n{WORD}" in new.body:
             from jobwire.coordination.routing.route import route_answer  # noqa: PLC0415 - few replies have any
 
@@ -64,13 +63,11 @@ def reply(store: CoordinationStore, new: NewMessage, *, request: str | None = No
         return Replied(posted)
 
 
-def say_in_thread(change: Transaction, new: NewMessage, say: Callable[[], Posted]) -> Posted:
-    """Say it, and be done with what the speaker had read."""
-    thread_id = str(new.thread_id)
-    read = _last_read(change, thread_id, new.from_agent)
-    posted = say()
-    settle_in_thread(change, new.from_agent, thread_id, read)
-    return posted
+def done_with_read(change: Transaction, thread_id: str, agent: str) -> None:
+    """Settle what the agent has seen of the thread in which it spoke: its unread messages stay."""
+    rows = change.rows("open_in_thread", {"agent_id": agent, "thread_id": thread_id, "through": 2**62})
+    seen = (int(row[1]) for row in rows if row[12] is not None)
+    settle_in_thread(change, agent, thread_id, max(seen, default=0))
 
 
 def _addressed(reader: CoordinationStore | Transaction, thread: InboxThread, new: NewMessage) -> NewMessage:
@@ -85,11 +82,3 @@ def _others(reader: CoordinationStore | Transaction, thread: InboxThread, agent:
     last = reader.rows("last_from_others", {"thread_id": thread.thread_id, "agent_id": agent})
     names = (last[0][0],) if last else (thread.created_by, thread.assigned_to)
     return tuple(name for name in dict.fromkeys(names) if name not in {"", agent})
-
-
-def _last_read(change: Transaction, thread_id: str, agent: str) -> int:
-    """Return up to which message the agent has seen the thread: an unread one is not done by a reply."""
-    values = {"agent_id": agent, "thread_id": thread_id, "through": 2**62}
-    rows = change.rows("open_in_thread", values)
-    seen = [int(row[1]) for row in rows if row[12] is not None]
-    return max(seen, default=0)

@@ -13,7 +13,7 @@ from jobwire.coordination.work import ThreadWork
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from jobwire.coordination.work_claim import Claimed
+    from jobwire.coordination.work import Claimed
     from jobwire.coordination.work_words import Worded
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.lease_file import lease_lost
-from jobwire.coordination.marks import catch_up, unmark
+from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import NewMessage, digest_of
-from jobwire.coordination.projection import is_planned, prepare, publish, settle
+from jobwire.coordination.projection import cross, is_planned, settle
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import copied, route_end
 from jobwire.coordination.sending import Bulk, move, write
@@ -16,7 +16,6 @@ from jobwire.coordination.taking import settle_in_thread
 from jobwire.coordination.thread import ThreadStatus, check_may_end, check_open_thread
 from jobwire.coordination.work_seat import over
 from jobwire.coordination.work_words import Worded, addressed, said_before
-from jobwire.core.errors import JobwireError
 from jobwire.jobs import fold
 from jobwire.registry.spec import check_reason
 
@@ -45,23 +44,17 @@ def cancel(seat: WorkSeat, thread_id: str, reason: str, *, message_id: str) -> W
     if thread.job_id is None or thread.ended:
         return end_free(seat, thread, new, ThreadStatus.CANCELLED)
     _check_may_end(seat, thread)
-    large = Bulk.inline(new)
     with seat.records.locked(thread.job_id) as locked:
         settle(store, locked)
         if locked.record.terminal:
             raise over(thread, str(locked.record.status))
-        prepared = prepare(store, locked, new, large, cancels=True)
-        try:
+
+        def cancelled() -> None:
             after = fold.cancel(locked.record, store.clock.now(), new.summary)
             locked.replace(after, cause=new.summary, op=new.id)
-        except JobwireError:
-            settle(store, locked)
-            raise
-        with store.changing() as change:
-            posted = publish(change, prepared, locked.record)
-            ended = thread_of(change, thread_id)
-        unmark(store, thread.job_id)
-    return Worded(posted, ended)
+
+        posted = cross(store, locked, new, Bulk.inline(new), cancelled, cancels=True)
+        return Worded(posted, thread_of(store, thread_id))
 
 
 def end_free(seat: WorkSeat, thread: InboxThread, new: NewMessage, status: ThreadStatus) -> Worded:

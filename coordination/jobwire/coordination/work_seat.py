@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.lease_file import FOLDER, VARIABLE, LeaseFile, LeaseToken, lease_lost, token_for
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WorkSeat:
-    """An agent with the store and the records that it works on.
+    """An agent, under its name and incarnation, with the store and the records that it works on.
 
     `keeps_leases`: what it is granted is kept in the home, so that its next command need not name it.
     """
@@ -29,14 +30,14 @@ class WorkSeat:
         store: CoordinationStore,
         agent: str,
         *,
-        incarnation: str,
-        environ: Mapping[str, str],
-        keeps_leases: bool,
+        incarnation: str = "",
+        environ: Mapping[str, str] | None = None,
+        keeps_leases: bool = True,
     ) -> None:
         self.store = store
         self.agent = agent
         self.incarnation = incarnation
-        self.environ = environ
+        self.environ = dict(os.environ if environ is None else environ)
         self.records = RecordStore(store.home, clock=store.clock)
         self._keeps_leases = keeps_leases
 

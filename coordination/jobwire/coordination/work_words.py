@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.marks import unmark
 from jobwire.coordination.message import NewMessage, check_message, digest_of
-from jobwire.coordination.projection import prepare, publish, settle
+from jobwire.coordination.projection import cross, settle
 from jobwire.coordination.reading import thread_of
 from jobwire.coordination.sending import Bulk, Posted, already, new_id
 from jobwire.coordination.stored import InboxMessage, thread_json
 from jobwire.coordination.taking import STORE_AGENT, settle_in_thread
 from jobwire.coordination.thread_requests import asking, request_id_of, settling
-from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.handover import HandOver
 from jobwire.delivery.signing import Draft, sign_next
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobwire.coordination.handling.tries import Handled
-    from jobwire.coordination.store import CoordinationStore
+    from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.thread import InboxThread
     from jobwire.coordination.work_seat import WorkSeat
     from jobwire.registry.store import LockedRecord
@@ -60,22 +60,17 @@ def in_job(seat: WorkSeat, thread: InboxThread, words: JobWords, token: str | No
     """Say it as the holder of the thread's job; raises ConflictError for anybody else."""
     store, new = seat.store, words.new
     large = Bulk.of(new, BlobFolder(store.home))
+
+    def settled(change: Transaction, posted: Posted) -> None:
+        if locked.record.terminal and words.handled is None:
+            settle_in_thread(change, seat.agent, thread.thread_id, posted.event_id)
+
     with seat.records.locked(str(thread.job_id)) as locked:
         settle(store, locked)
         seat.check_holder(thread, locked.record, token)
-        prepared = prepare(store, locked, new, large, handled=words.handled)
-        try:
-            _append(seat, locked, words)
-        except JobwireError:
-            settle(store, locked)
-            raise
-        with store.changing() as change:
-            posted = publish(change, prepared, locked.record)
-            if locked.record.terminal and words.handled is None:
-                settle_in_thread(change, seat.agent, thread.thread_id, posted.event_id)
-            after = thread_of(change, thread.thread_id)
-        unmark(store, str(thread.job_id))
-        record = locked.record
+        append = partial(_append, seat, locked, words)
+        posted = cross(store, locked, new, large, append, also=settled, handled=words.handled)
+        record, after = locked.record, thread_of(store, thread.thread_id)
     ended = after.ended or after.job_id != record.job_id
     if ended and (kept := seat.lease_file(thread.thread_id)) is not None:
         kept.remove()

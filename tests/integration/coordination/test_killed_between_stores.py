@@ -52,7 +52,7 @@ def _stopped(home: str, clock: ManualClock, act: Act, thread: str, *, call: int,
 
     store = CoordinationStore(home, clock=clock, listeners=[count])
     work = ThreadWork(store, "builder", environ={})
-    work.seat.records = RecordStore(home, clock=clock, files=StoppingFiles(stop_at=call))
+    work.records = RecordStore(home, clock=clock, files=StoppingFiles(stop_at=call))
     try:
         act(work, thread)
     except Crash:

@@ -32,7 +32,7 @@ def as_agent(agent: str, store: CoordinationStore, stop_at: int = _NEVER) -> Tas
     """Return the tasks of an agent whose process is killed before that call of the file system."""
     tasks = Tasks(store, agent, environ={})
     files = StoppingFiles(stop_at=stop_at)
-    tasks._work.seat.records = RecordStore(store.home, clock=store.clock, files=files)
+    tasks._work.records = RecordStore(store.home, clock=store.clock, files=files)
     return tasks
 
 

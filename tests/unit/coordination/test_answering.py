@@ -151,7 +151,7 @@ def _stop() -> None:
     raise Crash
 
 
-@pytest.mark.parametrize(("stopped_in", "said"), [("answer_locked", False), ("say_in_thread", True)])
+@pytest.mark.parametrize(("stopped_in", "said"), [("answer_locked", False), ("done_with_read", True)])
 def test_killed_between_record_and_thread_both_agree(
     thread: Thread, monkeypatch: pytest.MonkeyPatch, stopped_in: str, said: bool
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.coordination import agents, reading, replying, sending, taking
+from jobwire.coordination import agents, projection, reading, replying, sending, taking
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.message import MAX_HOP, NewMessage
 from jobwire.coordination.projection import settle
@@ -191,8 +191,6 @@ def test_a_crash_before_the_receipt_is_out_sends_each_directive_once(
     run: CoordinationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between the job's end and the store's change: whoever opens the job next routes, once."""
-    import jobwire.coordination.work_words as module  # noqa: PLC0415 - to be killed in there
-
     thread_id = sending.send(run, TASK).thread_id
     work = ThreadWork(run, "builder", environ={})
     job_id = work.claim(thread_id).token.job_id
@@ -201,7 +199,7 @@ def test_a_crash_before_the_receipt_is_out_sends_each_directive_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "publish", killed)
+        patch.setattr(projection, "_publish", killed)
         with pytest.raises(KeyboardInterrupt):
             work.done(
                 NewMessage("builder", thread_id=thread_id, summary="it works", body=REVIEW + "x" * 9000)
@@ -214,7 +212,7 @@ def test_a_crash_before_the_receipt_is_out_sends_each_directive_once(
     thread_id = sending.send(run, TASK).thread_id
     job_id = work.claim(thread_id).token.job_id
     with monkeypatch.context() as patch:
-        patch.setattr(module, "publish", killed)
+        patch.setattr(projection, "_publish", killed)
         with pytest.raises(KeyboardInterrupt):
             work.done(
                 NewMessage("builder", thread_id=thread_id, summary="it works", body=f"{'x' * 9000}\n{REVIEW}")

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.stored import InboxMessage
     from jobwire.coordination.taking import Taken
     from jobwire.coordination.thread import InboxThread
-    from jobwire.coordination.work import ThreadWork
-    from jobwire.coordination.work_claim import Shape
+    from jobwire.coordination.work import Shape, ThreadWork
 
 ASKED = frozenset({"task", "question"})
 # What a lead is run for besides: what became of the work, and what it has to decide.

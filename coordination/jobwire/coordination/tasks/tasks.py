@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.tasks.adding import EndedTask
     from jobwire.coordination.tasks.new_task import NewTask
-    from jobwire.coordination.work_claim import Claimed
+    from jobwire.coordination.work import Claimed
     from jobwire.coordination.work_words import Worded
 
 _LOOKS = 5
