@@ -4,55 +4,32 @@ What blocks runs in a thread of its own. A task that is cancelled leaves when th
 within half a second, a claim within a second, an event that is being sent after its tries at most.
 """
 
-import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from jobwire.api.aio_inbox import AsyncAgentInbox
 from jobwire.api.aio_lock import AsyncHeldLock
-from jobwire.api.call_thread import CallThread
-from jobwire.api.home import Home, Named
+from jobwire.api.call_thread import Behind, CallThread, called, each, made
+from jobwire.api.home import Home
 from jobwire.api.work import ClaimedJob
-from jobwire.coordination.locks.changes import LOCK_SECONDS
-from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError
-from jobwire.delivery.publishing import Published
+from jobwire.core.override import override
 from jobwire.jobs.event import Event
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.requests import Answer
 from jobwire.publisher.publisher import Publisher
-from jobwire.subscriber.fleet import Mode
 from jobwire.subscriber.outcome import Verdict, Verdicts
 from jobwire.subscriber.subscriber import Subscriber
-from jobwire.subscriber.watch_loop import TimeoutOverrides
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-_Call = Callable[Concatenate["AsyncHome", _P], Coroutine[Any, Any, _T]]
-
-
-def _called(method: Callable[Concatenate[Home, _P], _T]) -> _Call[_P, _T]:
-    """Return the method of AsyncHome that calls Home's in a thread."""
-
-    @wraps(method)
-    async def call(self: "AsyncHome", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        thread = CallThread()
-        try:
-            return await thread.call(method, self.home, *args, **kwargs)
-        finally:
-            thread.close()
-
-    return call
-
-
-class AsyncPublisher:
+class AsyncPublisher(Behind[Publisher]):
     """`Publisher` with awaitable methods, for `async with`."""
 
     def __init__(self, make: Callable[[], Publisher], *, thread: CallThread | None = None) -> None:
@@ -61,29 +38,12 @@ class AsyncPublisher:
         self._thread = thread or CallThread()
         self._publisher: Publisher | None = None
 
-    async def started(self, detail: str = "", **data: object) -> Published:
-        """Say that work on this attempt begins; the first event of an attempt."""
-        return await self.say("started", detail, data)
-
-    async def progress(self, detail: str = "", **data: object) -> Published:
-        """Say how far the work is."""
-        return await self.say("progress", detail, data)
-
-    async def permission_required(self, detail: str = "", **data: object) -> Published:
-        """Say that somebody must decide before the work goes on; the next event takes it back."""
-        return await self.say("permission_required", detail, data)
-
-    async def completed(self, detail: str = "", **data: object) -> Published:
-        """Say that the work is done. Terminal."""
-        return await self.say("completed", detail, data)
-
-    async def error(self, detail: str = "", **data: object) -> Published:
-        """Say that the work failed. Terminal."""
-        return await self.say("error", detail, data)
-
-    async def say(self, event: str, detail: str = "", data: Mapping[str, object] | None = None) -> Published:
-        """Publish any event, as `Publisher.say`."""
-        return await self._thread.call(self._opened.say, event, detail, data)
+    started = called(Publisher.started)
+    progress = called(Publisher.progress)
+    permission_required = called(Publisher.permission_required)
+    completed = called(Publisher.completed)
+    error = called(Publisher.error)
+    say = called(Publisher.say)
 
     async def ask(self, text: str, **how: Any) -> Answer:
         """Ask a person and return the answer, as `Publisher.ask`; others may go on saying things meanwhile.
@@ -92,12 +52,14 @@ class AsyncPublisher:
         """
         stop, thread = threading.Event(), CallThread()
         try:
-            return await thread.interruptible(stop.set, self._opened.ask, text, **how, stop=stop)
+            return await thread.interruptible(stop.set, self.behind.ask, text, **how, stop=stop)
         finally:
             thread.close()
 
     @property
-    def _opened(self) -> Publisher:
+    @override
+    def behind(self) -> Publisher:
+        """See `Behind`."""
         if self._publisher is None:
             raise InvalidInputError("the publisher is not open", hint="use it in `async with`")
         return self._publisher
@@ -114,9 +76,15 @@ class AsyncPublisher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            return bool(await self._thread.call(self._opened.__exit__, kind, error, trace))
+            return bool(await self._thread.call(self.behind.__exit__, kind, error, trace))
         finally:
             self._end()
+
+    @override
+    async def _call(
+        self, method: Callable[Concatenate[Publisher, _P], _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self._thread.call(method, self.behind, *args, **kwargs)
 
     def _end(self) -> None:
         if self._given is None:
@@ -126,7 +94,7 @@ class AsyncPublisher:
 class AsyncClaimedJob(AsyncPublisher):
     """`ClaimedJob` with awaitable methods, for `async with`; a cancelled task gives the job back."""
 
-    def __init__(self, job: ClaimedJob, *, thread: CallThread) -> None:
+    def __init__(self, job: ClaimedJob, thread: CallThread) -> None:
         super().__init__(lambda: job, thread=thread)
         self._job = job
 
@@ -149,7 +117,7 @@ class AsyncClaimedJob(AsyncPublisher):
 class AsyncSubscriber:
     """`Subscriber` as `async with` and `async for`."""
 
-    def __init__(self, make: Callable[[threading.Event], Subscriber]) -> None:
+    def __init__(self, make: Callable[..., Subscriber]) -> None:
         self._make = make
         self._stop = threading.Event()
         self._thread = CallThread()
@@ -170,7 +138,7 @@ class AsyncSubscriber:
 
     async def __aenter__(self) -> Self:
         try:
-            self._subscriber = await self._thread.call(lambda: self._make(self._stop).__enter__())
+            self._subscriber = await self._thread.call(lambda: self._make(stop=self._stop).__enter__())
         except BaseException:
             self._thread.close()
             raise
@@ -195,7 +163,7 @@ class AsyncSubscriber:
         return event
 
 
-class AsyncHome:
+class AsyncHome(Behind[Home]):
     """`Home` for asyncio, made as that is; `home` is the one behind it.
 
     home = AsyncHome(".hermes")
@@ -216,75 +184,24 @@ class AsyncHome:
     ) -> None:
         self.home = Home(path, broker=broker, environ=environ, clock=clock)
 
-    register = _called(Home.register)
-    job = _called(Home.job)
-    jobs = _called(Home.jobs)
-    cancel = _called(Home.cancel)
-    close = _called(Home.close)
+    register = called(Home.register)
+    job = called(Home.job)
+    jobs = called(Home.jobs)
+    cancel = called(Home.cancel)
+    close = called(Home.close)
+    # For `async with`; what watches, waits or is worked off hears of a cancelled task by its `stop`.
+    publisher = made(Home.publisher, AsyncPublisher)
+    watch = made(Home.watch, AsyncSubscriber)
+    lock = made(Home.lock, AsyncHeldLock)
+    # For `async for`, each job for `async with`.
+    work = each(Home.work, AsyncClaimedJob)
+
+    @property
+    @override
+    def behind(self) -> Home:
+        """See `Behind`."""
+        return self.home
 
     def inbox(self, agent: str) -> AsyncAgentInbox:
         """Return what the agent sends and receives; see `AgentInbox`."""
         return AsyncAgentInbox(self.home.inbox(agent))
-
-    def lock(
-        self,
-        *paths: str | os.PathLike[str],
-        agent: str = "",
-        wait: float = 0.0,
-        shared: bool = False,
-        ttl: float = LOCK_SECONDS,
-        run: str = "default",
-    ) -> AsyncHeldLock:
-        """Keep other agents from files during an `async with`; see `Home.lock`."""
-        return AsyncHeldLock(
-            lambda stop: self.home.lock(
-                *paths, agent=agent, wait=wait, shared=shared, ttl=ttl, run=run, stop=stop
-            )
-        )
-
-    def publisher(self, job: str | Named | None = None, *, strict: bool = False) -> AsyncPublisher:
-        """Return what speaks for a job, for `async with`; see `Home.publisher`."""
-        return AsyncPublisher(lambda: self.home.publisher(job, strict=strict))
-
-    def watch(
-        self,
-        *jobs: str | Named,
-        timeouts: TimeoutOverrides | None = None,
-        mode: Mode = Mode(),  # noqa: B008 - immutable
-        strict_idle: bool = False,
-    ) -> AsyncSubscriber:
-        """Return the events of jobs, for `async with` and `async for`; see `Home.watch`."""
-        return AsyncSubscriber(
-            lambda stop: self.home.watch(
-                *jobs, timeouts=timeouts, mode=mode, strict_idle=strict_idle, stop=stop
-            )
-        )
-
-    async def work(
-        self,
-        session: str | None = None,
-        *,
-        any_session: bool = False,
-        owner: str | None = None,
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
-        wait_seconds: float | None = None,
-    ) -> AsyncGenerator[AsyncClaimedJob, None]:
-        """Yield claimed jobs for `async for`, each for `async with`; see `Home.work`."""
-        stop, thread = threading.Event(), CallThread()
-        jobs = self.home.work(
-            session,
-            any_session=any_session,
-            owner=owner,
-            lease_seconds=lease_seconds,
-            wait_seconds=wait_seconds,
-            stop=stop,
-        )
-        try:
-            while (job := await thread.interruptible(stop.set, next, jobs, None)) is not None:
-                yield AsyncClaimedJob(job, thread=thread)
-        finally:
-            stop.set()
-            try:
-                await thread.call(jobs.close)
-            finally:
-                thread.close()

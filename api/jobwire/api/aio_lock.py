@@ -16,7 +16,7 @@ class AsyncHeldLock:
     A task that is cancelled while it waits leaves the queue within two seconds, and holds nothing.
     """
 
-    def __init__(self, take: Callable[[threading.Event], HeldLock]) -> None:
+    def __init__(self, take: Callable[..., HeldLock]) -> None:
         self._take = take
         self._stop = threading.Event()
         self._thread = CallThread()
@@ -60,7 +60,7 @@ class AsyncHeldLock:
         return self._held
 
     def _begin(self) -> None:
-        self._held = self._take(self._stop)
+        self._held = self._take(stop=self._stop)
 
     async def _end(self) -> None:
         """Give it back: also what a task was granted at the moment of its cancellation."""

@@ -133,23 +133,23 @@ class Publisher:
         """Tell whether the terminal event was said here."""
         return self._ended
 
-    def started(self, detail: str = "", **data: object) -> Published:
+    def started(self, /, detail: str = "", **data: object) -> Published:
         """Say that work on this attempt begins; the first event of an attempt."""
         return self.say(EventType.STARTED, detail, data)
 
-    def progress(self, detail: str = "", **data: object) -> Published:
+    def progress(self, /, detail: str = "", **data: object) -> Published:
         """Say how far the work is."""
         return self.say(EventType.PROGRESS, detail, data)
 
-    def permission_required(self, detail: str = "", **data: object) -> Published:
+    def permission_required(self, /, detail: str = "", **data: object) -> Published:
         """Say that somebody must decide before the work goes on; the next event takes it back."""
         return self.say(EventType.PERMISSION_REQUIRED, detail, data)
 
-    def completed(self, detail: str = "", **data: object) -> Published:
+    def completed(self, /, detail: str = "", **data: object) -> Published:
         """Say that the work is done. Terminal."""
         return self.say(EventType.COMPLETED, detail, data)
 
-    def error(self, detail: str = "", **data: object) -> Published:
+    def error(self, /, detail: str = "", **data: object) -> Published:
         """Say that the work failed. Terminal."""
         return self.say(EventType.ERROR, detail, data)
 

@@ -81,6 +81,17 @@ def test_a_job_is_delegated_done_and_watched(home: Home) -> None:
     run(home, program)
 
 
+def test_a_task_is_stopped_by_its_cancellation_alone(home: Home) -> None:
+    """What threads are stopped by is refused, and not left out without a word."""
+
+    async def program(bus: AsyncHome) -> None:
+        for begun in (bus.watch, bus.lock):
+            with pytest.raises(TypeError, match="cancelled"):
+                begun("x", stop=threading.Event())
+
+    run(home, program)
+
+
 def test_a_cancelled_watch_disconnects(home: Home) -> None:
     """A task that waits for events ends when it is cancelled, and its connection with it."""
 
