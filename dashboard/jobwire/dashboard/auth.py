@@ -46,12 +46,10 @@ class Bind(NamedTuple):
         """Tell whether the page is served over TLS."""
         return self.certfile is not None
 
-
-class PageToken(NamedTuple):
-    """The secret that opens the page; `own` where it was made for this process and nobody else has it."""
-
-    secret: Secret
-    own: bool
+    @property
+    def own_token(self) -> bool:
+        """Tell whether the page's token is made for its process, and nobody else has it."""
+        return self.token_file is None
 
 
 class Credentials(NamedTuple):
@@ -89,11 +87,11 @@ def check_bind(bind: Bind) -> None:
         )
 
 
-def page_token(bind: Bind) -> PageToken:
+def page_token(bind: Bind) -> Secret:
     """Return the token of `--token-file`, or a new one. Raises ConfigError for a file that is not safe."""
     if bind.token_file is not None:
-        return PageToken(read_secret(Path(bind.token_file)), own=False)
-    return PageToken(Secret(secrets.token_urlsafe(32)), own=True)
+        return read_secret(Path(bind.token_file))
+    return Secret(secrets.token_urlsafe(32))
 
 
 def read_secret(path: Path) -> Secret:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from jobwire.core.argument_types import number, whole
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from jobwire.dashboard.fleet import Thresholds
+    from jobwire.dashboard.model import FleetModel
 
 DEFAULT_PORT = 8470
 _SECONDS = number(MAX_SECONDS, zero=False)
@@ -110,6 +112,14 @@ def _limits(args: argparse.Namespace) -> Thresholds:
     return Thresholds(args.stuck_after, args.late_after, args.failed_for)
 
 
+def _model(args: argparse.Namespace, *, poll: bool) -> FleetModel:
+    """Return the fleet of the home directory, not started."""
+    from jobwire.dashboard.model import FleetModel  # noqa: PLC0415 - not for `status --line`
+    from jobwire.registry.store import RecordStore  # noqa: PLC0415 - as above
+
+    return FleetModel(RecordStore(args.home), limits=_limits(args), poll=poll)
+
+
 def run_dashboard(args: argparse.Namespace) -> int:
     """Serve until stopped, or show where it is served."""
     if args.link:
@@ -169,13 +179,10 @@ def _show_links(args: argparse.Namespace) -> int:
 
 def run_top(args: argparse.Namespace) -> int:
     """Show the fleet until a key ends it, or once."""
-    from pathlib import Path  # noqa: PLC0415 - not for `status --line`, as what follows
+    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415 - not for `status --line`
 
-    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
-
-    limits = _limits(args)
     query = fleet.Query(session=args.session, text=args.text)
-    model = top_once.open_model(Path(args.home), limits=limits, poll=args.poll)
+    model = _model(args, poll=args.poll)
     if args.json or args.once or not sys.stdout.isatty():
         print(top_once.render(model, query, as_json=args.json), end="")
         top_once.require_all(model)
@@ -187,20 +194,18 @@ def run_top(args: argparse.Namespace) -> int:
 
 def run_status(args: argparse.Namespace) -> int:
     """Print the fleet's state."""
-    from jobwire.dashboard import status  # noqa: PLC0415
+    from jobwire.dashboard import status  # noqa: PLC0415 - as above
 
     if args.line or args.json:
         line = status.line_of(args.home, failed_seconds=args.failed_for)
         print(status.render_json(line) if args.json else status.render_line(line))
         return 0
-    from pathlib import Path  # noqa: PLC0415
+    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415 - as above
 
-    from jobwire.dashboard import fleet, top_once  # noqa: PLC0415
-
-    model = top_once.open_model(Path(args.home), limits=_limits(args), poll=True)
+    model = _model(args, poll=True)
     model.start()
     model.close()
     if model.rows or not model.source.unread:
-        print(status.render_table(fleet.arrange(model.rows.values()), top_once.now()))
+        print(status.render_table(fleet.arrange(model.rows.values()), time.time()))
     top_once.require_all(model)
     return 0

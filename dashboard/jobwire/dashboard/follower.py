@@ -1,11 +1,12 @@
-"""The thread that follows the records and the journal, and reports to the event loop."""
+"""Following the records and the journal for the page: looked at in threads, told in the event loop."""
 
-import threading
+import asyncio
+import traceback
 from collections.abc import Callable
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.broadcast import FollowerStatus
+from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
 from jobwire.dashboard.model import Changes, FleetModel
 
 # What no watch tells of is looked for so often.
@@ -16,72 +17,49 @@ SIGN_OF_LIFE_SECONDS = 3.0
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Follower:
-    """Runs a model until stopped. `begin` gets the model's rows, `publish` what changed since.
+async def follow(
+    model: FleetModel, broadcaster: Broadcaster, *, clock: Clock, warn: Callable[[str], None]
+) -> None:
+    """Tell `broadcaster` the rows of `model` and every change, until it is closed.
 
-    Both are called in this thread. Whatever fails is reported as trouble and tried again: the page
-    stays up and says so.
+    Whatever fails is told as trouble and tried again: the page stays up and says so.
     """
 
-    def __init__(
-        self,
-        *,
-        model: FleetModel,
-        clock: Clock,
-        begin: Callable[[FleetModel, FollowerStatus], None],
-        publish: Callable[[Changes, FollowerStatus], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        self._model = model
-        self._clock = clock
-        self._begin = begin
-        self._publish = publish
-        self._warn = warn
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobwire-follower", daemon=True)
+    def status(trouble: str = "") -> FollowerStatus:
+        return FollowerStatus(clock.now(), model.journal.offset, trouble)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop and wait."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        pause = LOOK_SECONDS
-        while not self._stop.is_set():
-            try:
-                self._model.start()
-                self._begin(self._model, self._moment())
-                pause = LOOK_SECONDS
-                self._follow()
-            except (JobwireError, OSError) as error:
-                self._warn(str(error))
-                self._publish(Changes(), self._moment(str(error)))
-                self._stop.wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-            except Exception as error:
-                # A defect of ours ends the thread: a page that stands still must say so.
-                self._publish(Changes(), self._moment(f"{type(error).__name__}: restart jobwire dashboard"))
-                raise
-            finally:
-                self._model.close()
-
-    def _follow(self) -> None:
-        quiet_until = self._clock.monotonic() + SIGN_OF_LIFE_SECONDS
+    async def look() -> None:
+        quiet_until = clock.monotonic() + SIGN_OF_LIFE_SECONDS
         rest = 0.0
-        while not self._stop.wait(rest):
-            if not rest and not self._model.wait(LOOK_SECONDS):
-                self._stop.wait(LOOK_SECONDS)
-            begun = self._clock.monotonic()
-            changes = self._model.refresh()
+        while not broadcaster.closed:
+            if rest:
+                await asyncio.sleep(rest)
+            else:
+                await asyncio.to_thread(model.wait, LOOK_SECONDS)
+            begun = clock.monotonic()
+            changes = await asyncio.to_thread(model.refresh)
             if changes or begun >= quiet_until:
-                self._publish(changes, self._moment())
+                broadcaster.publish(changes, status())
                 quiet_until = begun + SIGN_OF_LIFE_SECONDS
-            taken = self._clock.monotonic() - begun
+            taken = clock.monotonic() - begun
             rest = min(max(_REST_SECONDS, _REST_TIMES * taken), LOOK_SECONDS) if changes else 0.0
 
-    def _moment(self, trouble: str = "") -> FollowerStatus:
-        return FollowerStatus(self._clock.now(), self._model.journal.offset, trouble)
+    pause = LOOK_SECONDS
+    while not broadcaster.closed:
+        try:
+            await asyncio.to_thread(model.start)
+            broadcaster.begin(model.rows, status())
+            pause = LOOK_SECONDS
+            await look()
+        except (JobwireError, OSError) as error:
+            warn(str(error))
+            broadcaster.publish(Changes(), status(str(error)))
+            await broadcaster.changed(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        except Exception as error:
+            # A defect of ours ends the following: a page that stands still must say so.
+            warn(traceback.format_exc())
+            broadcaster.publish(Changes(), status(f"{type(error).__name__}: restart jobwire dashboard"))
+            raise
+        finally:
+            await asyncio.to_thread(model.close)

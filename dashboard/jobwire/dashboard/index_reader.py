@@ -19,16 +19,12 @@ from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 _TOUCHED = "queue/touched"
 _BUSY_SECONDS = 0.25
 # Above this many marks the index is brought up to date once, instead of reading them at every look.
 _MANY_MARKS = 500
-# The layout of `core.record.encode_record`: one space before a field of the record itself, more
-# before anything inside it. Where neither form is found, the record is read as JSON.
-_ATTENTION = (b'\n "attention": true', b'\n "attention": false')
-
 # `core.record.DISMISSED`, without loading all of the record for one name.
 _DISMISSED = "dismissed_at"
 
@@ -131,15 +127,21 @@ def _read(index: SqliteFile, touched: frozenset[str], since: str, limit: int) ->
 
 def read_flags(home: str, job_id: str) -> Flags | None:
     """Return a record's flags, or None where it cannot be read."""
-    body = _json(_bytes(home, job_id))
-    if body is None:
+    path = HomePaths(home).record_path(job_id)
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - as above
+            body = json.loads(file.read())
+        return Flags(
+            status=str(body.get("status")),
+            attention=body.get("attention") is True,
+            finished_at=str(body.get("finished_at") or ""),
+            dismissed=isinstance(body.get(_DISMISSED), str),
+        )
+    except (FileNotFoundError, ValueError, AttributeError, RecursionError):
+        # Purged meanwhile, or no record.
         return None
-    return Flags(
-        status=str(body.get("status")),
-        attention=body.get("attention") is True,
-        finished_at=str(body.get("finished_at") or ""),
-        dismissed=isinstance(body.get(_DISMISSED), str),
-    )
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def counts_now(home: str, found: IndexView) -> dict[str, int]:
@@ -151,38 +153,6 @@ def counts_now(home: str, found: IndexView) -> dict[str, int]:
             if status:
                 counts[status] = counts.get(status, 0) + change
     return counts
-
-
-def attention(home: str, job_ids: Iterable[str]) -> int:
-    """Return how many of these jobs wait for a person; some 20 µs a job."""
-    count = 0
-    for job_id in job_ids:
-        payload = _bytes(home, job_id)
-        if _ATTENTION[0] in payload:
-            count += 1
-        elif _ATTENTION[1] not in payload:
-            body = _json(payload)
-            count += body is not None and body.get("attention") is True
-    return count
-
-
-def _bytes(home: str, job_id: str) -> bytes:
-    file_name = HomePaths(home).record_path(job_id)
-    try:
-        with open(file_name, "rb") as file:  # noqa: PTH123 - as above
-            return file.read()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise _unreadable(file_name, error) from error
-
-
-def _json(payload: bytes) -> dict[str, object] | None:
-    try:
-        body = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
 
 
 def _unreadable(path: str, error: OSError) -> StorageError:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from jobwire.core.clock import Clock
 from jobwire.dashboard.auth import Gate, local_path
-from jobwire.dashboard.login_throttle import LoginThrottle, peer_of
+from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.middleware import answer_slowly, forget_cookie, give_cookie, too_many
 from jobwire.dashboard.responses import read_body
 
@@ -52,8 +52,7 @@ class LoginRoutes:
             answer = RedirectResponse(wanted, 303)
             give_cookie(answer, self._gate, self._clock.now())
             return answer
-        peer = peer_of(request.client.host) if request.client else ""
-        if not await answer_slowly(self._throttle, peer, self._clock):
+        if not await answer_slowly(self._throttle, request, self._clock):
             return too_many()
         query = urlencode([("next", wanted), ("wrong", "")], safe="/")
         return RedirectResponse(f"/login?{query}", 303)

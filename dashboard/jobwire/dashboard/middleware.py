@@ -1,11 +1,10 @@
 """Every request passes here: whose name was called, who asks, and what a browser may do with the answer."""
 
 import asyncio
-from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,56 +30,7 @@ _LOGIN = "/login"
 # What the login page itself consists of: the package's files, which hold nothing of this home.
 _OPEN = frozenset({_LOGIN, "/healthz"})
 _OPEN_FOLDER = "/assets/"
-_READS = frozenset({"GET", "HEAD"})
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
-
-
-class IncomingRequest(NamedTuple):
-    """What of a request decides whether it passes."""
-
-    method: str
-    path: str
-    query: list[tuple[str, str]]
-    headers: Headers
-    peer: str
-
-    @property
-    def host(self) -> str:
-        """Return the name that was called."""
-        return self.headers.get("host", "")
-
-    @property
-    def reads(self) -> bool:
-        """Tell whether the request changes nothing."""
-        return self.method in _READS
-
-    def value(self, name: str) -> str:
-        """Return a value of the query, "" where it has none."""
-        return dict(self.query).get(name, "")
-
-    @property
-    def address_token(self) -> str:
-        """Return the token in the address of a page that is opened with it."""
-        return self.value("token") if self.reads else ""
-
-    @property
-    def address(self) -> str:
-        """Return path and query without the token, where they are ours, else "/"."""
-        query = urlencode([(name, value) for name, value in self.query if name != "token"])
-        return local_path(self.path + (f"?{query}" if query else ""))
-
-
-def request_of(scope: Scope) -> IncomingRequest:
-    """Return what of a request decides. `raw_path` is as it stands in the address."""
-    raw = scope.get("raw_path") or quote(scope["path"]).encode()
-    client = scope.get("client")
-    return IncomingRequest(
-        method=scope["method"],
-        path=raw.decode("latin-1"),
-        query=parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True),
-        headers=Headers(scope=scope),
-        peer=peer_of(str(client[0])) if client else "",
-    )
 
 
 class AccessMiddleware:
@@ -113,21 +63,21 @@ class AccessMiddleware:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        request = request_of(scope)
-        refusal = self._foreign(request) or await self._unknown(request, scope["path"])
+        request = Request(scope)
+        refusal = self._foreign(request) or await self._unknown(request)
         await (refusal or self._app)(scope, receive, send_guarded)
 
-    def _foreign(self, request: IncomingRequest) -> Response | None:
+    def _foreign(self, request: Request) -> Response | None:
         """Refuse what another site makes a browser send."""
-        if not self._gate.host_allowed(request.host):
+        if not self._gate.host_allowed(_host(request)):
             return PlainTextResponse("this server is not known by that name: see --allowed-host\n", 421)
         return None if self._from_here(request) else _refused("the request does not come from this page")
 
-    def _from_here(self, request: IncomingRequest) -> bool:
+    def _from_here(self, request: Request) -> bool:
         origin = request.headers.get("origin")
         if origin is not None:
-            return self._gate.origin_allowed(origin, request.host)
-        if not request.reads:
+            return self._gate.origin_allowed(origin, _host(request))
+        if not _reads(request):
             # Programs send no Origin; no page elsewhere can send Authorization unasked (CORS).
             return "authorization" in request.headers
         # A page on another port of this host is the same site, so its requests carry our cookie (RFC 6265bis,
@@ -135,41 +85,61 @@ class AccessMiddleware:
         site = request.headers.get("sec-fetch-site", "none")
         return site in {"none", "same-origin"} or request.headers.get("sec-fetch-dest") == "document"
 
-    async def _unknown(self, request: IncomingRequest, path: str) -> Response | None:
+    async def _unknown(self, request: Request) -> Response | None:
         """Refuse whoever does not bring the token; turn one in the address into a cookie."""
-        now = self._clock.now()
-        access = self._gate.judge(self._credentials(request), now)
+        path = request.scope["path"]
+        credentials = Credentials(
+            authorization=request.headers.get("authorization", ""),
+            address=_address_token(request),
+            cookie=request.cookies.get(self._gate.cookie_name, ""),
+        )
+        access = self._gate.judge(credentials, self._clock.now())
         if access is Access.ADMITTED:
-            if path == _LOGIN and request.reads:
-                return RedirectResponse(local_path(request.value("next")), 303)
-            return self._cleaned(request) if request.address_token else None
+            if path == _LOGIN and _reads(request):
+                return RedirectResponse(local_path(request.query_params.get("next", "")), 303)
+            return self._cleaned(request) if credentials.address else None
         if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return None
-        if access is Access.WRONG and not await answer_slowly(self._throttle, request.peer, self._clock):
+        if access is Access.WRONG and not await answer_slowly(self._throttle, request, self._clock):
             return too_many()
         answer = _login_first(request)
         if access is Access.WRONG:
             forget_cookie(answer, self._gate)
         return answer
 
-    def _credentials(self, request: IncomingRequest) -> Credentials:
-        cookies = cookie_parser(request.headers.get("cookie", ""))
-        return Credentials(
-            authorization=request.headers.get("authorization", ""),
-            address=request.address_token,
-            cookie=cookies.get(self._gate.cookie_name, ""),
-        )
-
-    def _cleaned(self, request: IncomingRequest) -> Response:
+    def _cleaned(self, request: Request) -> Response:
         """Answer with the same address without the token, which would stay in histories and on screens."""
-        answer = RedirectResponse(request.address, 303)
-        if self._gate.secret_fits(request.address_token):
+        answer = RedirectResponse(_address(request), 303)
+        if self._gate.secret_fits(_address_token(request)):
             give_cookie(answer, self._gate, self._clock.now())
         return answer
 
 
-async def answer_slowly(throttle: LoginThrottle, peer: str, clock: Clock) -> bool:
+def _host(request: Request) -> str:
+    """Return the name that was called."""
+    return request.headers.get("host", "")
+
+
+def _reads(request: Request) -> bool:
+    """Tell whether the request changes nothing."""
+    return request.method in {"GET", "HEAD"}
+
+
+def _address_token(request: Request) -> str:
+    """Return the token in the address of a page that is opened with it."""
+    return request.query_params.get("token", "") if _reads(request) else ""
+
+
+def _address(request: Request) -> str:
+    """Return path and query as they stand in the address, without the token; "/" where they are not ours."""
+    path = (request.scope.get("raw_path") or quote(request.scope["path"]).encode()).decode("latin-1")
+    query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
+    return local_path(f"{path}?{query}" if query else path)
+
+
+async def answer_slowly(throttle: LoginThrottle, request: Request, clock: Clock) -> bool:
     """Return True when a wrong token may be answered, or False where too many wait for that."""
+    peer = peer_of(request.client.host) if request.client else ""
     wait = throttle.begin(peer, clock.monotonic())
     if wait is None:
         return False
@@ -206,10 +176,10 @@ def forget_cookie(answer: Response, gate: Gate) -> None:
     answer.delete_cookie(gate.cookie_name, secure=gate.secure, httponly=True, samesite="strict")
 
 
-def _login_first(request: IncomingRequest) -> Response:
-    if request.reads and "text/html" in request.headers.get("accept", ""):
-        wrong = [("wrong", "")] if request.address_token else []
-        return RedirectResponse(f"{_LOGIN}?{urlencode([('next', request.address), *wrong], safe='/')}", 303)
+def _login_first(request: Request) -> Response:
+    if _reads(request) and "text/html" in request.headers.get("accept", ""):
+        wrong = [("wrong", "")] if _address_token(request) else []
+        return RedirectResponse(f"{_LOGIN}?{urlencode([('next', _address(request)), *wrong], safe='/')}", 303)
     return JSONResponse(
         {"error": "a token is needed", "hint": "Authorization: Bearer TOKEN, or log in on the page"},
         401,

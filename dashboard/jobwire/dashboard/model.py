@@ -1,18 +1,25 @@
-"""The fleet in memory: rebuilt from the records at the start, then kept up with every change."""
+"""The fleet in memory: rebuilt from the records at the start, then kept up with every change.
 
-import contextlib
+A record is replaced by renaming over it, so inotify(7) names each changed record once (IN_MOVED_TO), at a
+cost that does not depend on how many finished jobs lie in the directory. A poll would have to stat them all.
+"""
+
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.core.clock import Clock
+from inotify_simple import Event, INotify, flags
+
 from jobwire.dashboard.fleet import Group, JobFacts, Row, Thresholds, judge, row_of, with_event
-from jobwire.dashboard.inotify import DirectoryWatch, WatchLostError
 from jobwire.dashboard.journal_tail import Arrival, JournalTail
-from jobwire.dashboard.records import RecordSource, is_finished
+from jobwire.dashboard.records import RecordSource, is_finished, warn_operator
+from jobwire.registry.store import RecordStore
+from jobwire.storage.home_paths import HomePaths
 
 # How often the records are looked through where the system cannot tell what changed.
 POLL_SECONDS = 1.0
+_WATCHED = flags.MOVED_TO | flags.DELETE | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR
+# Changes were lost, or the directory went away.
+_LOST = flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED
 _SUFFIX = ".json"
 _ID_LENGTH = 8
 # Finished rows above the limit before the oldest go: not one by one at each end of a job.
@@ -30,29 +37,30 @@ class Changes(NamedTuple):
 
 
 class FleetModel:
-    """All rows of one home directory. Used by one thread; nothing here writes.
+    """All rows of the home directory of `store`. Used by one thread at a time; nothing here writes.
 
-    `watch` opens a directory watch or raises OSError; then the records are polled instead.
+    inotify sees changes by processes of this host only: `poll` looks through the records instead, as is done
+    where the directory is missing or the system has no watches left. `warn` is told what cannot be read.
     """
 
     def __init__(
         self,
+        store: RecordStore,
         *,
-        source: RecordSource,
-        journal: JournalTail,
-        clock: Clock,
         limits: Thresholds,
-        watch: Callable[[Path], DirectoryWatch] | None,
+        poll: bool = False,
+        warn: Callable[[str], None] = warn_operator,
         keep_finished: int = 1000,
     ) -> None:
         self.limits = limits
-        self.journal = journal
         self.rows: dict[str, Row] = {}
-        self.source = source
-        self._clock = clock
-        self._open_watch = watch
+        self.source = RecordSource(store, warn=warn, failed_seconds=limits.failed_seconds)
+        self.journal = JournalTail(HomePaths(store.home).journal, warn=warn)
+        self._clock = store.clock
+        self._poll = poll
         self._keep_finished = keep_finished
-        self._watch: DirectoryWatch | None = None
+        self._watch: INotify | None = None
+        self._waiting: list[Event] = []
         self._facts: dict[str, JobFacts] = {}
         self._until: dict[str, float] = {}
         self._next_poll = 0.0
@@ -60,7 +68,7 @@ class FleetModel:
     def start(self) -> None:
         """Read everything. The watch and the journal's end come first, so that nothing falls between."""
         self.journal.open()
-        self._begin_watch()
+        self._open_watch()
         self._facts = self.source.read_all(self.source.job_ids())
         self._next_poll = self._clock.monotonic() + POLL_SECONDS
         now = self._clock.now()
@@ -68,12 +76,12 @@ class FleetModel:
             self._judge(job_id, now)
         self._trim()
 
-    def wait(self, seconds: float) -> bool:
-        """Return once a record changed, or after so long; False where the system cannot tell, at once."""
+    def wait(self, seconds: float) -> None:
+        """Return once a record changed, or after so long."""
         if self._watch is None:
-            return False
-        self._watch.wait(seconds)
-        return True
+            self._clock.sleep(seconds)
+        elif not self._waiting:
+            self._waiting += self._watch.read(timeout=max(1, round(seconds * 1000)))
 
     def refresh(self) -> Changes:
         """Take in what changed since the last call; never waits."""
@@ -94,7 +102,7 @@ class FleetModel:
     def close(self) -> None:
         """Close watch and journal."""
         self.journal.close()
-        self._end_watch()
+        self._close_watch()
 
     def _take_event(self, arrival: Arrival) -> None:
         job_id = arrival.event.job_id
@@ -133,32 +141,43 @@ class FleetModel:
     def _changed_jobs(self) -> set[str]:
         if self._watch is None:
             # The directory may have come into being meanwhile.
-            return self._everything() if self._begin_watch() else self._poll()
-        try:
-            return _job_ids(self._watch.changed())
-        except WatchLostError:
-            self._end_watch()
-            self._begin_watch()
+            return self._everything() if self._open_watch() or self._poll_is_due() else set()
+        events = (*self._waiting, *self._watch.read(timeout=0))
+        self._waiting.clear()
+        if any(event.mask & _LOST for event in events):
+            self._close_watch()
+            self._open_watch()
             return self._everything()
+        return _job_ids(event.name for event in events)
 
-    def _poll(self) -> set[str]:
-        if self._clock.monotonic() < self._next_poll:
-            return set()
-        self._next_poll = self._clock.monotonic() + POLL_SECONDS
-        return self._everything()
+    def _poll_is_due(self) -> bool:
+        now = self._clock.monotonic()
+        due = now >= self._next_poll
+        if due:
+            self._next_poll = now + POLL_SECONDS
+        return due
 
     def _everything(self) -> set[str]:
         still_open = {job_id for job_id, facts in self._facts.items() if not is_finished(facts)}
         return still_open | (self.source.job_ids() - self._facts.keys())
 
-    def _begin_watch(self) -> bool:
-        if self._open_watch is not None:
-            with contextlib.suppress(OSError):
-                self._watch = self._open_watch(Path(self.source.store.jobs_path()))
-                return True
-        return False
+    def _open_watch(self) -> bool:
+        if self._poll:
+            return False
+        try:
+            watch = INotify(nonblocking=True)
+        except OSError:
+            return False
+        try:
+            watch.add_watch(self.source.store.jobs_path(), _WATCHED)
+        except OSError:
+            watch.close()
+            return False
+        self._watch = watch
+        return True
 
-    def _end_watch(self) -> None:
+    def _close_watch(self) -> None:
+        self._waiting.clear()
         if self._watch is not None:
             self._watch.close()
         self._watch = None

@@ -1,5 +1,6 @@
 """Reading jobs for the fleet: who is there at the start, and one job again after it changed. Reads only."""
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,11 @@ RECENT = 1000
 _TAIL = 12
 
 Warn = Callable[[str], None]
+
+
+def warn_operator(text: str) -> None:
+    """Tell the operator, on stderr."""
+    print(f"jobwire dashboard: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a log line of a server
 
 
 class RecordSource:

@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,19 +19,20 @@ from starlette.applications import Starlette
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
-from jobwire.dashboard.assembly import new_model, warn
-from jobwire.dashboard.auth import Bind, Gate, PageToken, check_bind, page_token
+from jobwire.core.settings import Secret
+from jobwire.dashboard.auth import Bind, Gate, check_bind, page_token
 from jobwire.dashboard.backend import Backend
-from jobwire.dashboard.broadcast import Broadcaster, FollowerStatus
+from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import person_name
 from jobwire.dashboard.coordination.routes import StoreRoutes
 from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.fleet import Thresholds
-from jobwire.dashboard.follower import Follower
+from jobwire.dashboard.follower import follow
 from jobwire.dashboard.login import LoginRoutes
 from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.open_pages import OpenPage, OpenPages
+from jobwire.dashboard.records import warn_operator
 from jobwire.dashboard.server import Pages, build_app, load_assets
 from jobwire.dashboard.tables import TablesLocator
 from jobwire.dashboard.waiting import WaitingHistory
@@ -58,25 +60,26 @@ class Settings(NamedTuple):
     metrics_database: str | None = None
 
 
-def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
+def build(settings: Settings, token: Secret, *, clock: Clock) -> tuple[Starlette, Broadcaster]:
     """Return the application, following the fleet while it runs."""
-    gate = Gate(bind=settings.bind, secret=token.secret)
+    gate = Gate(bind=settings.bind, secret=token)
+    author = author_of(settings.bind)
     store = RecordStore(settings.home, clock=clock)
-    model = new_model(store, limits=settings.limits, poll=settings.poll)
+    model = FleetModel(store, limits=settings.limits, poll=settings.poll)
     broadcaster = Broadcaster(start_id=secrets.token_hex(4))
     backend = Backend(
         model=model,
-        queue=JobQueue(store, warn=warn),
+        queue=JobQueue(store, warn=warn_operator),
         broadcaster=broadcaster,
         waits=WaitingHistory(HomePaths(settings.home).journal, seconds=_WAITS_SECONDS),
         tables=TablesLocator(home=settings.home, location=settings.metrics_database),
         clock=clock,
     )
-    person, watch = person_name(author(token)), StoreWatch(settings.home)
+    person, watch = person_name(author), StoreWatch(settings.home)
     shown = {
         "home": str(settings.home.absolute()),
         "actions": "yes" if settings.allow_actions else "no",
-        "author": author(token),
+        "author": author,
         "person": person,
     }
     assets, throttle = load_assets(shown), LoginThrottle()
@@ -93,7 +96,7 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
             allow_actions=settings.allow_actions,
         ),
         clock=clock,
-        author=author(token),
+        author=author,
         allow_actions=settings.allow_actions,
     )
     form = assets["login.html"].body.decode()
@@ -107,30 +110,17 @@ def build(settings: Settings, token: PageToken, *, clock: Clock) -> tuple[Starle
 async def _following(
     model: FleetModel, watch: StoreWatch, broadcaster: Broadcaster, clock: Clock
 ) -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-
-    def in_loop(function: Callable[..., None], *values: object) -> None:
-        # The loop may have ended first while the process stops.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(function, *values)
-
-    def begin(model: FleetModel, moment: FollowerStatus) -> None:
-        in_loop(broadcaster.begin, dict(model.rows), moment)
-
-    follower = Follower(
-        model=model,
-        clock=clock,
-        begin=begin,
-        publish=lambda changes, moment: in_loop(broadcaster.publish, changes, moment),
-        warn=warn,
+    stop = threading.Event()
+    tasks = (
+        asyncio.create_task(follow(model, broadcaster, clock=clock, warn=warn_operator)),
+        asyncio.create_task(asyncio.to_thread(watch.run, stop)),
     )
-    follower.start()
-    watch.start()
     try:
         yield
     finally:
-        await asyncio.to_thread(follower.stop)
-        await asyncio.to_thread(watch.stop)
+        broadcaster.close()
+        stop.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):
@@ -170,11 +160,9 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def author(token: PageToken) -> str:
+def author_of(bind: Bind) -> str:
     """Return who cancels on the page: its owner, where nobody else has the token, else the page itself."""
-    if not token.own:
-        return f"page on {socket.gethostname()}"
-    return user_name()
+    return user_name() if bind.own_token else f"page on {socket.gethostname()}"
 
 
 def run(settings: Settings, *, announce: Callable[[OpenPage], None]) -> None:
@@ -204,12 +192,12 @@ def run(settings: Settings, *, announce: Callable[[OpenPage], None]) -> None:
         ssl_keyfile=bind.keyfile,
     )
     load_tls(config)
-    page = OpenPage(address(bind, port), token.secret.reveal() if token.own else "", os.getpid())
+    page = OpenPage(address(bind, port), token.reveal() if bind.own_token else "", os.getpid())
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(OpenPages(settings.home).listed(page, port))
         except StorageError as error:
-            warn(f"--link will not show this page: {error}")
+            warn_operator(f"--link will not show this page: {error}")
         _Server(config, broadcaster, lambda: announce(page)).run(sockets=[listener])
 
 

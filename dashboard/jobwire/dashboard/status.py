@@ -10,16 +10,32 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.dashboard.index_reader import attention, current_index, read_flags
-from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
+from jobwire.dashboard.index_reader import current_index, read_flags
 from jobwire.storage.home_paths import HomePaths
 
 if TYPE_CHECKING:
     from jobwire.dashboard.fleet import Row
+    from jobwire.dashboard.index_reader import IndexView
 
 _DAY_SECONDS = 86_400.0
 _SHOWN = 10
 _RECORD = re.compile(r"[0-9a-f]{8}\.json").fullmatch
+_WAITS_FOR_YOU = "waits for you"
+# As wide as the longest word of `state_word`.
+STATE_WIDTH = len(_WAITS_FOR_YOU)
+
+
+def state_word(group: str, status: str) -> str:
+    """Return what people read for one job (docs/glossary.md): one that is done says how it ended."""
+    if group == "waiting":
+        return _WAITS_FOR_YOU
+    return status if group == "done" else group
+
+
+def counted(count: int, group: str) -> str:
+    """Return how many jobs of a group there are: 1 waits for you, 2 wait for you, 3 running."""
+    words = "wait for you" if group == "waiting" and count != 1 else state_word(group, group)
+    return f"{count} {words}"
 
 
 class Line(NamedTuple):
@@ -34,20 +50,24 @@ class Line(NamedTuple):
 def line_of(home: str, *, failed_seconds: float = _DAY_SECONDS) -> Line:
     """Return the figures; a failure counts for `failed_seconds`, or until it is dismissed."""
     since = utc_timestamp(time.time() - failed_seconds)
-    found = current_index(home, failed_since=since, warn=_warn)
-    if found is None:
-        return _counted(home, since)
-    running, failed = set(found.running), set(found.failed)
-    for job_id in found.touched:
-        flags = read_flags(home, job_id)
-        running.discard(job_id)
-        failed.discard(job_id)
-        if flags is not None and flags.status == "running":
-            running.add(job_id)
-        elif flags is not None and flags.failed_since(since):
-            failed.add(job_id)
-    waiting = attention(home, running)
-    return Line(len(running) - waiting, waiting, len(failed), running_sessions(home))
+    return _line(home, current_index(home, failed_since=since, warn=_warn), since)
+
+
+def _line(home: str, index: IndexView | None, since: str) -> Line:
+    # Without an index, which cannot be made on a read-only disk for instance, every record is read.
+    unread = _all_jobs(home) if index is None else index.running | index.touched.keys()
+    known = 0 if index is None else len(index.failed - index.touched.keys())
+    found = [flags for flags in (read_flags(home, job_id) for job_id in unread) if flags is not None]
+    running = [flags for flags in found if flags.status == "running"]
+    waiting = sum(flags.attention for flags in running)
+    failed = known + sum(flags.failed_since(since) for flags in found)
+    return Line(len(running) - waiting, waiting, failed, running_sessions(home))
+
+
+def _all_jobs(home: str) -> list[str]:
+    jobs = HomePaths(home).jobs_path()
+    names = os.listdir(jobs) if os.path.isdir(jobs) else []  # noqa: PTH112, PTH208 - as in index_reader
+    return [name.removesuffix(".json") for name in names if _RECORD(name)]
 
 
 def running_sessions(home: str) -> int:
@@ -67,17 +87,6 @@ def running_sessions(home: str) -> int:
         store.close()
 
 
-def _counted(home: str, since: str) -> Line:
-    """Read every record: there is no index here and none can be made, on a read-only disk for instance."""
-    jobs = HomePaths(home).jobs_path()
-    names = [entry.name for entry in os.scandir(jobs)] if os.path.isdir(jobs) else []  # noqa: PTH112 - as in index_reader
-    found = [read_flags(home, name.removesuffix(".json")) for name in names if _RECORD(name)]
-    running = [flags for flags in found if flags and flags.status == "running"]
-    failed = [flags for flags in found if flags and flags.failed_since(since)]
-    waiting = sum(flags.attention for flags in running)
-    return Line(len(running) - waiting, waiting, len(failed))
-
-
 def render_line(line: Line) -> str:
     """Return the line for a status bar: what needs nobody comes first, what is zero is left out."""
     parts = [f"{line.running} running"]
@@ -92,9 +101,7 @@ def render_line(line: Line) -> str:
 
 def render_json(line: Line) -> str:
     """Return the figures as one JSON object."""
-    return json.dumps(
-        {"running": line.running, "waiting": line.waiting, "failed": line.failed, "sessions": line.sessions}
-    )
+    return json.dumps(line._asdict())
 
 
 def render_table(rows: list[Row], now: float) -> str:

@@ -1,5 +1,6 @@
 """`jobwire top`: the fleet live in a terminal, problems first. Fits 80 by 24 over ssh."""
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
@@ -18,9 +19,9 @@ from jobwire.dashboard.coordination.agents_screen import AgentsScreen
 from jobwire.dashboard.coordination.sessions_screen import SessionsScreen
 from jobwire.dashboard.coordination.store_screen import TextScreen
 from jobwire.dashboard.fleet import PROBLEMS, Group, Query, Row, arrange, tally, words
-from jobwire.dashboard.labels import STATE_WIDTH, counted, state_word
 from jobwire.dashboard.model import FleetModel
-from jobwire.dashboard.top_once import HEADINGS, SESSION_WIDTH, cells, now
+from jobwire.dashboard.status import STATE_WIDTH, counted, state_word
+from jobwire.dashboard.top_once import HEADINGS, SESSION_WIDTH, cells
 from jobwire.jobs.requests import open_requests
 from jobwire.registry.queue import JobQueue
 
@@ -150,7 +151,7 @@ class Top(App[int]):
         rows = arrange(self._model.rows.values(), self.query_now)[:_SHOWN_ROWS]
         self.query_one("#counts", Static).update(self._counts(rows))
         table = self.query_one(DataTable)
-        at = now()
+        at = time.time()
         wanted = {row.id: cells(row, at, self._room) for row in rows}
         if list(wanted) == list(self._shown):
             for row in rows:
@@ -301,7 +302,7 @@ class JobScreen(TextScreen):
             body.append(f"{row.id}  {state_word(row.group, row.status)}  ", _style(row))
             body.append(one_line(row.title, 200) + "\n", "bold")
             body.append(one_line(": ".join(part for part in (row.why, row.detail) if part), 1200) + "\n")
-            facts = [f"attempt {row.attempt}", f"seq {row.seq}", f"age {words(now() - row.created)}"]
+            facts = [f"attempt {row.attempt}", f"seq {row.seq}", f"age {words(time.time() - row.created)}"]
             facts += [f"session {one_line(row.session, 40)}"] if row.session else []
             body.append("  ".join(facts) + "\n\n", "dim")
         for line in self._model.source.history(self._job_id, _HISTORY_LINES):

@@ -1,30 +1,17 @@
 """The fleet as text, once: for pipes, scripts and small terminals."""
 
 import json
+import time
 from collections.abc import Iterable
-from pathlib import Path
 
-from jobwire.core.clock import SystemClock
 from jobwire.core.terminal_text import one_line
-from jobwire.dashboard.assembly import new_model
-from jobwire.dashboard.fleet import Query, Row, Thresholds, arrange, words
-from jobwire.dashboard.labels import STATE_WIDTH, state_word
+from jobwire.dashboard.fleet import Query, Row, arrange, words
 from jobwire.dashboard.model import FleetModel
-from jobwire.registry.store import RecordStore
+from jobwire.dashboard.status import STATE_WIDTH, state_word
 
 _BETWEEN = " · "
 SESSION_WIDTH = 10
 HEADINGS = ("job", "state", "session", "prog", "idle", "age", "what")
-
-
-def now() -> float:
-    """Return the wall time that ages are counted from."""
-    return SystemClock().now()
-
-
-def open_model(home: Path, *, limits: Thresholds, poll: bool) -> FleetModel:
-    """Return the fleet of a home directory, not started."""
-    return new_model(RecordStore(home, clock=SystemClock()), limits=limits, poll=poll)
 
 
 def require_all(model: FleetModel) -> None:
@@ -40,7 +27,7 @@ def render(model: FleetModel, query: Query, *, as_json: bool) -> str:
     model.close()
     if as_json:
         return "".join(json.dumps(row._asdict()) + "\n" for row in rows)
-    return table(rows, now())
+    return table(rows, time.time())
 
 
 def cells(row: Row, at: float, room: int = 200) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ import pytest
 
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.dashboard.fleet import Row, Thresholds
-from jobwire.dashboard.inotify import DirectoryWatch, WatchLostError
-from jobwire.dashboard.journal_tail import JournalTail
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.records import RecordSource
 from jobwire.registry.store import RecordStore
@@ -32,16 +30,8 @@ def new_model(
     home: Path, *, poll: bool = False, clock: ManualClock | None = None, keep: int = 1000
 ) -> FleetModel:
     """Return a model of `home`, not started; any warning is an error."""
-    used = clock if clock is not None else SystemClock()
-    source = RecordSource(RecordStore(home, clock=used), warn=_fail, failed_seconds=86_400)
-    return FleetModel(
-        source=source,
-        journal=JournalTail(home / "journal", warn=_fail),
-        clock=used,
-        limits=Thresholds(),
-        watch=None if poll else DirectoryWatch,
-        keep_finished=keep,
-    )
+    store = RecordStore(home, clock=clock)
+    return FleetModel(store, limits=Thresholds(), poll=poll, warn=_fail, keep_finished=keep)
 
 
 def _fail(text: str) -> None:
@@ -207,30 +197,24 @@ def test_purged_job_leaves_the_page(writer: FleetWriter) -> None:
     model.close()
 
 
-def test_lost_watch_is_made_good(writer: FleetWriter) -> None:
-    """When the directory goes away and comes back, nothing stays unseen."""
+@pytest.mark.parametrize("removed", [False, True])
+def test_lost_watch_is_made_good(writer: FleetWriter, removed: bool) -> None:
+    """When the directory goes away and comes back, moved or made anew, nothing stays unseen."""
     writer.start("kept")
     model = new_model(writer.home)
     model.start()
     jobs = Path(writer.store.jobs_path())
-    jobs.rename(jobs.with_name("aside"))
-    model.refresh()
-    jobs.with_name("aside").rename(jobs)
+    if removed:
+        shutil.rmtree(jobs)
+        model.refresh()
+        jobs.mkdir()
+    else:
+        jobs.rename(jobs.with_name("aside"))
+        model.refresh()
+        jobs.with_name("aside").rename(jobs)
     late = writer.start("late")
     wait_for(lambda: model.refresh() is None or late in model.rows)
     model.close()
-
-
-def test_watch_overflow_is_told(tmp_path: Path) -> None:
-    """A watch whose directory is removed says so instead of staying silent."""
-    (tmp_path / "d").mkdir()
-    watch = DirectoryWatch(tmp_path / "d")
-    (tmp_path / "d").rmdir()
-    with pytest.raises(WatchLostError):
-        watch.changed()
-    watch.close()
-    with pytest.raises(OSError, match="No such file"):
-        DirectoryWatch(tmp_path / "nowhere")
 
 
 def test_unreadable_record_is_reported_and_left_out(writer: FleetWriter) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard import index_reader
-from jobwire.dashboard.status import Line, _counted, line_of
+from jobwire.dashboard.status import Line, _line, line_of
 from jobwire.testing import ManualClock
 from jobwire.testing.fleet_writer import FleetWriter
 
@@ -45,7 +45,7 @@ def test_a_failure_counts_until_it_is_dismissed(writer: FleetWriter) -> None:
     writer.queue.dismiss(two)
     writer.close()
     Path(writer.store.queue_path("pending.sqlite")).unlink()
-    assert _counted(home, utc_timestamp(0)) == Line(0, 0, 1)
+    assert _line(home, None, utc_timestamp(0)) == Line(0, 0, 1)
 
 
 def test_a_failure_counts_for_a_while(tmp_path: Path) -> None:
@@ -107,6 +107,7 @@ def test_attention_is_found_in_any_layout(writer: FleetWriter) -> None:
     job = writer.start()
     writer.say(job, "permission_required", 'no "attention": false here')
     path = Path(writer.store.record_path(job))
-    assert index_reader.attention(str(writer.home), [job]) == 1
+    assert line_of(str(writer.home)) == Line(0, 1, 0)
     path.write_text(path.read_text().replace('\n "attention": true', '"attention":true'))
-    assert index_reader.attention(str(writer.home), [job, "ffffffff"]) == 1
+    assert line_of(str(writer.home)) == Line(0, 1, 0)
+    assert index_reader.read_flags(str(writer.home), "ffffffff") is None

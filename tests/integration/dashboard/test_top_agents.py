@@ -13,8 +13,8 @@ from jobwire.coordination.store import CoordinationStore
 from jobwire.dashboard.coordination.agents_screen import AgentsScreen, agent_lines, lock_lines
 from jobwire.dashboard.coordination.locks import LockView
 from jobwire.dashboard.fleet import Query, Thresholds
+from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.top import Top
-from jobwire.dashboard.top_once import open_model
 from jobwire.testing.fleet_writer import FleetWriter
 
 from .test_top_answers import until
@@ -28,7 +28,7 @@ def test_a_key_shows_agents_locks_and_waiters(tmp_path: Path) -> None:
         return str(app.screen.query_one("#lines", Static).content)
 
     async def walk() -> None:
-        app = Top(model=open_model(writer.home, limits=Thresholds(), poll=True), query=Query())
+        app = Top(model=FleetModel(writer.store, limits=Thresholds(), poll=True), query=Query())
         async with app.run_test(size=(100, 24)) as pilot:
             await pilot.press("g")
             await until(pilot, lambda: isinstance(app.screen, AgentsScreen))

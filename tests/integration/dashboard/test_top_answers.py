@@ -6,8 +6,8 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from jobwire.dashboard.fleet import Query, Thresholds
+from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.top import Top
-from jobwire.dashboard.top_once import open_model
 from jobwire.jobs.requests import find
 from jobwire.testing.fleet_writer import FleetWriter
 
@@ -21,7 +21,7 @@ def test_a_key_shows_the_open_request_and_answers_it(tmp_path: Path) -> None:
         writer.say(job, "permission_required", "?", request=body)
 
     async def walk() -> None:
-        app = Top(model=open_model(writer.home, limits=Thresholds(), poll=True), query=Query())
+        app = Top(model=FleetModel(writer.store, limits=Thresholds(), poll=True), query=Query())
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("w")
             await until(pilot, lambda: len(app.screen_stack) == 2)

@@ -8,8 +8,8 @@ from textual.widgets import Static
 
 from jobwire.dashboard.coordination.sessions_screen import SessionsScreen, session_lines
 from jobwire.dashboard.fleet import Query, Thresholds
+from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.top import Top
-from jobwire.dashboard.top_once import open_model
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.session_house import SessionHouse, settle
 
@@ -30,7 +30,7 @@ def test_a_key_shows_sessions_and_their_panes(
         return str(app.screen.query_one("#lines", Static).content)
 
     async def walk() -> None:
-        app = Top(model=open_model(writer.home, limits=Thresholds(), poll=True), query=Query())
+        app = Top(model=FleetModel(writer.store, limits=Thresholds(), poll=True), query=Query())
         async with app.run_test(size=(100, 24)) as pilot:
             await pilot.press("t")
             await until(pilot, lambda: isinstance(app.screen, SessionsScreen))

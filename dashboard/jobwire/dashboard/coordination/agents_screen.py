@@ -1,5 +1,6 @@
 """`jobwire top`: the agents, and the file locks that they hold and wait for."""
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
@@ -13,7 +14,6 @@ from jobwire.dashboard.coordination.agents import agent_rows
 from jobwire.dashboard.coordination.locks import LockRow, LockView, WaiterRow, lock_view
 from jobwire.dashboard.coordination.store_screen import Line, StoreScreen
 from jobwire.dashboard.fleet import words
-from jobwire.dashboard.top_once import now
 
 _STYLES = {
     AgentState.BLOCKED: "bold yellow",
@@ -37,7 +37,7 @@ class AgentsScreen(StoreScreen):
         """Return agents, locks and waiters."""
         if store is None:
             return [("no agent has joined: jobwire agent join --agent NAME", "")]
-        at = now()
+        at = time.time()
         agents, locks = agent_rows(store, at), lock_view(store)
         return [*agent_lines(agents, at, self.size.width - 4), *lock_lines(locks, at)]
 

@@ -19,25 +19,15 @@ class StoreWatch:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobwire-store-watch", daemon=True)
         self.number = 0
         self.trouble = ""
 
-    def start(self) -> None:
-        """Start to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop and wait."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def run(self, stop: threading.Event) -> None:
+        """Look until `stop` is set."""
         store = CoordinationStore(str(self._home), read_only=True)
         seen: object = None
         pause, failed = LOOK_SECONDS, False
-        while not self._stop.wait(pause):
+        while not stop.wait(pause):
             try:
                 found, trouble = self._look(store), ""
             except StorageError as error:
