@@ -22,7 +22,8 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.override import override
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.writer import JournalWriter
-from jobwire.metrics.folding import COUNTS, FoldTask
+from jobwire.metrics.folding import FoldTask
+from jobwire.metrics.folding_source import FORMAT, folding_source
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
@@ -50,7 +51,8 @@ def store(directory: Path, total: int) -> None:
 class Ways:
     """The ways to keep counts; each turns a reader of messages into a query."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self._spark = spark
         self._folder = folder
         self._number = 0
 
@@ -72,8 +74,8 @@ class Ways:
         sink = str(self._folder / f"{self._number}.db")
         AllShards(sink, clock=SystemClock()).prepare(1)
         task = FoldTask.of(MetricsSettings(self._folder, (), sink, None))
-        ranges = messages.option("parse", "ranges").option("shards", 1).load()
-        return ranges.mapInArrow(task.fold, COUNTS).writeStream.foreachBatch(_collect)
+        self._spark.dataSource.register(folding_source(task))
+        return messages.format(FORMAT).option("shards", 1).load().writeStream.foreachBatch(_collect)
 
     def native_windows(self, messages: Any) -> Any:
         """Count by window and type, in Spark's state store."""
@@ -161,7 +163,7 @@ def measure_state(folder: Path, small: int) -> Rows:
     )
     rows: Rows = {}
     try:
-        ways = Ways(folder).all()
+        ways = Ways(spark, folder).all()
         # The first round is the JVM's: it compiles what all of them use.
         for number in range(2):
             for name, way in ways.items():

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark.sql.datasource import InputPartition
+
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError
 from jobwire.metrics.database import exists, public_url, shard_place
@@ -18,8 +20,9 @@ from jobwire.metrics.sessions import SessionLookup
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import open_shard
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
-from jobwire.metrics.source.planning import Piece
+from jobwire.metrics.source.columns import spare_the_collector
+from jobwire.metrics.source.options import SourceOptions
+from jobwire.metrics.source.planning import Piece, planned
 
 # What a task gives, as Spark's DDL, and the columns that a batch sums.
 COUNTS = "journal string, shard bigint, rows bigint, repeated bigint, damaged bigint"
@@ -27,7 +30,7 @@ SUMS = ("rows", "repeated", "damaged")
 
 
 class FoldTask(NamedTuple):
-    """What a task does with what it would read: ranges (parse=ranges of the source) in, COUNTS out.
+    """What a task does with what it would read: it folds the rows in, and gives COUNTS.
 
     Picklable. It goes to the executors by Spark's own channel, never into a command line or a log: the URL
     of the tables may hold a password.
@@ -35,42 +38,28 @@ class FoldTask(NamedTuple):
 
     sink: str
     home: Path
-    topic_root: str
     shards: int
-    verify: bool
     allow_data_loss: bool
     keep: Keep
 
     @classmethod
     def of(cls, settings: MetricsSettings) -> "FoldTask":
         """Return the task of a run."""
-        return cls(
-            *(settings.sink, settings.home, settings.topic_root, settings.shards, settings.verify),
-            *(settings.allow_data_loss, settings.keep),
-        )
+        return cls(settings.sink, settings.home, settings.shards, settings.allow_data_loss, settings.keep)
 
-    def fold(self, ranges: Iterator[Any]) -> Iterator[Any]:
-        """Fold each range in; raises the errors of jobwire.journal, SinkError, DataLossError."""
+    def fold(self, options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+        """Fold each piece in; raises the errors of jobwire.journal, SinkError, DataLossError."""
         import pyarrow as pa  # noqa: PLC0415 - in a worker only
 
-        for batch in ranges:
-            counts = [self._fold(row) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(counts)
+        given = planned(partition)
+        for piece in given.pieces:
+            yield pa.RecordBatch.from_pylist([self._fold(options, piece, given.shard or 0)])
+        spare_the_collector()
 
-    def _fold(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _fold(self, options: SourceOptions, piece: Piece, shard: int) -> dict[str, Any]:
         from jobwire.journal.entry import DAMAGED  # noqa: PLC0415 - as below
-        from jobwire.journal.scan import Span  # noqa: PLC0415 - in a worker only
-        from jobwire.metrics.source.fold_form import rows_in  # noqa: PLC0415 - as above
+        from jobwire.metrics.source.fold_form import rows_in  # noqa: PLC0415 - in a worker only
 
-        options = SourceOptions(
-            Path(row["journal"]),
-            topic_root=self.topic_root,
-            parse=PARSE_RANGES,
-            verify=self.verify,
-            shards=self.shards,
-        )
-        piece = Piece(Span(*(row[name] for name in Span._fields)), row["data"])
-        shard = row["shard"]
         rows = rows_in(options, piece, shard)
         try:
             applied = _opened(self, shard).apply(rows, piece.span.identity)

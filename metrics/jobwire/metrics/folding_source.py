@@ -17,7 +17,7 @@ FORMAT = "jobwire_counts"
 
 
 def folding_source(task: FoldTask) -> type[MqttDataSource]:
-    """Return the source of a run, for `session.dataSource.register`: with parse=ranges it gives COUNTS.
+    """Return the source of a run, for `session.dataSource.register`: it gives COUNTS of what it folded in.
 
     Classes of its own, which Spark pickles with `task` in them: options are written into logs and plans.
     """
@@ -25,12 +25,12 @@ def folding_source(task: FoldTask) -> type[MqttDataSource]:
     class FoldingTable(JournalTable):
         @override
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            return task.fold(super().read(partition))
+            return task.fold(self._options, partition)
 
     class FoldingStream(JournalStream):
         @override
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            return task.fold(super().read(partition))
+            return task.fold(self._options, partition)
 
     class FoldingSource(MqttDataSource):
         @classmethod
@@ -44,10 +44,10 @@ def folding_source(task: FoldTask) -> type[MqttDataSource]:
 
         @override
         def reader(self, schema: StructType) -> JournalTable:  # noqa: ARG002 - Spark's signature
-            return FoldingTable(read_options(self.options))
+            return FoldingTable(read_options(self.options)._replace(folds=True))
 
         @override
         def streamReader(self, schema: StructType) -> JournalStream:  # noqa: ARG002, N802 - Spark's signature
-            return FoldingStream(read_options(self.options))
+            return FoldingStream(read_options(self.options)._replace(folds=True))
 
     return FoldingSource

@@ -19,7 +19,7 @@ from jobwire.metrics.folding_source import FORMAT, folding_source
 from jobwire.metrics.health import OBSERVED
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import AppliedRange
-from jobwire.metrics.source.options import PARSE_RANGES, SourceOptions
+from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.planning import oldest_offset
 
 # Between two looks at whether a batch is over.
@@ -137,9 +137,9 @@ class Pipeline:
     def _reader(self, read: Any, journal: Journal) -> Any:
         return (
             read.format(FORMAT)
-            .option("parse", PARSE_RANGES)
             .option("journal", str(journal.directory))
             .option("topicRoot", self._settings.topic_root)
+            .option("verify", self._settings.verify)
             .option("shards", self._settings.shards)
             .option("inline", self._settings.inline)
             .option("history", self._settings.history or "")

@@ -47,24 +47,24 @@ def closed() -> Iterator[None]:
     close_tables()
 
 
-def ranges(journal: Path, shards: int, start: int, end: int, *, inline: bool = False) -> list[list[Any]]:
+def given(options: SourceOptions, start: int, end: int) -> list[Any]:
     """Return what each task of a batch is given."""
-    stream = JournalStream(SourceOptions(journal, parse="ranges", shards=shards, inline=inline))
+    stream = JournalStream(options)
     place = stream.initialOffset()
     tasks = stream.partitions({**place, "offset": start}, {**place, "offset": end})
-    found = [list(stream.read(task)) for task in tasks]
     stream.stop()
-    return found
+    return tasks
+
+
+def folded(task: FoldTask, options: SourceOptions, parts: list[Any]) -> list[dict[str, Any]]:
+    """Run the tasks of a batch; return their counts."""
+    return [row for part in parts for batch in task.fold(options, part) for row in batch.to_pylist()]
 
 
 def run(task: FoldTask, journal: Path, start: int, end: int) -> int:
     """Run the tasks of one batch; return the rows they counted."""
-    counts = [
-        row
-        for batches in ranges(journal, task.shards, start, end)
-        for batch in task.fold(iter(batches))
-        for row in batch.to_pylist()
-    ]
+    options = SourceOptions(journal, shards=task.shards, folds=True)
+    counts = folded(task, options, given(options, start, end))
     assert [count["shard"] for count in counts] == list(range(task.shards))
     return sum(count["rows"] for count in counts)
 
@@ -107,10 +107,10 @@ def test_a_task_may_bring_its_bytes(make_journal: Callable[[Sequence[Entry]], Pa
     tables = AllShards(sink, clock=SystemClock())
     tables.prepare(2)
     task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
-    given = ranges(journal, 2, 0, len(ENTRIES), inline=True)
+    options = SourceOptions(journal, shards=2, inline=True, folds=True)
+    parts = given(options, 0, len(ENTRIES))
     journal.rename(tmp_path / "elsewhere")
-    for batches in given:
-        assert list(task.fold(iter(batches)))
+    assert folded(task, options, parts)
     assert tables.digests() == expected
 
 
@@ -158,12 +158,8 @@ def test_one_flipped_bit_costs_the_entries_that_it_took(
     tables = AllShards(sink, clock=SystemClock())
     tables.prepare(2)
     task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
-    counts = [
-        row
-        for batches in ranges(journal, 2, 0, len(ENTRIES), inline=inline)
-        for batch in task.fold(iter(batches))
-        for row in batch.to_pylist()
-    ]
+    options = SourceOptions(journal, shards=2, inline=inline, folds=True)
+    counts = folded(task, options, given(options, 0, len(ENTRIES)))
     told = sum(count["damaged"] for count in counts)
     assert told == lost
     # Where the header is sound, reading goes on behind the block.
@@ -199,15 +195,12 @@ def test_a_damaged_sealed_file_costs_its_entries(make_journal: Callable[..., Pat
     sink = str(tmp_path / "metrics.db")
     AllShards(sink, clock=SystemClock()).prepare(1)
     task = FoldTask.of(settings_of(tmp_path, journal, sink, 1))
-    options = SourceOptions(journal, parse="ranges", shards=1, history=str(tmp_path / "history"))
-    stream = JournalStream(options)
-    begin = stream.initialOffset()
-    (part,) = stream.partitions(begin, {**begin, "offset": len(ENTRIES)})
-    counts = [row for batch in task.fold(stream.read(part)) for row in batch.to_pylist()]
-    stream.stop()
+    options = SourceOptions(journal, shards=1, history=str(tmp_path / "history"), folds=True)
+    (part,) = given(options, 0, len(ENTRIES))
+    counts = folded(task, options, [part])
     assert (sum(row["rows"] for row in counts), sum(row["damaged"] for row in counts)) == (len(ENTRIES), lost)
     with pytest.raises(JournalCorrupt):
-        list(JournalTable(options._replace(parse="none")).read(part))
+        list(JournalTable(options._replace(folds=False)).read(part))
 
 
 def test_a_task_without_its_tables_says_so(

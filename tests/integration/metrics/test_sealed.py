@@ -53,7 +53,7 @@ def fold(options: SourceOptions, home: Path, name: str) -> dict[str, str]:
     place: dict[str, Any] = stream.initialOffset()
     while (end := stream.latestOffset(place, stream.getDefaultReadLimit())) != place:
         for part in stream.partitions(place, end):
-            assert list(task.fold(iter(list(stream.read(part)))))
+            assert list(task.fold(options, part))
         place = end
     stream.stop()
     return tables.digests()
@@ -77,7 +77,7 @@ def test_the_tables_are_the_same_from_sealed_files(
 ) -> None:
     """A query that begins in sealed files and goes on in the journal counts what the whole journal gives."""
     journal = make_journal(ENTRIES, segment_bytes=20_000)
-    options = SourceOptions(journal, parse="ranges", shards=shards, max_rows=100, inline=inline)
+    options = SourceOptions(journal, shards=shards, max_rows=100, inline=inline, folds=True)
     expected = fold(options, tmp_path, "whole")
     first = seal_and_prune(journal, tmp_path / "history")
     assert 100 < first < len(ENTRIES)

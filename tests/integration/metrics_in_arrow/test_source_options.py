@@ -51,6 +51,7 @@ def test_options_are_read_without_regard_to_case() -> None:
         ({"journal": "/j", "maxRowsPerBatch": "0"}, "positive"),
         ({"journal": "/j", "startingOffset": "-1"}, "earliest"),
         ({"journal": "/j", "parse": "all"}, "parse"),
+        ({"journal": "/j", "folds": "true"}, "no option folds"),
         ({"journal": "/j", "consumer": "a/b"}, "consumer"),
         ({"journal": "/j", "password": "secret"}, "no option password"),
     ],
@@ -111,22 +112,6 @@ def test_tasks_may_be_divided_by_job(journal: Path, inline: bool) -> None:
     jobs = [set(part.column("job_id").to_pylist()) for part in parts]
     assert all(jobs)
     assert sum(map(len, jobs)) == len(set.union(*jobs))
-
-
-def test_ranges_say_where_the_rows_are(journal: Path) -> None:
-    """With parse=ranges a row is a part of the journal that its task has not read."""
-    options = SourceOptions(journal, parse="ranges", shards=2)
-    reader = JournalStream(options)
-    start = reader.initialOffset()
-    tasks = reader.partitions(start, {**start, "offset": 77})
-    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
-    reader.stop()
-    assert [name.split()[0] for name in ddl(options).split(", ")] == list(rows[0])
-    assert [(row["shard"], row["first_offset"], row["end_offset"], row["data"]) for row in rows] == [
-        (0, 0, 77, None),
-        (1, 0, 77, None),
-    ]
-    assert {row["journal"] for row in rows} == {str(journal)}
 
 
 def test_a_pickled_reader_has_opened_nothing(journal: Path) -> None:

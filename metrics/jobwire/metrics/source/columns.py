@@ -6,13 +6,15 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pyspark.sql.datasource import InputPartition
+
 from jobwire.core.topics import Topics, filter_matches
 from jobwire.journal.errors import JournalNotFound, JournalTruncated
 from jobwire.journal.index import SegmentIndex
 from jobwire.journal.scan import Span, is_sealed
 from jobwire.journal.segment import list_segments
-from jobwire.metrics.source.options import PARSE_EVENT, PARSE_RANGES, RANGE_COLUMNS, SourceOptions
-from jobwire.metrics.source.planning import Piece, SpanPartition, load
+from jobwire.metrics.source.options import PARSE_EVENT, SourceOptions
+from jobwire.metrics.source.planning import Piece, load, planned
 
 # As Spark's DDL. Nothing is declared NOT NULL: Spark would plan on it before it has read anything.
 _STORED = {
@@ -25,7 +27,6 @@ _STORED = {
     "payload": "binary",
 }
 _EVENT = {"seq": "bigint", "event": "string", "timestamp": "string", "detail": "string", "data": "string"}
-_ALIASES = {"string": "string", "int": "int32", "bigint": "int64", "binary": "binary"}
 STORED_COLUMNS = tuple(_STORED)
 # What the judge of signatures looks at, and what it changes.
 _JUDGED = frozenset({"verdict", "topic", "payload", "retained"})
@@ -38,12 +39,10 @@ def ddl(options: SourceOptions) -> str:
 
 
 def _kinds(options: SourceOptions) -> Mapping[str, str]:
-    if options.parse == PARSE_RANGES:
-        return RANGE_COLUMNS
     return _STORED | _EVENT if options.parse == PARSE_EVENT else _STORED
 
 
-def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     """Yield the task's rows as Arrow record batches of exactly the declared schema.
 
     Blocks for the disk only. Raises the errors of jobwire.journal.
@@ -51,26 +50,18 @@ def read_partition(options: SourceOptions, partition: object) -> Iterator[Any]:
     # In an executor's worker only: the planner has no use for Arrow.
     import pyarrow as pa  # noqa: PLC0415
 
-    if not isinstance(partition, SpanPartition):
-        raise TypeError(f"not a partition of this source: {type(partition).__name__}")
+    task = planned(partition)
     names = options.chosen(_kinds(options))
-    if options.parse == PARSE_RANGES:
-        for span, data in partition.pieces:
-            row = {**span._asdict(), "journal": str(options.journal), "shard": partition.shard, "data": data}
-            kinds = [pa.type_for_alias(_ALIASES[RANGE_COLUMNS[name]]) for name in names]
-            yield pa.RecordBatch.from_pylist([row], pa.schema(list(zip(names, kinds, strict=True))))
-        _spare_the_collector()
-        return
     parsed = [name for name in names if name in _EVENT]
     needed = {*names, *(("verdict", "payload") if parsed else ())} - _EVENT.keys()
-    for piece in partition.pieces:
-        for arrays in stored_columns(options, piece, needed, partition.shard):
+    for piece in task.pieces:
+        for arrays in stored_columns(options, piece, needed, task.shard):
             if parsed:
                 from jobwire.journal.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
 
                 arrays.update(parse_accepted(arrays["verdict"], arrays["payload"], parsed))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
-    _spare_the_collector()
+    spare_the_collector()
 
 
 def stored_columns(
@@ -163,7 +154,7 @@ def _of_shard(job_ids: Any, shard: int | None, shards: int) -> Any:
 
 
 @functools.cache
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Take what is loaded by now out of the garbage collector's sight, once a process.
 
     PySpark's daemon collects after each task; with pyarrow and pandas loaded that takes 30 ms, three

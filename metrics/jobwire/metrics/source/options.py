@@ -15,21 +15,7 @@ MAX_BYTES = 64 << 20
 PARTITION_BYTES = 16 << 20
 # Bytes that travel inside a task, not on a shared disk; spark.rpc.message.maxSize allows 128 MiB.
 INLINE_PARTITION_BYTES = 2 << 20
-PARSE_NONE, PARSE_EVENT, PARSE_RANGES = "none", "event", "ranges"
-# With parse=ranges: a row is a range of the journal that nobody has read, for a task that does. As Spark's
-# DDL. `data` are its bytes with inline=true; the rest is where they are (journal/scan.py).
-RANGE_COLUMNS = {
-    "journal": "string",
-    "shard": "int",
-    "identity": "string",
-    "segment_base": "bigint",
-    "segment": "string",
-    "position": "bigint",
-    "length": "bigint",
-    "first_offset": "bigint",
-    "end_offset": "bigint",
-    "data": "binary",
-}
+PARSE_NONE, PARSE_EVENT = "none", "event"
 EARLIEST = "earliest"
 LATEST = "latest"
 _T = TypeVar("_T")
@@ -60,11 +46,13 @@ class SourceOptions(NamedTuple):
     ending_offset: str = LATEST
     starting_time: str = ""
     ending_time: str = ""
+    # No option: the rows are for the fold, which counts what damage took (folding_source.py).
+    folds: bool = False
 
     @property
     def skips_damage(self) -> bool:
         """Tell whether an entry that damage took is given as a row that says so, or ends the query."""
-        return self.parse == PARSE_RANGES or not self.fail_on_data_loss
+        return self.folds or not self.fail_on_data_loss
 
     def chosen(self, present: Iterable[str]) -> tuple[str, ...]:
         """Return the columns to give: all that are `present`, or those that option `columns` names.
@@ -165,7 +153,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "journal": ("journal", lambda text: Path(text).absolute()),
     "topics": ("topics", _list),
     "topicRoot": ("topic_root", str),
-    "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT, PARSE_RANGES)),
+    "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT)),
     "columns": ("columns", _list),
     "verify": ("verify", _switch),
     "ingest": ("embedded", _embedded),

@@ -36,6 +36,13 @@ class SpanPartition(InputPartition):
         return f"SpanPartition({spans}, shard {self.shard}, {carried} bytes inside)"
 
 
+def planned(partition: InputPartition) -> SpanPartition:
+    """Return a task as `plan` made it; Spark hands it over as what it knows of it."""
+    if not isinstance(partition, SpanPartition):
+        raise TypeError(f"not a partition of this source: {type(partition).__name__}")
+    return partition
+
+
 def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) -> Iterator[SpanPartition]:
     """Yield the tasks that together read exactly [start, end): one a shard, or some of about equal size.
 
