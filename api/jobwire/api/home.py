@@ -12,9 +12,8 @@ from jobwire.api.work import ClaimedJob, claimed_jobs
 from jobwire.coordination.locks.changes import LOCK_SECONDS, LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.held_lock import HeldLock
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode
-from jobwire.coordination.locks.roots import targets_of
+from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
@@ -291,7 +290,7 @@ class Home:
             incarnation=self._environ.get("JOBWIRE_INCARNATION", ""),
             job_id=self._environ.get("JOBWIRE_JOB", ""),
         )
-        return HeldLock(Locks(store, job_ended=JobEnded(self._home)), asked, wait_seconds=wait, stop=stop)
+        return HeldLock(Locks(store), asked, wait_seconds=wait, stop=stop)
 
     def close(self) -> None:
         """Close the queue's index; the next call opens it again."""

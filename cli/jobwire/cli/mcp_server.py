@@ -22,7 +22,7 @@ from jobwire.cli.task_tools import TaskTools
 from jobwire.coordination.agent_port import LocalAgent, claim_next
 from jobwire.coordination.agent_verbs import do_verb
 from jobwire.coordination.command import failure_json, who_am_i
-from jobwire.coordination.locks.roots import targets_of
+from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.new_task import NewTask

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobwire.coordination.agent_verbs import call, following
 from jobwire.coordination.message import DEFAULT_RUN
-from jobwire.coordination.tasks.states import no_task
 from jobwire.core.errors import ConflictError
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
@@ -43,6 +42,8 @@ def claim_next(
             return call("task-claim", {**args, "task_id": task})
         except ConflictError:
             continue  # others may be quicker
+    from jobwire.coordination.tasks.states import no_task  # noqa: PLC0415 - who asks for locks asks for no task
+
     raise no_task(str(run_id), agent)
 
 

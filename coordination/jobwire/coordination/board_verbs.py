@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.boards.boards import Boards, not_genuine
-from jobwire.coordination.boards.phases import MAX_ROUNDS, BoardPhase, BoardTurn
+from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
-from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, PHASE_SECONDS, NewBoard
+from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, NewBoard
 from jobwire.coordination.boards.words import standing
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
@@ -40,18 +40,8 @@ def _told(view: BoardView, **more: object) -> dict[str, object]:
 
 
 def _open(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    new = NewBoard(
-        agent,
-        args["checkpoint"],
-        args["proposal"],
-        tuple(args.get("members", DEFAULT_MEMBERS)),
-        quick=args.get("quick", False),
-        rounds=args.get("rounds", MAX_ROUNDS),
-        quorum=args.get("quorum", 0),
-        deadline_seconds=args.get("deadline_seconds", PHASE_SECONDS),
-        run_id=args.get("run_id", "default"),
-    )
-    return _told(Boards(store).open(new))
+    members = tuple(args.pop("members", DEFAULT_MEMBERS))
+    return _told(Boards(store).open(NewBoard(agent, members=members, **args)))
 
 
 def _turn(turn: BoardTurn) -> VerbBody:
@@ -87,7 +77,7 @@ def _decided(view: BoardView, args: dict[str, Any]) -> dict[str, object]:
     """Return what a board decided, as a page as well where a person asks."""
     if view.resolution is None:
         return _told(view, resolution=None)
-    text = {"page": page(view.board.subject, view.resolution, view.said)} if args.get("page") else {}
+    text = {"page": page(view.board.terms, view.resolution, view.said)} if args.get("page") else {}
     return _told(view, resolution=dict(view.resolution), **text)
 
 

@@ -33,7 +33,7 @@ def at_home(args: Namespace) -> int:
     store = open_store(args) if found.changes else open_to_read(args)
 
     def locate(paths: Iterable[str]) -> list[str]:
-        from jobwire.coordination.locks.roots import targets_of  # noqa: PLC0415 - for locks alone
+        from jobwire.coordination.locks.targets import targets_of  # noqa: PLC0415 - for locks alone
 
         return targets_of(store, paths, run_id=args.run_id, root=args.root)
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.file_locks import Locks
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.targets import canonical
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import utc_timestamp
@@ -47,7 +46,7 @@ def holder_of(desk: Desk, said: Said) -> Held | None:
 
 def _conflicts(store: CoordinationStore, agent: str, said: Said) -> list[FileLock]:
     """Return the locks of others on the files, in whatever run they are held."""
-    locks = Locks(store, job_ended=JobEnded(store.home))
+    locks = Locks(store)
     folder = said.directory or os.getcwd()  # noqa: PTH109 - start-up
     found: list[FileLock] = []
     for run_id in sorted({lock.run_id for lock in locks.state().locks}):

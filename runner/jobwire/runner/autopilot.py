@@ -22,8 +22,7 @@ from jobwire.coordination import agents, taking
 from jobwire.coordination.agents import Joining
 from jobwire.coordination.bus import session_export, session_import
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
-from jobwire.coordination.handling.assignment import Assignment, asks_for_work, assign, wind_up
-from jobwire.coordination.handling.open_work import adopt
+from jobwire.coordination.handling.assignment import Assignment, adopt, asks_for_work, assign, wind_up
 from jobwire.coordination.handling.tries import Tries
 from jobwire.coordination.heartbeat import Heartbeat, StorePulse
 from jobwire.coordination.marks import catch_up

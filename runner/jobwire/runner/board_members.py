@@ -201,7 +201,7 @@ def ask_all(args: Namespace) -> int:
             response={"board": view.to_json(), "jobs": jobs},
         )
     with suppress(BrokenPipeError):
-        text = page(view.board.subject, view.resolution, view.said)
+        text = page(view.board.terms, view.resolution, view.said)
         body = {"jobs": jobs, "board": view.to_json(), "board_id": board_id}
         say(args, body, lambda: "\n".join(map(safe, text.splitlines())))
     return 0

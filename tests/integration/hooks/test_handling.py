@@ -13,8 +13,7 @@ import pytest
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.guards import guard_of
-from jobwire.coordination.locks.job_ended import JobEnded
-from jobwire.coordination.locks.roots import root_of
+from jobwire.coordination.locks.targets import root_of
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.reading import ways_in
 from jobwire.coordination.sending import send
@@ -265,7 +264,7 @@ def test_an_edit_of_what_another_holds_is_denied(agent: Agent) -> None:
     """With the holder and the way to wait; one's own file and others are free."""
     store = CoordinationStore(agent.home)
     root_of(store, "default", wanted=str(agent.folder), default=str(agent.folder))
-    locks = Locks(store, job_ended=JobEnded(agent.home))
+    locks = Locks(store)
     locks.acquire(LockRequest("other", ("a.py",)))
     locks.acquire(LockRequest("builder", ("b.py",)))
     denied = agent.hook("PreToolUse", tool_name="Edit", tool_input={"file_path": str(agent.folder / "a.py")})
@@ -310,14 +309,13 @@ def test_messages_go_in_and_are_done_with_the_next_hook(agent: Agent) -> None:
 def test_the_locks_of_an_agent_with_our_hooks_are_guarded(agent: Agent) -> None:
     """From its first hook to the end of its job; those of an agent without hooks are advisory."""
     store = CoordinationStore(agent.home)
-    ended = JobEnded(agent.home)
     send(store, NewMessage("lead", ("builder",), summary="hello"))
-    assert guard_of(agent.home, "builder", ended) == "advisory"
+    assert guard_of(agent.home, "builder") == "advisory"
     agent.tool("PostToolUse")
-    assert guard_of(agent.home, "builder", ended) == "guarded"
-    assert guard_of(agent.home, "reviewer", ended) == "advisory"
+    assert guard_of(agent.home, "builder") == "guarded"
+    assert guard_of(agent.home, "reviewer") == "advisory"
     agent.queue.cancel(agent.job_id)
-    assert guard_of(agent.home, "builder", ended) == "advisory"
+    assert guard_of(agent.home, "builder") == "advisory"
     store.close()
 
 

@@ -3,16 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Spoken, Terms, phase_of, progress
+from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Terms, phase_of, progress
+from jobwire.coordination.boards.resolution import Statement
 
 MEMBERS = frozenset({"a", "b", "c"})
 TERMS = Terms(MEMBERS, 0, 10.0)
 ORDER = list(BoardPhase)
 
 
-def everybody(turn: BoardTurn, at_ms: int) -> list[Spoken]:
+def everybody(turn: BoardTurn, at_ms: int) -> list[Statement]:
     """Return that turn of all members."""
-    return [Spoken(member, turn, at_ms) for member in sorted(MEMBERS)]
+    return [Statement(member, turn, at_ms) for member in sorted(MEMBERS)]
 
 
 def test_a_board_on_which_all_speak() -> None:
@@ -47,18 +48,18 @@ def test_a_quick_review() -> None:
 def test_a_revision_ends_no_round_twice() -> None:
     """Who speaks twice counts once."""
     said = [
-        Spoken("a", BoardTurn.ASSESS, 1),
-        Spoken("a", BoardTurn.ASSESS, 2),
-        Spoken("b", BoardTurn.ASSESS, 3),
+        Statement("a", BoardTurn.ASSESS, 1),
+        Statement("a", BoardTurn.ASSESS, 2),
+        Statement("b", BoardTurn.ASSESS, 3),
     ]
     assert progress(TERMS, said, 5).missing == {"c"}
 
 
-TURNS = st.builds(Spoken, st.sampled_from("abcd"), st.sampled_from(BoardTurn), st.integers(0, 50_000))
+TURNS = st.builds(Statement, st.sampled_from("abcd"), st.sampled_from(BoardTurn), st.integers(0, 50_000))
 
 
 @given(st.lists(TURNS, max_size=20).map(lambda said: sorted(said, key=lambda one: one.at_ms)))
-def test_phases_only_go_on(said: list[Spoken]) -> None:
+def test_phases_only_go_on(said: list[Statement]) -> None:
     """However members speak, in and out of turn, a board never goes back, and ends by its deadlines."""
     states = [progress(TERMS, said[:n], said[n - 1].at_ms) for n in range(1, len(said) + 1)]
     places = [(ORDER.index(state.phase), state.round) for state in states]

@@ -17,7 +17,7 @@ from jobwire.coordination.locks import changes
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import MAX_TARGETS, Locks, revoke
 from jobwire.coordination.locks.queue import LockMode, and_above
-from jobwire.coordination.locks.roots import root_of
+from jobwire.coordination.locks.targets import root_of
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore

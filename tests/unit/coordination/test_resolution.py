@@ -3,32 +3,30 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.coordination.boards.phases import BoardTurn, Spoken, Terms, progress
-from jobwire.coordination.boards.resolution import Statement, Subject, page, resolve
+from jobwire.coordination.boards.phases import BoardTurn, Terms, progress
+from jobwire.coordination.boards.resolution import Statement, page, resolve
 from jobwire.core.envelope import open_sealed, seal
 
 MEMBERS = ("CA", "CPO", "CSO")
-SUBJECT = Subject("board-1", "PRE_LAUNCH", "Ship it.\n")
-TERMS = Terms(frozenset(MEMBERS), 0, 60.0)
+TERMS = Terms(frozenset(MEMBERS), 0, 60.0, board_id="board-1", checkpoint="PRE_LAUNCH", proposal="Ship it.\n")
 
 
 def vote(number: int, member: str, verdict: str, *conditions: str, confidence: float = 0.5) -> Statement:
     """Return a vote."""
     content = {"final_verdict": verdict, "confidence": confidence, "conditions": list(conditions)}
-    return Statement(number, member, BoardTurn.VOTE, number, content)
+    return Statement(member, BoardTurn.VOTE, number, content, number)
 
 
 def assess(number: int, member: str, verdict: str, *concerns: str) -> Statement:
     """Return an assessment."""
     return Statement(
-        number, member, BoardTurn.ASSESS, number, {"verdict": verdict, "concerns": list(concerns)}
+        member, BoardTurn.ASSESS, number, {"verdict": verdict, "concerns": list(concerns)}, number
     )
 
 
 def resolution(*said: Statement, terms: Terms = TERMS) -> dict[str, object]:
     """Return what this board decided."""
-    spoken = [Spoken(one.member, one.turn, one.at_ms) for one in said]
-    return resolve(SUBJECT, terms, said, progress(terms, spoken, 10**9), "2026-01-01T00:00:00.000Z")
+    return resolve(terms, said, progress(terms, said, 10**9), "2026-01-01T00:00:00.000Z")
 
 
 def test_what_counts() -> None:
@@ -50,7 +48,7 @@ def test_what_counts() -> None:
     )
     assert found["verdict"] == "APPROVED_WITH_REVIEW"
     assert found["dissent"] == ["REJECT: no rollback (CSO)"]
-    text = page(SUBJECT, found, [])
+    text = page(TERMS, found, [])
     assert text.startswith("# APPROVED_WITH_REVIEW: PRE_LAUNCH\n")
     assert "- REJECT: no rollback (CSO)\n" in text
 

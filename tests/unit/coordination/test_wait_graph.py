@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.coordination.locks.wait_graph import circle_through, circles
+from jobwire.coordination.locks.deadlocks import circle_through, circles
 
 Graph = dict[str, AbstractSet[str]]
 GRAPHS = st.dictionaries(st.sampled_from("abcdef"), st.frozensets(st.sampled_from("abcdef"), max_size=3))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.coordination.routing.guard import DEFAULT_GUARD
+from jobwire.coordination.routing.route import DEFAULT_GUARD
 from jobwire.core.errors import ConfigError
 from jobwire.core.setting_tables import TABLES, check_value
 from jobwire.core.settings import BrokerSettings

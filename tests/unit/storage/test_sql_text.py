@@ -62,15 +62,17 @@ def test_queries_come_back_by_name(written: dict[str, tuple[str, str]]) -> None:
 
 
 def test_columns_are_listed_once() -> None:
-    """What queries share is written in one place, with or without the table's name before each column."""
+    """What queries share is written in one place, alone, with the table's name, as parameters."""
     text = (
         "-- columns: pair\n-- Two.\na,\nb\n"
         "-- name: plain\n-- As they are.\nSELECT {pair} FROM t;\n"
         "-- name: of\n-- Of a table.\nSELECT {t.pair}, c FROM u JOIN t;\n"
+        "-- name: put\n-- With parameters.\nINSERT INTO t ({pair}) VALUES ({:pair});\n"
     )
     assert NamedQueries(text).all() == {
         "plain": "SELECT a, b FROM t",
         "of": "SELECT t.a, t.b, c FROM u JOIN t",
+        "put": "INSERT INTO t (a, b) VALUES (:a, :b)",
     }
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.boards.phases import BoardPhase, BoardTurn, Progress, is_over, phase_of
-from jobwire.coordination.boards.resolution import resolve
+from jobwire.coordination.boards.resolution import Statement, resolve
 from jobwire.coordination.boards.statements import (
     EVERYBODY_ON_IT,
     NewBoard,
     PastBoard,
-    Saying,
     check_board,
     checked,
     words,
@@ -34,7 +33,6 @@ from jobwire.storage import wake
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobwire.coordination.boards.resolution import Statement
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 _ORDER = list(BoardPhase)
@@ -91,7 +89,7 @@ class Boards:
             )
             self._tell(change, view.board, said._replace(body=str(content.get("message", ""))))
             # Its number is the event of the message.
-            _keep(change, change.latest_event(), board_id, Saying(member, turn, change.now_ms, content))
+            _keep(change, change.latest_event(), board_id, Statement(member, turn, change.now_ms, content))
             return self._brought_forward(change, board_id)
 
     def take_in(self, past: PastBoard) -> bool:
@@ -168,7 +166,7 @@ class Boards:
         except NotFoundError as error:
             return [error.message]
         inputs = envelope.body.get("inputs")
-        found = resolve(board.subject, board.terms, said, at_the_end(board, said), "")["inputs"]
+        found = resolve(board.terms, said, at_the_end(board, said), "")["inputs"]
         if not isinstance(inputs, dict) or not isinstance(found, dict):
             return ["it names no inputs"]
         names = sorted({*inputs, *found})
@@ -194,7 +192,7 @@ class Boards:
     def _resolve(
         self, change: Transaction, board: Board, said: list[Statement], state: Progress
     ) -> tuple[Mapping[str, object], Board]:
-        resolution = resolve(board.subject, board.terms, said, state, change.at)
+        resolution = resolve(board.terms, said, state, change.at)
         sealed = seal(resolution, self._key).decode()
         change.execute("set_resolution", {"board_id": board.board_id, "resolution": sealed})
         return resolution, board._replace(resolution=sealed)
@@ -226,11 +224,13 @@ def _insert(change: Transaction, board_id: str, new: NewBoard, opened_ms: int, t
         "members": json.dumps(new.members),
         "quick": int(new.quick),
         "opened_ms": opened_ms,
+        "asked": "",
+        "resolution": None,
     }
     change.execute("insert_board", values)
 
 
-def _keep(change: Transaction, number: int, board_id: str, said: Saying) -> None:
+def _keep(change: Transaction, number: int, board_id: str, said: Statement) -> None:
     values = said._asdict() | {
         "number": number,
         "board_id": board_id,

@@ -7,9 +7,15 @@ A phase ends when every member has spoken, or at its deadline. A round of the di
 said something or passed. What was said is folded with its time, so whoever looks next finds the same.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobwire.coordination.boards.resolution import Statement
 
 MAX_ROUNDS = 3
 
@@ -43,21 +49,17 @@ _PHASE_OF = {
 
 
 class Terms(NamedTuple):
-    """How a board was opened: its members, and seconds that a phase may take."""
+    """How a board was opened: its members, seconds that a phase may take, and what it is about."""
 
     members: frozenset[str]
     opened_ms: int
     deadline_seconds: float
     quick: bool = False
     rounds: int = MAX_ROUNDS
-
-
-class Spoken(NamedTuple):
-    """That a member had a turn."""
-
-    member: str
-    turn: BoardTurn
-    at_ms: int
+    quorum: int = 0
+    board_id: str = ""
+    checkpoint: str = ""
+    proposal: str = ""
 
 
 class Progress(NamedTuple):
@@ -74,7 +76,7 @@ class Progress(NamedTuple):
     absent: dict[BoardPhase, frozenset[str]]
 
 
-def progress(terms: Terms, said: Iterable[Spoken], now_ms: int) -> Progress:
+def progress(terms: Terms, said: Iterable[Statement], now_ms: int) -> Progress:
     """Return where the board is at `now_ms`; `said` in the order in which it was said."""
     state = _begin(terms, BoardPhase.ASSESSING, terms.opened_ms, {})
     for spoken in said:
@@ -101,7 +103,7 @@ def _begin(terms: Terms, phase: BoardPhase, at_ms: int, absent: dict[BoardPhase,
     )
 
 
-def _heard(terms: Terms, state: Progress, spoken: Spoken) -> Progress:
+def _heard(terms: Terms, state: Progress, spoken: Statement) -> Progress:
     missing = state.missing - {spoken.member}
     if missing:
         return state._replace(missing=missing)

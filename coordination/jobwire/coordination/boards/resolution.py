@@ -13,13 +13,13 @@ RESOLUTION_VERSION = 1
 
 
 class Statement(NamedTuple):
-    """What a member said at its turn: number of the entry, and its content as JSON."""
+    """What a member said at its turn, its content as JSON; `number` is that of its entry in the store."""
 
-    number: int
     member: str
     turn: BoardTurn
     at_ms: int
-    content: Mapping[str, object]
+    content: Mapping[str, object] = {}
+    number: int = 0
 
     @property
     def digest(self) -> str:
@@ -38,18 +38,7 @@ class Statement(NamedTuple):
         }
 
 
-class Subject(NamedTuple):
-    """What a board is about."""
-
-    board_id: str
-    checkpoint: str
-    proposal: str
-    quorum: int = 0
-
-
-def resolve(
-    subject: Subject, terms: Terms, said: Sequence[Statement], state: Progress, resolved_at: str
-) -> dict[str, object]:
+def resolve(terms: Terms, said: Sequence[Statement], state: Progress, resolved_at: str) -> dict[str, object]:
     """Return the resolution of a board whose last phase is over, with the digests of all that it rests on.
 
     Of revisions the last one of a member in its phase counts. `dissent` are the words of those who were
@@ -59,13 +48,13 @@ def resolve(
     members = sorted(terms.members)
     turn = BoardTurn.ASSESS if terms.quick else BoardTurn.VOTE
     votes = {member: _choice(last.get((member, turn)), quick=terms.quick) for member in members}
-    decision, consensus = _decide(subject, terms, list(votes.values()))
+    decision, consensus = _decide(terms, list(votes.values()))
     against = {"REJECT"} if decision is not Decision.REJECTED else {"APPROVE", "CONCERNS"}
     cast = {member: last[member, turn] for member in members if (member, turn) in last}
     return {
         "schema_version": RESOLUTION_VERSION,
-        "board_id": subject.board_id,
-        "checkpoint": subject.checkpoint,
+        "board_id": terms.board_id,
+        "checkpoint": terms.checkpoint,
         "quick": terms.quick,
         "verdict": decision.value,
         **({"consensus": consensus} if terms.quick else {}),
@@ -85,22 +74,22 @@ def resolve(
         "abstentions": [member for member in members if votes[member] == Vote.ABSTAIN.value],
         "absent": {phase.value: sorted(names) for phase, names in state.absent.items()},
         "inputs": {
-            "proposal": sha256(subject.proposal.encode()).hexdigest(),
+            "proposal": sha256(terms.proposal.encode()).hexdigest(),
             **{str(one.number): one.digest for one in said},
         },
         "resolved_at": resolved_at,
     }
 
 
-def page(subject: Subject, resolution: Mapping[str, object], said: Sequence[Statement]) -> str:
+def page(terms: Terms, resolution: Mapping[str, object], said: Sequence[Statement]) -> str:
     """Return the resolution as Markdown: what was decided first, then why."""
     votes = resolution["vote_summary"]
     assert isinstance(votes, dict)  # noqa: S101 - narrows the type
     confidence = {one.member: one.content.get("confidence") for one in said if one.turn is BoardTurn.VOTE}
     lines = [
-        f"# {resolution['verdict']}: {subject.checkpoint}",
+        f"# {resolution['verdict']}: {terms.checkpoint}",
         "",
-        f"Board `{subject.board_id}`, resolved {resolution['resolved_at']}.",
+        f"Board `{terms.board_id}`, resolved {resolution['resolved_at']}.",
         "",
         "| member | vote | confidence |",
         "|---|---|---|",
@@ -114,15 +103,15 @@ def page(subject: Subject, resolution: Mapping[str, object], said: Sequence[Stat
     talk = [one for one in said if one.turn is BoardTurn.DISCUSS]
     if talk:
         lines += ["## Discussion", "", *(f"- {_said(one)}" for one in talk), ""]
-    return "\n".join([*lines, "## Proposal", "", subject.proposal.strip(), ""])
+    return "\n".join([*lines, "## Proposal", "", terms.proposal.strip(), ""])
 
 
-def _decide(subject: Subject, terms: Terms, votes: Sequence[str]) -> tuple[Decision, bool]:
+def _decide(terms: Terms, votes: Sequence[str]) -> tuple[Decision, bool]:
     members = len(terms.members)
     if terms.quick:
         said = [Assessment(vote) for vote in votes if vote != Vote.ABSTAIN.value]
         return decide_quickly(said, members=members)
-    return decide([Vote(vote) for vote in votes], members=members, quorum=subject.quorum), False
+    return decide([Vote(vote) for vote in votes], members=members, quorum=terms.quorum), False
 
 
 def _choice(one: Statement | None, *, quick: bool) -> str:

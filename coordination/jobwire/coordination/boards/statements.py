@@ -13,6 +13,8 @@ from jobwire.core.topics import check_agent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from jobwire.coordination.boards.resolution import Statement
+
 DEFAULT_MEMBERS = ("CA", "CPO", "CSO", "COO", "CXO")
 MAX_MEMBERS = 100
 # In bytes, of characters that may have four; a resolution names all that was said.
@@ -41,22 +43,13 @@ class NewBoard(NamedTuple):
     run_id: str = "default"
 
 
-class Saying(NamedTuple):
-    """What a member said at its turn, and when."""
-
-    member: str
-    turn: BoardTurn
-    at_ms: int
-    content: Mapping[str, object]
-
-
 class PastBoard(NamedTuple):
     """A board that was held elsewhere, with all that was said, in its order."""
 
     board_id: str
     opened_ms: int
     new: NewBoard
-    said: tuple[Saying, ...]
+    said: tuple[Statement, ...]
 
 
 def words(turn: BoardTurn, content: Mapping[str, object]) -> str:
@@ -84,7 +77,7 @@ def check_board(new: NewBoard) -> None:
         raise InvalidInputError(f"a quorum of {new.quorum}", hint="at most the number of members")
 
 
-def checked_saying(new: NewBoard, said: Saying) -> Saying:
+def checked_saying(new: NewBoard, said: Statement) -> Statement:
     """Return what a member said elsewhere with its defaults; raises InvalidInputError."""
     if said.member not in new.members:
         raise InvalidInputError(f"{said.member!r:.80} is not on the board")

@@ -9,16 +9,15 @@ from jobwire.coordination.boards.phases import (
     BoardPhase,
     BoardTurn,
     Progress,
-    Spoken,
     Terms,
     phase_of,
     progress,
 )
-from jobwire.coordination.boards.resolution import Statement, Subject
+from jobwire.coordination.boards.resolution import Statement
 from jobwire.core.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from jobwire.coordination.store import CoordinationStore, Transaction
 
@@ -48,15 +47,18 @@ class Board(NamedTuple):
 
     @property
     def terms(self) -> Terms:
-        """Return how it was opened."""
+        """Return how it was opened, and what it is about."""
         return Terms(
-            frozenset(self.names), self.opened_ms, self.deadline_seconds, bool(self.quick), self.rounds
+            frozenset(self.names),
+            self.opened_ms,
+            self.deadline_seconds,
+            bool(self.quick),
+            self.rounds,
+            self.quorum,
+            self.board_id,
+            self.checkpoint,
+            self.proposal,
         )
-
-    @property
-    def subject(self) -> Subject:
-        """Return what it is about."""
-        return Subject(self.board_id, self.checkpoint, self.proposal, self.quorum)
 
 
 class BoardView(NamedTuple):
@@ -119,16 +121,16 @@ def look_at(
 ) -> tuple[Board, list[Statement], Progress]:
     """Return a board that was read, what was said on it, and where it is."""
     said = [
-        Statement(number, member, BoardTurn(turn), at_ms, json.loads(content))
+        Statement(member, BoardTurn(turn), at_ms, json.loads(content), number)
         for number, member, turn, at_ms, content in reader.rows("statements_of", {"board_id": board.board_id})
     ]
-    return board, said, progress(board.terms, _spoken(said), int(now * 1000))
+    return board, said, progress(board.terms, said, int(now * 1000))
 
 
 def at_the_end(board: Board, said: list[Statement]) -> Progress:
     """Return where the board was when nothing could be said any more."""
     last_ms = int(board.opened_ms + 4 * board.deadline_seconds * 1000)
-    return progress(board.terms, _spoken(said), last_ms)
+    return progress(board.terms, said, last_ms)
 
 
 def silent(board: Board, said: list[Statement]) -> dict[BoardPhase, frozenset[str]]:
@@ -136,7 +138,3 @@ def silent(board: Board, said: list[Statement]) -> dict[BoardPhase, frozenset[st
     turns = (BoardTurn.ASSESS,) if board.quick else (BoardTurn.ASSESS, BoardTurn.VOTE)
     found = {turn: board.terms.members - {one.member for one in said if one.turn is turn} for turn in turns}
     return {phase_of(turn): names for turn, names in found.items() if names}
-
-
-def _spoken(said: Iterable[Statement]) -> list[Spoken]:
-    return [Spoken(one.member, one.turn, one.at_ms) for one in said]

@@ -11,11 +11,11 @@ import re
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.boards.phases import BoardTurn
+from jobwire.coordination.boards.resolution import Statement
 from jobwire.coordination.boards.statements import (
     DEFAULT_MEMBERS,
     NewBoard,
     PastBoard,
-    Saying,
     check_board,
     checked_saying,
 )
@@ -93,7 +93,7 @@ def _board(session: Mapping[str, object], run_id: str) -> NewBoard:
 
 def _said(
     folder: str, new: NewBoard, started_ms: int, left_out: Callable[[str], object]
-) -> tuple[Saying, ...]:
+) -> tuple[Statement, ...]:
     """Return what was said in its order. Raises for what would decide otherwise: an assessment or a vote."""
     said = list(_discussion(folder, new, started_ms, left_out))
     last_ms = max([started_ms, *(one.at_ms for one in said)])
@@ -104,7 +104,7 @@ def _said(
         for member, one in _object(folder, name).items():
             if not isinstance(one, dict):
                 raise InvalidInputError(f"{name}: {member!r:.60}: it is no object")
-            said.append(checked_saying(new, Saying(member, turn, _at(one, otherwise_ms), one)))
+            said.append(checked_saying(new, Statement(member, turn, _at(one, otherwise_ms), one)))
     return tuple(sorted(said, key=lambda one: (one.at_ms, _ORDER[one.turn])))
 
 
@@ -116,7 +116,7 @@ def _has_spoken(board: PastBoard) -> bool:
 
 def _discussion(
     folder: str, new: NewBoard, started_ms: int, left_out: Callable[[str], object]
-) -> Iterator[Saying]:
+) -> Iterator[Statement]:
     """Yield what was said to each other: a line less decides nothing, so the rest is taken."""
     place = f"{message_bus.BOARD}/{DISCUSSION}"
     *lines, torn = _bytes(folder, DISCUSSION).split(b"\n")
@@ -128,7 +128,7 @@ def _discussion(
         try:
             one = decode_object(line)
             yield checked_saying(
-                new, Saying(str(one.get("from")), BoardTurn.DISCUSS, _at(one, started_ms), one)
+                new, Statement(str(one.get("from")), BoardTurn.DISCUSS, _at(one, started_ms), one)
             )
         except _REFUSED as error:
             left_out(f"{place}:{number}: {error.message}")

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.bus.formats import EXPORTS, IMPORTS
 from jobwire.coordination.verb_options import RUN, VerbOption, opt
 from jobwire.coordination.verbs import Row, VerbTable, verbs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+# For each format the module and function of this package that does it. A function takes the store, a path and
+# a run, and returns what `--json` prints; `problems` is a list of what was left out, as lines for people.
+EXPORTS = {
+    "message-bus": "message_bus_export:write_bus",
+    "session": "session_export:write_session",
+    "jsonl": "actions:write_lines",
+}
+IMPORTS = {"message-bus": "message_bus_import:read_bus", "session": "session_import:read_session"}
 
 
 def _folder(formats: Iterable[str]) -> tuple[VerbOption, ...]:
@@ -27,6 +35,5 @@ _TABLE: tuple[Row, ...] = (
     ("verify", "tell whether the store and its blobs are whole", "--json", ()),
     ("prune", "remove the blobs that no message refers to", "--json", ()),
 )
-_OF_THE_STORE = {"bus.keeping:bus_{}": "verify prune"}
-VERBS = verbs_of("jobwire bus", _TABLE, runs="bus.actions:bus_{}", but=_OF_THE_STORE)
+VERBS = verbs_of("jobwire bus", _TABLE, runs="bus.actions:bus_{}")
 BUS = VerbTable("bus", "Folders that other systems read and write, and the store behind them.", VERBS)

@@ -171,7 +171,7 @@ def _board_files(boards: list[BoardView]) -> dict[str, bytes]:
         if one.turn is BoardTurn.DISCUSS
     )
     if newest is not None and newest.resolution is not None:
-        found["resolution.md"] = page(newest.board.subject, newest.resolution, newest.said).encode()
+        found["resolution.md"] = page(newest.board.terms, newest.resolution, newest.said).encode()
     return found
 
 

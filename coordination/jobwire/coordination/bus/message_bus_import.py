@@ -19,8 +19,8 @@ from jobwire.coordination.bus import message_bus
 from jobwire.coordination.bus.board_folder import read_board
 from jobwire.coordination.locks import changes
 from jobwire.coordination.locks.changes import LockRequest
-from jobwire.coordination.locks.roots import targets_of
 from jobwire.coordination.locks.stored import state_near
+from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.message import MAX_ID, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, begin_thread, write
 from jobwire.coordination.store import JoinedStore

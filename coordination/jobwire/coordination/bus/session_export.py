@@ -7,6 +7,7 @@ became of it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -138,8 +139,6 @@ def _messages(store: CoordinationStore, run_id: str) -> Iterator[InboxMessage]:
 
 def _page(message: InboxMessage, role: str, body: str) -> str:
     """Return a message's file for one of its recipients: a role takes only what names that role alone."""
-    import json  # noqa: PLC0415 - of one field
-
     return write_page(
         {
             "id": message.id,

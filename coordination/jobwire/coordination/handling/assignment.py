@@ -1,4 +1,7 @@
-"""From a delivery that was taken to a job that is ours: which thread's work it is, and whether it is any."""
+"""From a delivery that was taken to a job that is ours: which thread's work it is, and whether it is any.
+
+Work that is nobody's is delivered to an agent that has nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from jobwire.coordination.projection import is_planned
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import ALERT, RECEIPT
 from jobwire.coordination.sending import begin_thread, move
+from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import STORE_AGENT
-from jobwire.coordination.thread import ThreadStatus
+from jobwire.coordination.tasks.following import check_claim
+from jobwire.coordination.thread import InboxThread, ThreadStatus
 from jobwire.core.clock import epoch
 from jobwire.core.errors import ConflictError, StoppedError
 from jobwire.jobs.lifecycle import Status
@@ -24,11 +29,11 @@ from jobwire.jobs.lifecycle import Status
 if TYPE_CHECKING:
     from jobwire.coordination.lease_file import LeaseToken
     from jobwire.coordination.store import CoordinationStore, Transaction
-    from jobwire.coordination.stored import InboxMessage
     from jobwire.coordination.taking import Taken
-    from jobwire.coordination.thread import InboxThread
     from jobwire.coordination.work import Shape, ThreadWork
 
+_LOOKED_AT = 50
+_RANKS = {"high": 0, "normal": 1, "low": 2}
 ASKED = frozenset({"task", "question"})
 # What a lead is run for besides: what became of the work, and what it has to decide.
 _OF_LEADS = frozenset({RECEIPT, ALERT})
@@ -219,3 +224,50 @@ def _put_off(store: CoordinationStore, taken: Taken, until_ms: int) -> None:
         held = taking.find_delivery(change, taken.delivery.agent_id, taken.delivery.seq)
         if held is not None:
             taking.put(change, postponed(held, until_ms))
+
+
+def adopt(store: CoordinationStore, agent: str) -> bool:
+    """Deliver the most urgent open work to the agent as well; tell whether there was any.
+
+    Several may be given the same: who claims it first has it, and for the others it is settled.
+    """
+    values = {"assigned_to": "", "status": ThreadStatus.PENDING, "limit": _LOOKED_AT}
+    if not store.rows("candidates", values):
+        return False
+    with store.changing() as change:
+        for row in change.rows("candidates", values):
+            thread = InboxThread(*row)
+            if thread.work and _may_claim(change, thread, agent) and _deliver(change, thread, agent):
+                return True
+    return False
+
+
+def _may_claim(change: Transaction, thread: InboxThread, agent: str) -> bool:
+    if not is_planned(change, thread):
+        return True
+    try:
+        check_claim(change, thread, agent, change.now_ms)
+    except ConflictError:
+        return False
+    return True
+
+
+def _deliver(change: Transaction, thread: InboxThread, agent: str) -> bool:
+    """Deliver the thread's last task; False where the agent had it before."""
+    row = change.row("request_before", {"thread_id": thread.thread_id, "seq": 2**62})
+    if row is None:
+        return False
+    message = InboxMessage(*row)
+    if change.row("delivery", {"agent_id": agent, "seq": message.seq}) is not None:
+        return False
+    change.execute(
+        "insert_delivery",
+        {
+            "agent_id": agent,
+            "seq": message.seq,
+            "thread_id": thread.thread_id,
+            "rank": _RANKS[message.priority],
+            "expires_at_ms": message.expires_at_ms,
+        },
+    )
+    return True

@@ -9,7 +9,7 @@ from jobwire.coordination.command import incarnation, say, split_command, who_am
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.queue import LockMode
-from jobwire.coordination.locks.roots import targets_of
+from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.locks.words import held
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import NoWorkError

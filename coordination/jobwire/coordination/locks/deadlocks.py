@@ -1,22 +1,29 @@
-"""Deadlocks in the store: one graph of locks, open questions and tasks of all runs, from live rows."""
+"""Deadlocks: one graph of locks, open questions and tasks of all runs, from rows that live now; its circles.
+
+An edge goes from a waiter to somebody who must act before it can go on: the holder of a file lock, the
+agent that was asked, the worker of the task that it waits for.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.changes import tell
 from jobwire.coordination.locks.stored import waiting_tables
-from jobwire.coordination.locks.wait_graph import circle_through, circles
 from jobwire.core.errors import ConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     from jobwire.coordination.locks.queue import LockTable, WantedTargets
     from jobwire.coordination.locks.stored import LockWait
     from jobwire.coordination.store import CoordinationStore, Transaction
+
+    # For whom an agent waits. Who is in the container may be left out, in this answer and in all later ones:
+    # a search looks at nobody twice, and a queue of a thousand has half a million edges.
+    Neighbours = Callable[[str, Container[str]], Iterable[str]]
 
 # Queries that give (who waits, for whom) beside the locks.
 _OTHER_EDGES = ("open_questions", "awaited_tasks")
@@ -127,3 +134,57 @@ def tell_youngest(change: Transaction, found: Iterable[Deadlock]) -> None:
         message_id = f"deadlock-{wait.number}"
         if change.row("message", {"id": message_id}) is None:
             tell(change, wait.owner, "deadlock", text, run_id=deadlock.run_id, message_id=message_id)
+
+
+def circle_through(start: str, neighbours: Neighbours) -> list[str]:
+    """Return the agents of the shortest circle that `start` is in, from `start` on; empty for none."""
+    came_from: dict[str, str] = {}
+    to_look = deque([start])
+    while to_look:
+        agent = to_look.popleft()
+        for other in neighbours(agent, came_from):
+            if other in came_from:
+                continue
+            came_from[other] = agent
+            if other == start:
+                circle = [agent]
+                while circle[-1] != start:
+                    circle.append(came_from[circle[-1]])
+                return circle[::-1]
+            to_look.append(other)
+    return []
+
+
+def circles(agents: Iterable[str], neighbours: Neighbours) -> list[list[str]]:
+    """Return circles of `agents` that wait for each other, each agent in one at most.
+
+    Wherever agents wait for each other, one of their circles is among them; who merely waits for such is in
+    none.
+    """
+    found: list[list[str]] = []
+    told: set[str] = set()
+    over: set[str] = set()
+    for root in sorted(agents):
+        if root in over:
+            continue
+        path: dict[str, Iterator[str]] = {root: iter(neighbours(root, over))}
+        while path:
+            agent, others = next(reversed(path.items()))
+            for other in others:
+                if other in path:
+                    circle = _from(path, other)
+                    if told.isdisjoint(circle):
+                        found.append(circle)
+                        told.update(circle)
+                elif other not in over:
+                    path[other] = iter(neighbours(other, over))
+                    break
+            else:
+                over.add(agent)
+                del path[agent]
+    return found
+
+
+def _from(path: Iterable[str], first: str) -> list[str]:
+    agents = list(path)
+    return agents[agents.index(first) :]

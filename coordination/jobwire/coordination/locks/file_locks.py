@@ -7,10 +7,10 @@ has ended, tells the loser, and wakes the waiters that can go on.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.locks import changes, deadlocks
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.queue import LockMode, WantedTargets
 from jobwire.coordination.locks.stored import (
     GONE_MS,
@@ -24,7 +24,7 @@ from jobwire.coordination.locks.stored import (
 )
 from jobwire.core.bounds import check_line, check_seconds
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, NoWorkError, StorageError
 from jobwire.storage import wake
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Locks:
 
     def __init__(self, store: CoordinationStore, *, job_ended: Callable[[str], bool] | None = None) -> None:
         self._store = store
-        self._job_ended = job_ended or JobEnded(store.home)
+        self._job_ended = job_ended or partial(job_ended_in, store.home)
         self._told: set[int] = set()
 
     def acquire(
@@ -291,6 +291,18 @@ class Locks:
         ended = {lock.target for lock, _ in over}.union(*(wait.wanted.targets for wait in gone))
         changes.wake_waiters(change, run_id, ended)
         return state_near(change, run_id, targets, agents)
+
+
+def job_ended_in(home: str, job_id: str) -> bool:
+    """Tell whether a job is over, or gone; one whose record cannot be read is not said to be."""
+    from jobwire.registry.store import RecordStore  # noqa: PLC0415 - few locks name a job
+
+    try:
+        return RecordStore(home).get(job_id).terminal
+    except NotFoundError:
+        return True
+    except StorageError:
+        return False
 
 
 def revoke(change: Transaction, agent: str, why: str) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.sessions.names import folder_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from jobwire.coordination.locks.stored import FileLock
 
@@ -33,16 +32,17 @@ def note_guard(home: str, agent: str, job_id: str) -> None:
     os.replace(new, path)
 
 
-def guard_of(home: str, agent: str, job_ended: Callable[[str], bool]) -> str:
+def guard_of(home: str, agent: str) -> str:
     """Return `guarded` where the agent works with our hooks, else `advisory`."""
+    from jobwire.coordination.locks.file_locks import job_ended_in  # noqa: PLC0415 - a hook only notes
+
     job_id = _job_of(home, agent)
-    return GUARDED if job_id and not job_ended(job_id) else ADVISORY
+    return GUARDED if job_id and not job_ended_in(home, job_id) else ADVISORY
 
 
 def guarded_json(home: str, locks: Iterable[FileLock]) -> list[dict[str, object]]:
     """Return locks as `lock list` prints them: each with its holder's guard."""
-    ended = JobEnded(home)
-    return [{**lock.to_json(), "guard": guard_of(home, lock.agent_id, ended)} for lock in locks]
+    return [{**lock.to_json(), "guard": guard_of(home, lock.agent_id)} for lock in locks]
 
 
 def _path(home: str, agent: str) -> str:

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, MAX_SUMMARY, NewMessage
+from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, MAX_SUMMARY, NewMessage, split_words
 from jobwire.coordination.reading import leads_of
 from jobwire.coordination.routing.directives import WORD, Directive, Malformed, id_of, read_directives
-from jobwire.coordination.routing.guard import CLOSED_GUARD, DEFAULT_GUARD, Guard, guard_of
 from jobwire.coordination.sending import Bulk, post
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import LEADING
 from jobwire.core.errors import ConfigError, InvalidInputError
-from jobwire.core.setting_tables import DIRECTIVES_OPEN
+from jobwire.core.setting_tables import DIRECTIVES_ALLOWED, DIRECTIVES_OPEN
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import Transaction
     from jobwire.coordination.thread import InboxThread
 
+ANY = "*"
 ALERT = "alert"
 RECEIPT = "result"
 # What asks for no work; anything else that a directive may say is a task.
@@ -34,6 +36,33 @@ _KINDS = {
     "answer": "answer",
     **dict.fromkeys(("info", ALERT, "warn", "message", "receipt"), "event"),
 }
+
+
+class Guard(NamedTuple):
+    """The table, by role or kind of agent (`*`: any), and how many tasks of directives a run has open."""
+
+    allowed: tuple[tuple[str, frozenset[str]], ...]
+    most_open: int = DIRECTIVES_OPEN
+
+    def allows(self, roles: Collection[str], intent: str) -> bool:
+        """Tell whether an agent with these roles may ask for the intent."""
+        return any(
+            role in {ANY, *roles} and (intent in intents or ANY in intents) for role, intents in self.allowed
+        )
+
+
+def guard_of(rows: Iterable[str], most_open: int = DIRECTIVES_OPEN) -> Guard:
+    """Return the table of rows like `lead: *` and `worker: review, test`."""
+    table = []
+    for row in rows:
+        role, _, intents = row.partition(":")
+        table.append((role.strip(), frozenset(split_words(intents.replace(" ", ",")))))
+    return Guard(tuple(table), most_open)
+
+
+DEFAULT_GUARD = guard_of(DIRECTIVES_ALLOWED)
+# Nobody may: where the user's settings cannot be read, nothing is granted.
+CLOSED_GUARD = Guard(())
 
 
 def copied(

@@ -11,6 +11,11 @@ from jobwire.core.clock import utc_timestamp
 # How far a job's instructions are on their way into the pane.
 # Where an agent is started once a job: how it gets its instructions.
 ONCE_A_JOB = frozenset({"stdin", "argument", "file"})
+# What commands print as it is: the command that starts the agent may hold secrets, and stays.
+_PRINTED = (
+    *("name", "state", "agent", "delivery", "agent_id", "title", "directory", "socket", "pane", "pid"),
+    *("job_id", "conversation", "idle_seconds", "idle_policy", "restarts", "ended_by", "reason"),
+)
 NOT_HANDED, OPENING, HANDING, HANDED = "", "opening", "handing", "handed"
 
 
@@ -63,25 +68,9 @@ class SessionRow(NamedTuple):
         return [str(word) for word in json.loads(self.command)]
 
     def to_json(self) -> dict[str, object]:
-        """Return it as commands print it; times as ISO 8601 UTC. The command may hold secrets: it stays."""
+        """Return it as commands print it; times as ISO 8601 UTC."""
         return {
-            "name": self.name,
-            "state": self.state,
-            "agent": self.agent,
-            "delivery": self.delivery,
-            "agent_id": self.agent_id,
-            "title": self.title,
-            "directory": self.directory,
-            "socket": self.socket,
-            "pane": self.pane,
-            "pid": self.pid,
-            "job_id": self.job_id,
-            "conversation": self.conversation,
-            "idle_seconds": self.idle_seconds,
-            "idle_policy": self.idle_policy,
-            "restarts": self.restarts,
+            **{name: getattr(self, name) for name in _PRINTED},
             "created_at": utc_timestamp(self.created_ms / 1000),
             "changed_at": utc_timestamp(self.changed_ms / 1000),
-            "ended_by": self.ended_by,
-            "reason": self.reason,
         }

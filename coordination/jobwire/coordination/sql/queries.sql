@@ -29,6 +29,16 @@ break_reason
 name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
 opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
 
+-- columns: board
+-- A board, in the order of `Board`.
+board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms,
+asked, resolution
+
+-- columns: agent
+-- An agent with its last sign of life, in the order of `AgentView`.
+a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
+coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
+
 -- name: schema_version
 -- Of the tables, as other programs read it.
 SELECT value FROM meta WHERE key = 'schema_version';
@@ -361,17 +371,11 @@ UPDATE agents SET left_at_ms = :now_ms WHERE agent_id = :agent_id AND left_at_ms
 
 -- name: agent
 -- One agent and its last sign of life.
-SELECT
-    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
-    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
-FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id) WHERE a.agent_id = :agent_id;
+SELECT {agent} FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id) WHERE a.agent_id = :agent_id;
 
 -- name: agents_present
 -- Who has not left, with its last sign of life; NULL matches any run.
-SELECT
-    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
-    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
-FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
+SELECT {agent} FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
 WHERE a.left_at_ms IS NULL AND (:run_id IS NULL OR a.run_id = :run_id) ORDER BY a.agent_id;
 
 -- name: held_work
@@ -535,13 +539,7 @@ SELECT target FROM file_locks WHERE agent_id = :agent_id LIMIT 1;
 
 -- name: put_file_lock
 -- Grant, extend or strengthen one.
-INSERT OR REPLACE INTO file_locks (
-    run_id, target, agent_id, mode, incarnation, job_id, token, lease_seconds, acquired_ms, lease_until_ms, break_by,
-    break_reason
-) VALUES (
-    :run_id, :target, :agent_id, :mode, :incarnation, :job_id, :token, :lease_seconds, :acquired_ms, :lease_until_ms,
-    :break_by, :break_reason
-);
+INSERT OR REPLACE INTO file_locks ({lock}) VALUES ({:lock});
 
 -- name: remove_file_lock
 -- It ended.
@@ -601,26 +599,15 @@ WHERE h.status = 'blocked' AND t.status = 'pending' AND t.open_deps > 0
 
 -- name: insert_board
 -- A board is opened.
-INSERT INTO boards (
-    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms
-) VALUES (
-    :board_id, :run_id, :thread_id, :checkpoint, :proposal, :opened_by, :members, :quick, :rounds, :quorum,
-    :deadline_seconds, :opened_ms
-);
+INSERT INTO boards ({board}) VALUES ({:board});
 
 -- name: board
 -- One board.
-SELECT
-    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms,
-    asked, resolution
-FROM boards WHERE board_id = :board_id;
+SELECT {board} FROM boards WHERE board_id = :board_id;
 
 -- name: boards
 -- The boards, newest first; open ones only where asked.
-SELECT
-    board_id, run_id, thread_id, checkpoint, proposal, opened_by, members, quick, rounds, quorum, deadline_seconds, opened_ms,
-    asked, resolution
-FROM boards WHERE :open = 0 OR resolution IS NULL ORDER BY opened_ms DESC, board_id LIMIT :limit;
+SELECT {board} FROM boards WHERE :open = 0 OR resolution IS NULL ORDER BY opened_ms DESC, board_id LIMIT :limit;
 
 -- name: set_asked
 -- The members of this phase and round were asked.
@@ -688,14 +675,7 @@ SELECT {session} FROM agent_sessions WHERE (:state IS NULL OR state = :state) OR
 
 -- name: put_agent_session
 -- A session is opened, or changes.
-INSERT OR REPLACE INTO agent_sessions (
-    name, state, agent, delivery, agent_id, title, command, directory, socket, pane, pid, life, server, job_id, handing,
-    opener, conversation, idle_seconds, idle_policy, restarts, idle_told_ms, created_ms, changed_ms, ended_by, reason
-) VALUES (
-    :name, :state, :agent, :delivery, :agent_id, :title, :command, :directory, :socket, :pane, :pid, :life, :server, :job_id, :handing,
-    :opener, :conversation, :idle_seconds, :idle_policy, :restarts, :idle_told_ms, :created_ms, :changed_ms, :ended_by,
-    :reason
-);
+INSERT OR REPLACE INTO agent_sessions ({session}) VALUES ({:session});
 
 -- name: remove_agent_session
 -- An ended one is forgotten.
@@ -804,10 +784,7 @@ SELECT count(*) FROM deliveries INDEXED BY deliveries_dead WHERE state = 'dead';
 
 -- name: agents_gone
 -- Who left or was found dead since a time, the last one first.
-SELECT
-    a.agent_id, a.kind, a.roles, a.run_id, a.incarnation, a.host, a.pid, a.interval_seconds, a.joined_at_ms, a.left_at_ms,
-    coalesce(h.status, 'idle'), h.current_task, h.progress, coalesce(h.ts_ms, a.joined_at_ms)
-FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
+SELECT {agent} FROM agents AS a LEFT JOIN heartbeats AS h USING (agent_id)
 WHERE a.left_at_ms >= :since ORDER BY a.left_at_ms DESC LIMIT :limit;
 
 -- name: held_deliveries

@@ -11,7 +11,7 @@ from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.message import split_words
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.taking import STORE_AGENT
-from jobwire.coordination.tasks.drawing import mermaid, text_graph
+from jobwire.coordination.tasks.graph import mermaid, text_graph
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.states import TaskStatus
 from jobwire.coordination.tasks.stored import READY

@@ -24,34 +24,19 @@ _SECTIONS = ("objective", "acceptance", "tasks")
 _LEVELS = 6
 _DIGITS = 6
 # What a column may be called, beside its name in JSON.
+_NAMES = (
+    *("task_id", "title", "owner", "depends_on", "acceptance", "review", "reviewers", "intent", "risk"),
+    *("priority", "text", "max_attempts", "retry_delays", "on_failed_dependency"),
+)
 _COLUMNS = {
-    "id": "task_id",
-    "task_id": "task_id",
-    "task": "task_id",
-    "#": "task_id",
-    "title": "title",
-    "what": "title",
-    "description": "title",
-    "owner": "owner",
-    "who": "owner",
-    "role": "owner",
-    "depends_on": "depends_on",
-    "depends": "depends_on",
-    "needs": "depends_on",
-    "after": "depends_on",
+    **{name: name for name in _NAMES},
+    **dict.fromkeys(("id", "task", "#"), "task_id"),
+    **dict.fromkeys(("what", "description"), "title"),
+    **dict.fromkeys(("who", "role"), "owner"),
+    **dict.fromkeys(("depends", "needs", "after"), "depends_on"),
     "accept": "acceptance",
-    "acceptance": "acceptance",
-    "review": "review",
-    "reviewers": "reviewers",
-    "intent": "intent",
-    "risk": "risk",
-    "priority": "priority",
     "details": "text",
-    "text": "text",
     "attempts": "max_attempts",
-    "max_attempts": "max_attempts",
-    "retry_delays": "retry_delays",
-    "on_failed_dependency": "on_failed_dependency",
     "on_failure": "on_failed_dependency",
 }
 _NOTHING = frozenset({"", "-", "\u2013", "\u2014", "none"})

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # The words that stand as JSON arrays in their columns.
 _LISTS = ("acceptance", "reviewers", "retry_delays")
+# How the store counts and orders tasks: nobody else is told.
+_WITHIN = frozenset({"number", "created_ms", "open_deps", "failed_deps", "rounds", "changed"})
 READY = "ready"
 
 
@@ -56,43 +58,20 @@ class TaskView(NamedTuple):
     def to_json(self, now_ms: int) -> dict[str, object]:
         """Return it as commands print it."""
         task = self.task
-        value: dict[str, object] = {
-            "run_id": task.run_id,
-            "task_id": task.task_id,
-            "title": task.title,
-            "text": task.text,
-            "owner": task.owner,
-            "intent": task.intent,
-            "risk": task.risk,
-            "priority": task.priority,
-            "acceptance": list(task.acceptance),
+        said = {name: value for name, value in task._asdict().items() if name not in _WITHIN}
+        return {
+            **said,
+            **{name: list(said[name]) for name in _LISTS},
             "depends_on": list(self.needs),
-            "review": task.review,
-            "reviewers": list(task.reviewers),
-            "max_attempts": task.max_attempts,
-            "retry_delays": list(task.retry_delays),
-            "on_failed_dependency": task.on_failed_dependency,
             "status": self.status(now_ms),
             "ready": task.due(now_ms),
             "stuck": task.stuck,
             "waiting": task.waiting(now_ms, self.missing),
             "job_id": self.jobs[-1] if self.jobs else None,
             "jobs": list(self.jobs),
-            "thread_id": task.thread_id,
-            "worker": task.worker,
-            "failures": task.failures,
-            "not_before_ms": task.not_before_ms,
-            "reason": task.reason,
-            "branch": task.branch,
-            "fallen_with": task.fallen_with,
-            "redriven": task.redriven,
             "dropped": bool(task.dropped),
-            "created_by": task.created_by,
             "created_at": utc_timestamp(task.created_ms / 1000),
-            "since_ms": task.since_ms,
-            "version": task.version,
         }
-        return value
 
 
 def task_from(row: tuple[object, ...]) -> Task:

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from jobwire.coordination.locks.deadlocks import edges_of
 from jobwire.coordination.locks.file_locks import Locks
-from jobwire.coordination.locks.job_ended import JobEnded
 from jobwire.coordination.locks.stored import LockState
 from jobwire.coordination.store import CoordinationStore
 from jobwire.dashboard.coordination.thread_rows import cut
@@ -60,7 +59,7 @@ class LockView(NamedTuple):
 
 def lock_view(store: CoordinationStore) -> LockView:
     """Return the locks and waiters of all runs, as they are now."""
-    locks = Locks(store, job_ended=JobEnded(store.home))
+    locks = Locks(store)
     state = locks.state()
     held = [
         LockRow(

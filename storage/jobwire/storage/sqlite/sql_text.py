@@ -6,7 +6,7 @@ import re
 from sqlite3 import complete_statement
 
 _HEAD = re.compile(r"^-- (name|columns): (\w+)[ \t]*$", re.MULTILINE)
-_COLUMNS = re.compile(r"\{(?:(\w+)\.)?(\w+)\}")
+_COLUMNS = re.compile(r"\{(?:(\w+)\.|(:))?(\w+)\}")
 _COMMENT_LINES = re.compile(r"\A(?:--[^\n]*\n|\s)+")
 
 
@@ -35,9 +35,10 @@ class NamedQueries(dict[str, str]):
     """The statements of `-- name: ...` blocks by name; each has a sentence as a comment above it.
 
     `{thing}` in one stands for what a block `-- columns: thing` lists, `{t.thing}` for that with `t.` before
-    each. Each is read when it is asked for: a short command asks a handful of two hundred. Raises
-    SqlFormatError for text before the first name and a name twice; when asked, for a block without a
-    sentence, for columns that are listed nowhere, or with any other number of statements than one.
+    each, `{:thing}` for the parameters of these names. Each is read when it is asked for: a short command
+    asks a handful of two hundred. Raises SqlFormatError for text before the first name and a name twice; when
+    asked, for a block without a sentence, for columns that are listed nowhere, or with any other number of
+    statements than one.
     """
 
     def __init__(self, text: str) -> None:
@@ -61,11 +62,12 @@ class NamedQueries(dict[str, str]):
         return query
 
     def _listed(self, place: re.Match[str]) -> str:
-        table, name = place.groups()
+        table, colon, name = place.groups()
+        before = f"{table}." if table else colon
         if name not in self._columns:
             raise SqlFormatError(f"there are no columns {name!r}")
         listed = " ".join(_told(name, self._columns[name]).split())
-        return ", ".join(f"{table}.{column}" for column in listed.split(", ")) if table else listed
+        return ", ".join(f"{before}{column}" for column in listed.split(", ")) if before else listed
 
     def all(self) -> dict[str, str]:
         """Return all of them."""
