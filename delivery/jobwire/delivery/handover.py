@@ -63,15 +63,14 @@ class HandOver:
         began = self._clock.monotonic()
         if began < self._not_before:
             return None
-        said = None
-        with contextlib.suppress(LostCallError):
-            said = self._call(DELIVER, job_id, seq, ANSWER_SECONDS)
-        if said is None:
+        answer = None
+        with contextlib.suppress(LostCallError, ValueError):
+            answer = json.loads(self._call(DELIVER, job_id, seq, ANSWER_SECONDS) or b"null")
+        if not isinstance(answer, dict):
             now = self._clock.monotonic()
             if now - began >= TAKEN_SECONDS:
                 self._not_before = now + _QUIET_SECONDS
             return None
-        answer = json.loads(said)
         if answer.get("delivered") is True:
             return HandedOver(delivered=True, confirmed=answer.get("confirmed") is True)
         address = answer.get("no_broker")

@@ -127,10 +127,8 @@ class OutboxFile:
         entries = self.entries()
         gone = [entry for entry in entries[:-1] if entry.seq <= through_seq]
         if sum(len(entry.payload) for entry in gone) >= REWRITE_BYTES:
-            self._put(entries[len(gone) :])
-
-    def _put(self, entries: Iterable[SignedEvent]) -> None:
-        replace_durably(self.path, b"".join(map(encode_entry, entries)), files=self._files)
+            kept = b"".join(map(encode_entry, entries[len(gone) :]))
+            replace_durably(self.path, kept, files=self._files)
 
     def sent_mark(self) -> SentMark:
         """See `Outbox.sent_mark`."""

@@ -27,26 +27,36 @@ class Draft(NamedTuple):
 def check_attempt(record: JobRecord, attempt: int | None) -> None:
     """Raise StoppedError where the job is held by another attempt than `attempt` (None: whichever)."""
     if attempt is not None and attempt != record.attempt:
-        raise StoppedError(
-            f"job {record.job_id} was claimed again: this is attempt {attempt}, now it is {record.attempt}",
-            hint=STOP_HINT,
-            job_id=record.job_id,
-            attempt=record.attempt,
-        )
+        raise claimed_again(record.job_id, attempt, record.attempt)
+
+
+def claimed_again(job_id: str, attempt: int, present: int) -> StoppedError:
+    """Return the error for the worker of an `attempt` where the job is in the `present` one."""
+    return StoppedError(
+        f"job {job_id} was claimed again: this is attempt {attempt}, now it is {present}",
+        hint=STOP_HINT,
+        job_id=job_id,
+        attempt=present,
+    )
 
 
 def check_open(record: JobRecord) -> None:
     """Raise StoppedError where the job is cancelled, ConflictError where it ended otherwise."""
-    if record.status is Status.CANCELLED:
-        raise StoppedError(f"job {record.job_id} is cancelled", hint=STOP_HINT, job_id=record.job_id)
     if record.terminal:
-        raise ConflictError(
-            f"job {record.job_id} is already {record.status}",
-            hint="a job ends once; register a new one for further work",
-            code="already_terminal",
-            job_id=record.job_id,
-            status=str(record.status),
-        )
+        raise ended(record.job_id, record.status)
+
+
+def ended(job_id: str, status: Status) -> StoppedError | ConflictError:
+    """Return the error for the worker of a job that ended so."""
+    if status is Status.CANCELLED:
+        return StoppedError(f"job {job_id} is cancelled", hint=STOP_HINT, job_id=job_id)
+    return ConflictError(
+        f"job {job_id} is already {status}",
+        hint="a job ends once; register a new one for further work",
+        code="already_terminal",
+        job_id=job_id,
+        status=str(status),
+    )
 
 
 def sign_next(record: JobRecord, draft: Draft, *, seq: int, now: float) -> tuple[Event, SignedEvent]:

@@ -6,14 +6,22 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jobwire.core.clock import Clock, utc_timestamp
-from jobwire.core.errors import ConflictError, StoppedError
+from jobwire.core.errors import ConflictError
 from jobwire.core.ports import Message
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.delivery.outbox import Position, SignedEvent
 from jobwire.delivery.outbox_file import OutboxFile
-from jobwire.delivery.signing import STOP_HINT, Draft, check_attempt, check_open, event_in, sign_next
+from jobwire.delivery.signing import (
+    Draft,
+    check_attempt,
+    check_open,
+    claimed_again,
+    ended,
+    event_in,
+    sign_next,
+)
 from jobwire.delivery.ticket_files import broker_layer, read_ticket
 from jobwire.jobs.answers import AnswerSheet, decode_answers
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
@@ -149,28 +157,16 @@ class TicketEventLog:
         if heard is None:
             return
         if heard.superseded or heard.attempt > self._ticket.attempt:
-            raise StoppedError(
-                f"job {self.job_id} was claimed again: this is attempt {self._ticket.attempt},"
-                f" now it is {heard.attempt}",
-                hint=STOP_HINT,
-                job_id=self.job_id,
-                attempt=heard.attempt,
-            )
+            raise claimed_again(self.job_id, self._ticket.attempt, heard.attempt)
         if heard.status is Status.CANCELLED:
-            raise StoppedError(f"job {self.job_id} is cancelled", hint=STOP_HINT, job_id=self.job_id)
+            raise ended(self.job_id, heard.status)
         last = self.outbox.last()
         self._check_sole(heard, last)
         if heard.status not in TERMINAL_STATUSES or last is None or last.seq <= heard.last_seq:
             return
         # The end may be our own, with earlier events still missing there: those must go on being sent.
         if EVENT_TRANSITIONS[Status.RUNNING, last.event] is not heard.status:
-            raise ConflictError(
-                f"job {self.job_id} is already {heard.status}",
-                hint="a job ends once; register a new one for further work",
-                code="already_terminal",
-                job_id=self.job_id,
-                status=str(heard.status),
-            )
+            raise ended(self.job_id, heard.status)
 
     def _check_sole(self, heard: Snapshot, last: SignedEvent | None) -> None:
         """Raise ConflictError where the registry holds events of this attempt that were not said here."""
@@ -197,7 +193,7 @@ class TicketEventLog:
                 return last
             if last.attempt > self._ticket.attempt:
                 # An old ticket was put back in the place of a newer one.
-                check_attempt(self._record(None)._replace(attempt=last.attempt), self._ticket.attempt)
+                raise claimed_again(self.job_id, self._ticket.attempt, last.attempt)
         unsent = [entry.seq for entry in self.outbox.entries(after=self.outbox.sent_mark().acked_seq)]
         if unsent:
             _log.warning(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from jobwire.core.bounds import MAX_INSTRUCTIONS
+from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.lease import LeaseGrant
@@ -247,7 +248,8 @@ def _need_holder(args: argparse.Namespace) -> None:
     """Take the attempt from the worker's environment where neither owner nor attempt is given."""
     if args.owner is None and args.for_attempt is None:
         inherited = os.environ.get("JOBWIRE_ATTEMPT", "")
-        if not inherited.isdigit():
+        # Sixteen digits at most, as records hold: int() would refuse thousands of them.
+        if not (inherited.isascii() and inherited.isdigit() and len(inherited) <= len(str(MAX_INTEGER))):
             raise InvalidInputError(
                 "who holds the lease?", hint="name --owner as at pick, or --for-attempt N (JOBWIRE_ATTEMPT)"
             )

@@ -36,21 +36,11 @@ from jobwire.registry.wire import GapRepair, WireAdmission
 
 # Signs of life may stand in line at the broker when we come (back): they go first.
 _GRACE_SECONDS = 10.0
-_ANNOUNCE_SECONDS = 0.1
-_REPEAT_SECONDS = 0.1
-_COMMIT_SECONDS = 0.5
-_REAP_SECONDS = 1.0
-_TELL_FACTS_SECONDS = 0.1
-_FLUSH_SECONDS = 2.0
-_COUNT_SECONDS = 10.0
 _TELL_SECONDS = 600.0
 _MOST_TOLD = 1000
 # Jobs that cannot be folded, named in the health file.
 _NAMED = 20
 _HOUR = 3600.0
-# The rare duties wait so long after the start: a process that is started again and again would do nothing
-# else.
-_SETTLED_SECONDS = 60.0
 
 
 class Connections(NamedTuple):
@@ -168,35 +158,21 @@ class Assembly:
 
     def upkeep(self) -> list[Periodic]:
         """Return what is done by the clock, each to be run in a thread of its own."""
-        return [
-            self._periodic(
-                "announcer", "taking marks in", lambda _: self.announcements.run(), _ANNOUNCE_SECONDS
-            ),
-            self._periodic(
-                "repeater", "queueing all states", lambda _: self.announcements.repeat(), _REPEAT_SECONDS
-            ),
-            self._periodic(
-                "committer", "committing the fold's place", lambda _: self.folder.commit(), _COMMIT_SECONDS
-            ),
-            self._periodic("teller", "journaling facts", self.teller.run, _TELL_FACTS_SECONDS),
-            self._periodic("reaper", "reaping", lambda _: self.reaper.run(), _REAP_SECONDS),
-            self._periodic("flusher", "sending from outboxes", self.relay.run, _FLUSH_SECONDS),
-            self._periodic("purger", "purging", self.purge.run, _HOUR),
-            self._periodic("pruner", "pruning the journal", lambda _: self.retention.prune(), _HOUR),
-            self._periodic("counter", "counting jobs", lambda _: self._count_jobs(), _COUNT_SECONDS),
+        duties: list[tuple[str, str, Callable[[Callable[[], bool]], object], float]] = [
+            ("announcer", "taking marks in", lambda _: self.announcements.run(), 0.1),
+            ("repeater", "queueing all states", lambda _: self.announcements.repeat(), 0.1),
+            ("committer", "committing the fold's place", lambda _: self.folder.commit(), 0.5),
+            ("teller", "journaling facts", self.teller.run, 0.1),
+            ("reaper", "reaping", lambda _: self.reaper.run(), 1.0),
+            ("flusher", "sending from outboxes", self.relay.run, 2.0),
+            ("purger", "purging", self.purge.run, _HOUR),
+            ("pruner", "pruning the journal", lambda _: self.retention.prune(), _HOUR),
+            ("counter", "counting jobs", lambda _: self._count_jobs(), 10.0),
         ]
-
-    def _periodic(
-        self, name: str, doing: str, work: Callable[[Callable[[], bool]], object], seconds: float
-    ) -> Periodic:
-        return Periodic(
-            name,
-            work,
-            doing=doing,
-            seconds=seconds,
-            first_seconds=min(seconds, _SETTLED_SECONDS),
-            clock=self._clock,
-        )
+        return [
+            Periodic(name, work, doing=doing, seconds=seconds, clock=self._clock)
+            for name, doing, work, seconds in duties
+        ]
 
     def facts(self) -> dict[str, object]:
         """Return the figures for the health file."""

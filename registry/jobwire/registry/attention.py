@@ -2,26 +2,19 @@
 
 import json
 import logging
-import os
-import queue
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from jobwire.core.errors import StorageError
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.requests import Request, open_requests
+from jobwire.registry.hook_runner import HOOK_SECONDS, HookRunner
 from jobwire.registry.requests import AskedJob, command_for
 from jobwire.registry.store import RecordStore
 from jobwire.storage.durable import replace_atomically
 
-HOOK_SECONDS = 10.0
-_WAITING = 64
 # Requests that were told of, of which the newest are kept over a restart.
 _KEPT = 4096
 _TOLD = "told-requests"
@@ -43,21 +36,19 @@ class AttentionHook:
         environ: Mapping[str, str],
         seconds: float = HOOK_SECONDS,
     ) -> None:
-        self._words = list(words)
-        self._environ = dict(environ)
-        self._seconds = seconds
         self._store = store
         self._path = Path(store.queue_path(_TOLD))
         self._guard = threading.Lock()
         self._told = dict.fromkeys(self._read()) if words else {}
-        self._waiting: queue.Queue[AskedJob | None] = queue.Queue(_WAITING)
-        self._thread = threading.Thread(target=self._run, name="on_attention", daemon=True)
+        self._runner = None
         if words:
-            self._thread.start()
+            self._runner = HookRunner(
+                words, name="on_attention", environ=environ, seconds=seconds, warn=_log.warning
+            )
 
     def look(self, record: JobRecord) -> None:
         """Take note of what a job asks now. Never raises a JobwireError."""
-        if not self._words or not record.attention:
+        if self._runner is None or not record.attention:
             return
         with self._guard:
             new = [one for one in open_requests(record.requests) if _name(record, one) not in self._told]
@@ -72,19 +63,12 @@ class AttentionHook:
             except StorageError as error:
                 _log.warning("%s; after a restart on_attention may run again", error.message)
         for one in new:
-            try:
-                self._waiting.put_nowait(AskedJob(record, one))
-            except queue.Full:
-                _log.warning("on_attention is left out for %s: %d of its runs wait", one.id, _WAITING)
+            self._runner.run_soon(one.id, _variables(AskedJob(record, one)))
 
     def close(self) -> None:
         """End after what runs; what waits is left out."""
-        if self._words:
-            with suppress(queue.Empty):
-                while True:
-                    self._waiting.get_nowait()
-            self._waiting.put(None)
-            self._thread.join(self._seconds + 1.0)
+        if self._runner is not None:
+            self._runner.close(0.0)
 
     def _read(self) -> list[str]:
         try:
@@ -92,33 +76,6 @@ class AttentionHook:
         except (OSError, ValueError):
             return []
         return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-
-    def _run(self) -> None:
-        while (asked := self._waiting.get()) is not None:
-            try:
-                process = subprocess.Popen(
-                    self._words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.stderr.fileno(),
-                    env=self._environ | _variables(asked),
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                _log.warning("on_attention could not be run for %s: %s", asked.request.id, error)
-                continue
-            self._await(process, asked.request.id)
-
-    def _await(self, process: "subprocess.Popen[bytes]", request_id: str) -> None:
-        try:
-            code = process.wait(self._seconds)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            _log.warning("on_attention for %s was ended after %g s", request_id, self._seconds)
-            return
-        if code:
-            _log.warning("on_attention for %s ended with %d", request_id, code)
 
 
 def _name(record: JobRecord, request: Request) -> str:

@@ -155,7 +155,8 @@ class ChunkFold:
 
 def _held(log: AuditLog) -> frozenset[int]:
     """Return the seqs of the accepted events in the history."""
-    return frozenset(line["seq"] for line in log.lines() if line.get("verdict") == ACCEPTED)
+    held = (line.get("seq") for line in log.lines() if line.get("verdict") == ACCEPTED)
+    return frozenset(seq for seq in held if type(seq) is int)
 
 
 def _without_known(lines: Sequence[tuple[bytes, Line]], log: AuditLog) -> list[tuple[bytes, Line]]:

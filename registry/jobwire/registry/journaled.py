@@ -40,11 +40,10 @@ class Journaled(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """The record after the entries, the lines for its history, and how many events it took in."""
+    """The record after the entries, and the lines for its history."""
 
     record: JobRecord
     lines: list[tuple[bytes, Line]]
-    applied: int
 
 
 def ahead_of(record: JobRecord) -> seqs.Ranges:
@@ -66,7 +65,6 @@ def fold_journaled(
     earlier attempt may be one that nobody can fill any more.
     """
     lines: list[tuple[bytes, Line]] = []
-    applied = 0
     for entry in entries:
         if entry.verdict not in {ACCEPTED, Reason.LATE}:
             if entry.verdict != Reason.DUPLICATE:
@@ -78,29 +76,28 @@ def fold_journaled(
         if entry.verdict == Reason.LATE:
             lines.append(_line(record, entry, Reason.LATE))
         elif seq > record.last_seq:
-            record, line, taken = _apply(record, entry, entry.parsed)
+            record, line = _apply(record, entry, entry.parsed)
             lines.append(line)
-            applied += taken
         # Else the publisher on this disk applied it and wrote its line.
         record = _note(record, seq, held)
-    return Folded(record, lines, applied)
+    return Folded(record, lines)
 
 
-def _apply(record: JobRecord, entry: Journaled, parsed: Parsed) -> tuple[JobRecord, tuple[bytes, Line], bool]:
+def _apply(record: JobRecord, entry: Journaled, parsed: Parsed) -> tuple[JobRecord, tuple[bytes, Line]]:
     """Fold one event; one that crossed with a cancellation or a claim changes nothing but the history."""
     # Judged before it was journaled; since then the job may have got another key.
     signed = encode_checked(parsed.signed, plain=parsed.plain)
     if not verify_bytes(signed, parsed.signature, record.auth_token):
         why = f"said for an earlier attempt, when attempt {record.attempt} had begun"
-        return record, _line(record, entry, Reason.REPLAYED, why), False
+        return record, _line(record, entry, Reason.REPLAYED, why)
     try:
         after = apply_event(record, parsed.event, entry.received_at)
     except TransitionError as error:
         ended = record.status in TERMINAL_STATUSES
         reason = Reason.AFTER_TERMINAL if ended else Reason.ILLEGAL_TRANSITION
-        return record, _line(record, entry, reason, error.message), False
+        return record, _line(record, entry, reason, error.message)
     change = (str(record.status), str(after.status)) if after.status is not record.status else None
-    return after, _line(after, entry, ACCEPTED, change=change), True
+    return after, _line(after, entry, ACCEPTED, change=change)
 
 
 def _note(record: JobRecord, seq: int, held: Callable[[], Collection[int]]) -> JobRecord:

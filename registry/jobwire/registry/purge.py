@@ -143,7 +143,8 @@ class Purge:
                 facts = last_facts(store, locked.record, by=self._by)
                 self._tell(locked.record, facts)
                 leave_facts(store, facts)
-                shutil.rmtree(store.log_dir(job_id), ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.rmtree(store.log_dir(job_id))
                 old = store.outbox_path(job_id)
                 for path in (store.sent_path(job_id), old, f"{old}.damaged"):
                     store.files.unlink(path)

@@ -148,18 +148,19 @@ class RegistryProcess:
             self._report(assembly, "starting")
 
     def _work(self, assembly: Assembly) -> None:
-        recorder = self._thread(assembly, "recorder", lambda duty: self._record(assembly, duty))
+        recorder = self._thread(
+            assembly,
+            "recorder",
+            lambda duty: assembly.recorder.run(duty.asking(self._stop.is_set, "recording")),
+        )
         others = [self._thread(assembly, "folder", lambda duty: self._fold(assembly, duty))]
         others += [
             self._thread(assembly, f"sender-{number}", lambda duty: self._send(assembly.states, duty))
             for number in range(_SENDERS)
         ]
-        others += [
-            self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in assembly.upkeep()
-        ]
-        others += [
-            self._thread(assembly, one.name, partial(one.run, stop=self._stop)) for one in self._companions
-        ]
+        clocked = [(one.name, one.run) for one in assembly.upkeep()]
+        clocked += [(one.name, one.run) for one in self._companions]
+        others += [self._thread(assembly, name, partial(run, stop=self._stop)) for name, run in clocked]
         try:
             self._watch(assembly)
         finally:
@@ -211,9 +212,6 @@ class RegistryProcess:
             if assembly.folder.caught_up() and not sendable:
                 return
             self._ended.wait(0.02)
-
-    def _record(self, assembly: Assembly, duty: Duty) -> None:
-        assembly.recorder.run(duty.asking(self._stop.is_set, "recording"))
 
     def _fold(self, assembly: Assembly, duty: Duty) -> None:
         assembly.folder.on_step = partial(duty.work, "folding")

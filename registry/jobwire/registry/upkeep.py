@@ -21,6 +21,8 @@ from jobwire.storage.failures import storage_failure
 # The same trouble of a duty is logged so often.
 _TELL_SECONDS = 60.0
 _LATELY_SECONDS = 600.0
+# Rare duties wait so long at first: a process that is started again and again would do nothing else.
+_SETTLED_SECONDS = 60.0
 _TAKEN = ".taken"
 # More than this between the two clocks within one second is no drift but a jump.
 _JUMP_SECONDS = 5.0
@@ -178,10 +180,11 @@ class Reaper:
 
 
 class Periodic:
-    """Does one duty again and again, each time `seconds` after the last; first after `first_seconds`.
+    """Does one duty again and again, each time `seconds` after the last.
 
-    `work` gets a question that it may ask at each step: whether to stop. Trouble with broker or disk is
-    logged, and the duty tried again; any other error ends `run`.
+    First after `first_seconds`; where they are not given, after a minute at most. `work` gets a question that
+    it may ask at each step: whether to stop. Trouble with broker or disk is logged, and the duty tried again;
+    any other error ends `run`.
     """
 
     def __init__(
@@ -198,7 +201,7 @@ class Periodic:
         self._work = work
         self._doing = doing
         self._seconds = seconds
-        self._first_seconds = seconds if first_seconds is None else first_seconds
+        self._first_seconds = min(seconds, _SETTLED_SECONDS) if first_seconds is None else first_seconds
         self._clock = clock
         self._told = ("", 0.0)
 

@@ -127,7 +127,10 @@ class AdmissionState:
             return
         if type(seq) is not int or not isinstance(digest, str):
             return
-        raw = bytes.fromhex(digest)
+        try:
+            raw = bytes.fromhex(digest)
+        except ValueError:
+            return  # damaged by hand or disk
         if line["verdict"] == ACCEPTED and not self.is_journaled(seq):
             self.unjournaled[seq] = raw
         if self.view.seen(seq) is None:

@@ -24,8 +24,16 @@ from jobwire.storage.files import SystemFiles
 from jobwire.storage.signals import delivered
 from jobwire.subscriber.fleet import Mode
 from jobwire.subscriber.formats import summary
-from jobwire.subscriber.notifications import BEFORE, PERMISSION, UNTIL, VERDICT, Notification, Notifications
-from jobwire.subscriber.notifier import Notifier, hook_words
+from jobwire.subscriber.notifications import (
+    BEFORE,
+    PERMISSION,
+    UNTIL,
+    VERDICT,
+    Notification,
+    Notifications,
+    Notifier,
+    hook_words,
+)
 from jobwire.subscriber.outcome import Note, Verdicts
 from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
 from jobwire.subscriber.subscriber import open_watch, settings_for, settings_of

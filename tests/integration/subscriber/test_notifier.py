@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from jobwire.subscriber.notifications import Notification
-from jobwire.subscriber.notifier import Notifier
+from jobwire.subscriber.notifications import Notification, Notifier
 from jobwire.testing import wait_for
 
 ASKED = Notification("0000abcd", "permission_required", "may I\n\x1b[2J?", "running")

@@ -12,6 +12,7 @@ from jobwire.core.override import override
 from jobwire.core.ports import Message
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import Event
+from jobwire.jobs.fold import next_attempt
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.journal.consumers import Consumers
@@ -178,6 +179,18 @@ def test_torn_record_does_not_stop_the_fold(bench: Bench, job: JobRecord, say: S
     bench.folder.step()
     assert bench.store.get(other.job_id).last_seq == 1
     assert bench.folder.caught_up()
+
+
+def test_a_damaged_line_does_not_stop_the_fold(bench: Bench, job: JobRecord, say: Say) -> None:
+    """A line of the history without a seq is passed over where the fold asks what the history holds."""
+    bench.store.apply(job.job_id, *say(job, 1, "started"), source="publisher")
+    with bench.store.locked(job.job_id) as locked:
+        again = locked.replace(next_attempt(locked.record, "n" * 43, 0.0, "the test"), cause="the test")
+    with Path(bench.store.audit(job.job_id).events_path).open("ab") as history:
+        history.write(b'{"kind":"event","verdict":"accepted"}\n')
+    bench.journal(say(again, 2, "started"))
+    bench.folder.step(hurry=True)
+    assert bench.store.get(job.job_id).last_seq == 2
 
 
 def test_full_disk_is_waited_out(bench: Bench, clock: ManualClock, job: JobRecord, say: Say) -> None:

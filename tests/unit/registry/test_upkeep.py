@@ -1,18 +1,29 @@
 """What is done by the clock: reaping with care, announcing, purging, health."""
 
+import argparse
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobwire.core.clock import utc_timestamp
-from jobwire.core.errors import ConfigError, NotFoundError, NoWorkError, StorageError, UnreachableError
+from jobwire.core.errors import (
+    ConfigError,
+    InvalidInputError,
+    NotFoundError,
+    NoWorkError,
+    StorageError,
+    UnreachableError,
+)
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.topics import Topics
 from jobwire.jobs.lifecycle import Status
 from jobwire.journal.retention import RetentionPolicy
-from jobwire.registry import health
+from jobwire.registry import actions, health
 from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.rules import load_rules
@@ -134,6 +145,23 @@ def test_pick_leaves_reaping_to_the_process(queue: JobQueue, clock: ManualClock)
     assert queue.pick(LeaseGrant("you"), wait_seconds=10).job_id == job_id
 
 
+@pytest.mark.parametrize("attempt", ["\N{SUPERSCRIPT TWO}", "1" * 5000, "one", ""])
+def test_an_attempt_that_is_no_number_is_said(
+    queue: JobQueue, attempt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a worker's environment says, what it should name is told."""
+    monkeypatch.setenv("JOBWIRE_ATTEMPT", attempt)
+    words = {
+        "home": queue.store.home,
+        "job": _leased(queue),
+        "owner": None,
+        "for_attempt": None,
+        "lease": None,
+    }
+    with pytest.raises(InvalidInputError, match="who holds the lease"):
+        actions.renew(argparse.Namespace(**words))
+
+
 def _purge(queue: JobQueue, cleared: list[str], rules: RetentionRules) -> Purge:
     return Purge(queue=queue, topics=Topics(), clear=cleared.append, rules=rules)
 
@@ -173,6 +201,28 @@ def test_purge_without_a_broker(queue: JobQueue, store: RecordStore, clock: Manu
     with pytest.raises(UnreachableError):
         Purge(queue=queue, topics=Topics(), clear=away, rules=RetentionRules()).run()
     assert store.exists(job_id)
+
+
+def test_what_cannot_be_removed_whole_is_tried_again(
+    queue: JobQueue, store: RecordStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history that the disk does not let go keeps its record, by which the next purge finds it."""
+    job_id = queue.register(JobSpec()).record.job_id
+    queue.cancel(job_id)
+    clock.advance(100 * DAY)
+    unlink = os.unlink
+
+    def stuck(path: Any, **where: Any) -> None:
+        if path == "events.ndjson":
+            raise OSError(errno.EIO, "input/output error", path)
+        unlink(path, **where)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "unlink", stuck)
+        assert _purge(queue, [], RetentionRules()).run().removed == 0
+    assert store.exists(job_id)
+    assert _purge(queue, [], RetentionRules()).run().removed == 1
+    assert not Path(store.log_dir(job_id)).exists()
 
 
 def test_purge_nothing(queue: JobQueue, clock: ManualClock) -> None:

@@ -1,6 +1,7 @@
 """Admission by the registry process: what came by the disk and what comes by the wire are one story."""
 
 import errno
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,14 @@ def test_an_id_that_comes_back(wire: Wire, store: RecordStore, job: JobRecord, s
     store.create(back)
     assert _verdicts(wire, [say(back, 1, "started"), *said]) == ["accepted", "bad_signature", "bad_signature"]
     assert not wire.views.is_local(job.job_id, 1)
+
+
+def test_a_damaged_digest_ends_nothing(wire: Wire, store: RecordStore, job: JobRecord, say: Say) -> None:
+    """A line of the history that the disk or a hand changed is passed over; later events are judged."""
+    store.apply(job.job_id, *say(job, 1, "started"), source="publisher")
+    path = Path(store.audit(job.job_id).events_path)
+    path.write_bytes(re.sub(rb'"digest":"..', b'"digest":"zz', path.read_bytes()))
+    assert _verdicts(wire, [say(job, 2, "progress")]) == ["accepted"]
 
 
 def test_after_a_restart(wire: Wire, store: RecordStore, job: JobRecord, say: Say) -> None:

@@ -7,8 +7,7 @@ from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.subscriber.notifications import JobCondition, Notification, Notifications
-from jobwire.subscriber.notifier import hook_words
+from jobwire.subscriber.notifications import JobCondition, Notification, Notifications, hook_words
 from jobwire.subscriber.outcome import EventLine, Note, Outcome, Verdict
 from jobwire.subscriber.watch import JobWatch
 
