@@ -20,10 +20,9 @@ from jobwire.core.lease import LeaseGrant
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Priority
-from jobwire.registry.changes import Change
 from jobwire.registry.quarantine import QuarantinedRecordError
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import JobSpec
+from jobwire.registry.spec import Change, JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.storage.files import FileSystem, SystemFiles
 from jobwire.testing.broken_disks import Crash, PowerCutFiles, StoppingFiles

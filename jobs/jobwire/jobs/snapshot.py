@@ -8,11 +8,10 @@ from jobwire.core.bounds import KEPT_TOKENS
 from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.fields import one_of, optional, pattern, read_fields, texts
-from jobwire.jobs.fact import Fact
+from jobwire.jobs.fact import STATED, Fact, facts_said
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import FIELDS as RECORD_FIELDS
 from jobwire.jobs.record import LIMITS, JobRecord
-from jobwire.jobs.stated_facts import STATED, facts_said
 
 # Only in the snapshot of a job that the registry ended by a limit: which one.
 _TIMEOUT = "timeout"

@@ -18,9 +18,8 @@ from jobwire.jobs.labels import label_pairs
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, public_record
 from jobwire.registry import present, quarantine
-from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import JobSpec
+from jobwire.registry.spec import Change, Expectation, JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.storage.named_files import read_named_text
 

@@ -26,9 +26,8 @@ from jobwire.registry import health
 from jobwire.registry.actions import say, warn
 from jobwire.registry.assembly import Connections
 from jobwire.registry.call_service import Callee
-from jobwire.registry.purge import Purge, Purged
+from jobwire.registry.purge import Purge, Purged, load_rules
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.rules import load_rules
 from jobwire.registry.serve import Companion, RegistryProcess
 from jobwire.registry.store import RecordStore
 from jobwire.storage.settings_file import read_own_settings

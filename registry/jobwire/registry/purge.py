@@ -1,17 +1,19 @@
 """Purging: retained messages of finished jobs are cleared, old finished jobs removed, each by its age.
 
 On MQTT 5 the broker drops retained messages by itself (message expiry); a 3.1.1 broker would keep
-them for ever.
+them for ever. The ages stand in the table `[registry]` of jobwire.toml, under the command line.
 """
 
 import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
+from jobwire.core.setting_tables import TABLES, check_value
 from jobwire.core.topics import Topics
 from jobwire.jobs.fact import Fact
 from jobwire.jobs.record import JobRecord
@@ -21,9 +23,13 @@ from jobwire.registry.pending import CLEARED
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.telling import last_facts, leave_facts
 from jobwire.storage.failures import storage_failure
+from jobwire.storage.settings_file import read_settings
 from jobwire.storage.user import user_name
 
 _DAY = 86400.0
+_MIB = 1 << 20
+_NO_LIMIT = 1 << 62
+_SETTINGS = {setting.name: setting for setting in TABLES["registry"]}
 _PAGE = 200
 # Nobody needs a finished job's lock for longer.
 _LOCK_SECONDS = 1.0
@@ -171,3 +177,36 @@ class Purge:
             return self._store.get(job_id)
         except NotFoundError:
             return None
+
+
+def load_rules(home: Path, *, retained_days: float | None, record_days: float | None) -> RetentionRules:
+    """Return the rules; days that are given go before the table. Raises ConfigError naming the key.
+
+    0 keeps for ever, or without a limit.
+    """
+    given = {"keep_retained_days": retained_days, "keep_records_days": record_days}
+    said = {key: value for key, value in given.items() if value is not None}
+    for key, value in said.items():
+        check_value(_SETTINGS[key], value, "the command line")
+    table = {**read_settings(home).tables.get("registry", {}), **said}
+    numbers = {key: float(str(value)) for key, value in table.items()}
+    rules = RetentionRules()
+    if (days := numbers.get("keep_retained_days")) is not None:
+        rules = rules._replace(retained_seconds=days * _DAY or None)
+    if (days := numbers.get("keep_records_days")) is not None:
+        rules = rules._replace(record_seconds=days * _DAY or None)
+    return rules._replace(journal=_journal_limits(numbers))
+
+
+def _journal_limits(numbers: dict[str, float]) -> RetentionPolicy:
+    """Return how much of the journal is kept of what every consumer has read, and of what not."""
+    limits = RetentionPolicy()
+    if (days := numbers.get("keep_journal_days")) is not None:
+        limits = limits._replace(keep_seconds=days * _DAY or float("inf"))
+    if (mib := numbers.get("keep_journal_mib")) is not None:
+        limits = limits._replace(keep_bytes=int(mib * _MIB) or _NO_LIMIT)
+    if (days := numbers.get("keep_unread_days")) is not None:
+        limits = limits._replace(lag_seconds=days * _DAY or float("inf"))
+    if (mib := numbers.get("keep_unread_mib")) is not None:
+        limits = limits._replace(lag_bytes=int(mib * _MIB) or _NO_LIMIT)
+    return limits

@@ -18,7 +18,6 @@ from jobwire.core.signature import new_token
 from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import DISMISSED, JobRecord, dismissed_at
-from jobwire.registry.changes import Change, Expectation, changed, check_change, check_expected
 from jobwire.registry.claiming import Unclaimed, check_names, check_pending, held_grant, no_work
 from jobwire.registry.deadlines import ready_at
 from jobwire.registry.health import is_running
@@ -27,7 +26,17 @@ from jobwire.registry.listing import Listing
 from jobwire.registry.pending import POSITION, PendingIndex, Warn
 from jobwire.registry.quarantine import QuarantinedRecordError, UnreadableRecordError
 from jobwire.registry.reaper import Reaped, reap_due
-from jobwire.registry.spec import JobSpec, check_reason, check_spec, new_record
+from jobwire.registry.spec import (
+    Change,
+    Expectation,
+    JobSpec,
+    changed,
+    check_change,
+    check_expected,
+    check_reason,
+    check_spec,
+    new_record,
+)
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
 

@@ -5,34 +5,37 @@ before mere progress, which is sent at most every five seconds for a job; what i
 broker that may have lost it, comes last and slowly.
 """
 
+import contextlib
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from enum import IntEnum
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jobwire.core.clock import Clock
-from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, TransportError
+from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, StorageError, TransportError
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
 from jobwire.jobs.answers import encode_answers
 from jobwire.jobs.event import MAX_DETAIL
+from jobwire.jobs.fact import Fact, kept_facts
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
-from jobwire.registry.stated import StatedFacts
+from jobwire.registry.decisions import decided
 from jobwire.registry.store import RecordStore
+from jobwire.registry.telling import history_path, lines_from
 
 _PROGRESS_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
 _LOOKED_AT = 16
 _UNREADABLE_SECONDS = 5.0
 _REPEATS_PER_SECOND = 200.0
-# What was sent of the jobs that changed last, so that one change told twice is sent once.
 _REMEMBERED = 4096
 _log = logging.getLogger("jobwire.registry")
+_V = TypeVar("_V")
 
 
 class Urgency(IntEnum):
@@ -46,6 +49,26 @@ class Urgency(IntEnum):
 class _Sent(NamedTuple):
     what: tuple[object, ...]
     at: float
+
+
+class _StatedFacts(NamedTuple):
+    """What a job's history up to this line and byte says was decided."""
+
+    created_at: str
+    line: int = 0
+    offset: int = 0
+    facts: tuple[Fact, ...] = ()
+
+
+class _Latest(OrderedDict[str, _V]):
+    """Something of each of the jobs that changed last."""
+
+    def put(self, job_id: str, value: _V) -> None:
+        """Keep it, as of the job that changed last of all."""
+        self[job_id] = value
+        self.move_to_end(job_id)
+        if len(self) > _REMEMBERED:
+            self.popitem(last=False)
 
 
 class StateQueue:
@@ -68,7 +91,8 @@ class StateQueue:
         self._clock = clock
         self._expiry_seconds = expiry_seconds
         self._redactor = redactor
-        self._facts = StatedFacts(store, redactor)
+        # So that a state does not cost a whole history.
+        self._decided = _Latest[_StatedFacts]()
         # Hears of each record as it is told, whether a broker is there or not.
         self._on_record = on_record
         self._queues: dict[Urgency, OrderedDict[str, JobRecord | None]] = {
@@ -78,10 +102,11 @@ class StateQueue:
         # Jobs whose record could not be read, and when (monotonic seconds) that is tried again.
         self._later: dict[str, float] = {}
         self._repeat_at = 0.0
-        self._sent: OrderedDict[str, _Sent] = OrderedDict()
+        # So that one change told twice is sent once.
+        self._sent = _Latest[_Sent]()
         self._forgotten = 0
         # The job's answers that the broker has: of which attempt, and which change of them.
-        self._answers: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._answers = _Latest[tuple[int, int]]()
         self._changed = threading.Condition()
         self.published = 0
 
@@ -206,7 +231,7 @@ class StateQueue:
             self._sender.publish(
                 self._topics.state(record.job_id),
                 encode_snapshot(
-                    self._said(record), confirmed_seq=record.confirmed_seq, facts=self._facts.of(record)
+                    self._said(record), confirmed_seq=record.confirmed_seq, facts=self._facts_of(record)
                 ),
                 retain=True,
                 expiry_seconds=self._expiry_seconds if record.terminal else None,
@@ -220,11 +245,23 @@ class StateQueue:
         with self._changed:
             if forgotten != self._forgotten:
                 return False  # the broker that took it may be gone
-            self._sent[record.job_id] = _Sent(what, self._clock.monotonic())
-            self._sent.move_to_end(record.job_id)
-            if len(self._sent) > _REMEMBERED:
-                self._sent.popitem(last=False)
+            self._sent.put(record.job_id, _Sent(what, self._clock.monotonic()))
         return True
+
+    def _facts_of(self, record: JobRecord) -> tuple[Fact, ...]:
+        """Return what was decided about the job up to this record; what is known where a disk fails."""
+        with self._changed:
+            known = self._decided.get(record.job_id)
+        if known is None or known.created_at != record.created_at:
+            known = _StatedFacts(record.created_at)
+        lines = lines_from(history_path(self._store, record.job_id), known.offset)
+        with contextlib.suppress(StorageError), contextlib.closing(lines):
+            found = decided(lines, record, line=known.line, offset=known.offset, redact=self._redactor.redact)
+            facts = kept_facts([*known.facts, *found.facts])
+            known = _StatedFacts(record.created_at, found.line, found.offset, tuple(facts))
+        with self._changed:
+            self._decided.put(record.job_id, known)
+        return known.facts
 
     def _send_answers(self, record: JobRecord) -> None:
         """Send the answers that wait for the worker, or clear them. Raises TransportError."""
@@ -234,7 +271,4 @@ class StateQueue:
                 return
         self._sender.publish(self._topics.answer(record.job_id), encode_answers(record), retain=True)
         with self._changed:
-            self._answers[record.job_id] = now
-            self._answers.move_to_end(record.job_id)
-            if len(self._answers) > _REMEMBERED:
-                self._answers.popitem(last=False)
+            self._answers.put(record.job_id, now)

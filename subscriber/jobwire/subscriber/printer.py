@@ -1,17 +1,17 @@
-"""Lines to streams: events and verdicts to one, notes and refusals to another."""
+"""Lines to streams: events and verdicts to one; notes, and refusals (a flood summed up), to another."""
 
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.terminal_text import safe
 from jobwire.subscriber.formats import LineFormat, Style, json_line
 from jobwire.subscriber.outcome import EventLine, Line, Note, Refusal, Verdict
-from jobwire.subscriber.refusals import RefusalLog
 
 PROG = "job_subscriber"
 
@@ -91,3 +91,45 @@ def _columns(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
     except (OSError, ValueError):
         return shutil.get_terminal_size().columns
+
+
+# Named one by one up to this many in a window; the rest of the window becomes one line.
+BURST = 10
+WINDOW_SECONDS = 5.0
+
+
+class RefusalLog:
+    """Writes through `write`, one line a call. The windows are on the monotonic clock."""
+
+    def __init__(self, *, write: Callable[[str], None], clock: Clock) -> None:
+        self._write = write
+        self._clock = clock
+        self._window_began = float("-inf")
+        self._named = 0
+        self._unnamed: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, refusal: Refusal) -> None:
+        """Count a refusal, and name it where the window has room."""
+        self.counts[refusal.reason] += 1
+        self.roll()
+        if self._named < BURST:
+            self._named += 1
+            self._write(f"job {refusal.job_id or '?'}: message refused: {refusal.reason}: {refusal.why}")
+        else:
+            self._unnamed[refusal.reason] += 1
+
+    def roll(self) -> None:
+        """Begin a new window where the old one is over, with one line for what it did not name."""
+        now = self._clock.monotonic()
+        if now >= self._window_began + WINDOW_SECONDS:
+            self.flush()
+            self._window_began = now
+            self._named = 0
+
+    def flush(self) -> None:
+        """Write what is summed up and not yet written; call it at the end."""
+        if self._unnamed:
+            parts = ", ".join(f"{count} {reason}" for reason, count in self._unnamed.most_common())
+            self._write(f"{self._unnamed.total()} more messages refused: {parts}")
+            self._unnamed.clear()

@@ -41,7 +41,7 @@ from jobwire.core.errors import StorageError
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
-from jobwire.registry.changes import Change
+from jobwire.registry.spec import Change
 from pathlib import Path
 
 store = RecordStore(sys.argv[1])
@@ -90,7 +90,7 @@ def test_full_disk(tmp_path: Path) -> None:
 READ_ONLY = """
 import json, sys
 from jobwire.core.errors import JobwireError
-from jobwire.registry.changes import Change
+from jobwire.registry.spec import Change
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore

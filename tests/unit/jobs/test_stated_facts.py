@@ -5,11 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.jobs.fact import Fact, FactKind
+from jobwire.jobs.fact import MAX_FACTS, Fact, FactKind, facts_in
 from jobwire.jobs.models import StateModel
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import decode_snapshot, encode_snapshot
-from jobwire.jobs.stated_facts import MAX_FACTS, facts_in
 
 STAMP = "2026-01-31T12:00:00.000Z"
 RECORD = JobRecord("0000abcd", "t" * 43, STAMP, STAMP)

@@ -23,9 +23,8 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Priority, Timeouts, dismissed_at
 from jobwire.registry import queue as queue_module
 from jobwire.registry import reaper
-from jobwire.registry.changes import Change, Expectation
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import JobSpec
+from jobwire.registry.spec import Change, Expectation, JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 

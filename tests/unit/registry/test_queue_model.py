@@ -14,9 +14,8 @@ from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import Priority
-from jobwire.registry.changes import Change
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.spec import JobSpec
+from jobwire.registry.spec import Change, JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from jobwire.testing.memory import memory_directory

@@ -9,10 +9,10 @@ from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
+from jobwire.jobs.fact import facts_in
 from jobwire.jobs.fold import cancel
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import decode_snapshot
-from jobwire.jobs.stated_facts import facts_in
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.states import StateQueue, Urgency

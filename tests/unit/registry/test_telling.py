@@ -11,9 +11,8 @@ from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
 from jobwire.jobs import fold
-from jobwire.jobs.fact import FACT, Fact, decode_fact
+from jobwire.jobs.fact import FACT, Fact, decode_fact, facts_in
 from jobwire.jobs.record import JobRecord, Timeouts
-from jobwire.jobs.stated_facts import facts_in
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.writer import JournalWriter

@@ -24,9 +24,8 @@ from jobwire.core.topics import Topics
 from jobwire.jobs.lifecycle import Status
 from jobwire.journal.retention import RetentionPolicy
 from jobwire.registry import actions, health
-from jobwire.registry.purge import Purge, RetentionRules
+from jobwire.registry.purge import Purge, RetentionRules, load_rules
 from jobwire.registry.queue import JobQueue
-from jobwire.registry.rules import load_rules
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.registry.upkeep import Reaper

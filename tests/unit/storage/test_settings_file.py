@@ -12,7 +12,7 @@ from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.hooks.policy import Policy
 from jobwire.metrics.settings import MetricsSettings, load_metrics_settings
-from jobwire.registry.rules import load_rules
+from jobwire.registry.purge import load_rules
 from jobwire.storage.settings_file import in_force, mtls_port, read_own_settings, read_settings
 from jobwire.transport import load_settings
 

@@ -8,10 +8,9 @@ import pytest
 from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.commands import body_of
 from jobwire.core.errors import InvalidInputError
-from jobwire.subscriber.cli import add_commands, main
+from jobwire.subscriber.cli import add_commands, add_options, main
 from jobwire.subscriber.command import mode_of, timeout_options
 from jobwire.subscriber.fleet import Mode
-from jobwire.subscriber.options import add_options
 from jobwire.testing import new_home
 
 

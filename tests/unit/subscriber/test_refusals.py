@@ -2,7 +2,7 @@
 
 from jobwire.jobs.admission import Reason
 from jobwire.subscriber.outcome import Refusal
-from jobwire.subscriber.refusals import BURST, WINDOW_SECONDS, RefusalLog
+from jobwire.subscriber.printer import BURST, WINDOW_SECONDS, RefusalLog
 from jobwire.testing import ManualClock
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobwire.jobs.admission import ACCEPTED
-from jobwire.jobs.fact import FACT, decode_fact, encode_fact
-from jobwire.jobs.stated_facts import facts_in
+from jobwire.jobs.fact import FACT, decode_fact, encode_fact, facts_in
 from jobwire.jobs.usage import KEYS, usage_of
 from jobwire.journal.entry import STATE_VERDICT
 from jobwire.journal.evidence import SUPPRESSED, SUPPRESSED_TOPIC
