@@ -8,7 +8,7 @@ from collections.abc import Sequence
 # separators, the marks that reorder text (Unicode UAX 9: shown text differs from what it says).
 ACTING = "\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 # And lone surrogates, which no terminal can be sent.
-_UNSAFE = re.compile(f"[{ACTING}\ud800-\udfff]")
+_UNSAFE = f"[{ACTING}\ud800-\udfff]"
 _GAP = "  "
 _ELLIPSIS = "…"
 
@@ -17,7 +17,8 @@ def safe(text: str) -> str:
     """Return `text` on one line with everything that acts on a terminal written out as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(lambda match: escape(match[0]), text)
+    # Compiled when a text needs it, which most do not: it costs more than the rest of this module.
+    return re.sub(_UNSAFE, lambda match: escape(match[0]), text)
 
 
 def escape(character: str) -> str:

@@ -10,12 +10,12 @@ MAX_LABELS = 16
 MAX_LABEL_VALUE = 64
 # Such a name is a column's, a Prometheus label's, and needs no quoting anywhere.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
 
 
 def _fits(value: object) -> bool:
     """Tell whether `value` is a label's value: one printable line, not empty."""
-    return type(value) is str and 0 < len(value) <= MAX_LABEL_VALUE and not _UNPRINTABLE.search(value)
+    return type(value) is str and 0 < len(value) <= MAX_LABEL_VALUE and not re.search(_UNPRINTABLE, value)
 
 
 def _read(value: object) -> dict[str, str]:

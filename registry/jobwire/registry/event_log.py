@@ -74,13 +74,11 @@ class HomeEventLog:
 
     def settings(self, command_line: Mapping[str, object], environ: Mapping[str, str]) -> BrokerSettings:
         """See `EventLog.settings`."""
-        from pathlib import Path  # noqa: PLC0415 - who hands over needs no settings
-
-        from jobwire.core.roles import Role  # noqa: PLC0415 - as above
+        from jobwire.core.roles import Role  # noqa: PLC0415 - who hands over needs no settings
         from jobwire.transport import load_settings  # noqa: PLC0415 - as above
 
         return load_settings(
-            home=Path(self._store.home),
+            home=self._store.home,
             role=Role.WORKER,
             command_line=command_line,
             record=self._store.get(self.job_id).broker,

@@ -10,7 +10,7 @@ from jobwire.storage.settings_file import SETTINGS_FILE, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path  # the caller has it, who needs no Path need not load it
+    from jobwire.storage.files import StrPath
 
 _PASSWORDS = ("password", "password_file")
 _PATH_HINT = "check the path in jobwire.toml or the environment; it names a file of mode 0600"
@@ -20,7 +20,7 @@ Layer = tuple[str, dict[str, object]]
 
 def load_settings(
     *,
-    home: "Path | None",
+    home: "StrPath | None",
     role: str,
     command_line: Mapping[str, object],
     record: Mapping[str, object],
@@ -33,7 +33,7 @@ def load_settings(
     `home`'s file, if there is a home. A password goes only with the user name of its own layer. Raises
     ConfigError naming file and key.
     """
-    path = home / SETTINGS_FILE if home is not None else None
+    path = f"{home}/{SETTINGS_FILE}" if home is not None else None
     tables = read_settings(home).tables if home is not None else {}
     layers: list[Layer] = [
         ("the command line", dict(command_line)),
