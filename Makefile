@@ -44,7 +44,7 @@ test: $(STAMP)  ## every test: unit, repository, integration, acceptance
 	$(BIN)/pytest tests $(HEAVY_PARALLEL) -m '$(HEAVY)' $(ARGS)
 
 unit: $(STAMP)  ## the pure rules only, in seconds
-	@VENV=$(VENV) scripts/unit-tests $(ARGS)
+	@$(BIN)/python scripts/unit_tests.py $(ARGS)
 
 integration: $(STAMP)  ## against real brokers
 	@scripts/system-packages test

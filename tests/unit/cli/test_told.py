@@ -51,7 +51,7 @@ def test_a_job_that_ended_asks_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["registry", "register", "--home", home, "--json"]) == 0
     job = json.loads(capsys.readouterr().out)["job_id"]
     for event in ("started", "completed"):
-        main(["publish", "--home", home, "--job", job, "--event", event, "--port", "1"])
+        main(["publish", "--home", home, "--job", job, "--event", event, "--port", "1", "--attempts", "1"])
     capsys.readouterr()
     assert main(["ask", "push?", "--home", home, "--job", job, "--json"]) == 20
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "already_terminal"

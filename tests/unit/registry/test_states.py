@@ -21,6 +21,12 @@ from jobwire.registry.telling import history_path
 from jobwire.testing import InMemoryBroker, ManualClock
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a queue that has nothing to send say so at once: its pauses are the system's, not the clock's."""
+    monkeypatch.setattr("jobwire.registry.states._IDLE_SECONDS", 0.001)
+
+
 @pytest.fixture
 def mqtt() -> InMemoryBroker:
     """Give a broker."""
