@@ -11,33 +11,19 @@ from jobwire.cli.schema import asyncapi
 from jobwire.core.bounds import DEFAULT_MAX_ATTEMPTS
 from jobwire.core.exit_codes import MEANINGS, ExitCode
 from jobwire.core.setting_tables import ROLE_TABLES, TABLES, Setting
-from jobwire.hooks.known import tables
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TRANSITIONS
 
 _MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
-# Where only a part of a document is made.
-_UNTIL_HERE = "<!-- Until here. -->\n"
 
 
 def render_all(root: Path) -> dict[Path, str]:
     """Return path -> text of every document made from code."""
-    agents = root / "docs" / "agent-programs.md"
     return {
         root / "docs" / "asyncapi.yaml": render_asyncapi(),
         root / "docs" / "lifecycle.md": render_lifecycle(),
         root / "docs" / "exit-codes.md": render_exit_codes(),
         root / "docs" / "settings.md": render_settings(),
-        agents: render_part(agents.read_text(), tables()),
     }
-
-
-def render_part(text: str, made: str) -> str:
-    """Return the document with the part between its two marks made anew."""
-    before, _, rest = text.partition(_MADE)
-    _, mark, after = rest.partition(_UNTIL_HERE)
-    if not mark:
-        raise ValueError("the document lacks the marks of its made part")
-    return f"{before}{_MADE}\n{made}\n\n{mark}{after}"
 
 
 def render_asyncapi() -> str:

@@ -131,7 +131,7 @@ _RULES = Values(
 _SWITCH = Values('"on" or "off"', _is_switch)
 _VERDICTS = _one_of('"ask", "allow" or "deny"', "ask", "allow", "deny")
 _TURN_ENDS = _one_of('"ask" or "complete"', "ask", "complete")
-# As many as a record keeps of settled requests, and some: `hooks.retrying` counts them there.
+# As many as a record keeps of settled requests, and some: `hooks.turn_end` counts them there.
 _RETRIES = _whole(0, 20)
 _RETRY_SECONDS = _number(1, 900, "seconds")
 _TRUTH = Values("true or false", lambda value: isinstance(value, bool))

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import NoWorkError, StoppedError
-from jobwire.hooks.retrying import UNKNOWN, failure_of, next_retry
 from jobwire.hooks.signs import NOTHING, Answered, line_of, shown
-from jobwire.hooks.turn_end import HOW_TO_END
+from jobwire.hooks.turn_end import HOW_TO_END, UNKNOWN, failure_of, next_retry
 from jobwire.hooks.voice import ours
 from jobwire.jobs.request_form import RequestKind
 from jobwire.jobs.requests import choice_in
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobwire.hooks.desk import Desk
-    from jobwire.hooks.retrying import Retry
     from jobwire.hooks.signs import Said
+    from jobwire.hooks.turn_end import Retry
     from jobwire.jobs.requests import Answer
 
 ALLOW, DENY = "allow", "deny"

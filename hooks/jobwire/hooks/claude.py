@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Question, Said, Sign, objects, said_of, word
+from jobwire.hooks.signs import Answered, Question, Said, Sign, denial_of, objects, output_of, said_of, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QUESTIONS = "AskUserQuestion"
-# Claude cuts what a hook adds at 10,000 characters.
-MAX_CONTEXT = 9000
 _MOST = 16
 # Its events -> what they are here; all others are none of the job's.
 EVENTS: Mapping[str, Sign] = {
@@ -30,7 +28,9 @@ EVENTS: Mapping[str, Sign] = {
 _TEXT = ("prompt", "last_assistant_message", "message", "reason", "error_details")
 _KIND = ("source", "notification_type", "error", "reason")
 # Where `additionalContext` is read.
-_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"})
+_CONTEXT = frozenset(
+    {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"}
+)
 
 
 def read(body: Mapping[str, object]) -> Said | None:
@@ -48,24 +48,14 @@ def read(body: Mapping[str, object]) -> Said | None:
 
 def write(said: Said, answered: Answered) -> dict[str, object] | None:
     """Return the hook's answer, None for none."""
-    own: dict[str, object] = {}
-    if said.sign is Sign.PERMISSION:
-        decision = _decision(said, answered)
-        if decision is not None:
-            own["decision"] = decision
-    elif said.sign is Sign.TOOL_BEFORE and answered.verdict == "deny":
-        own |= {"permissionDecision": "deny", "permissionDecisionReason": answered.words}
-    if said.sign is Sign.TURN_END and answered.go_on:
-        # A decision to block would be shown as an error of the hook.
-        own["additionalContext"] = answered.go_on[:MAX_CONTEXT]
-    if answered.context and said.event in _CONTEXT:
-        own["additionalContext"] = answered.context[:MAX_CONTEXT]
-    return {"hookSpecificOutput": {"hookEventName": said.event, **own}} if own else None
+    # At a turn's end: a decision to block would be shown as an error of the hook.
+    context = answered.go_on if said.sign is Sign.TURN_END else answered.context
+    return output_of(said, answered, _decision(said, answered), tells=_CONTEXT, context=context)
 
 
 def _decision(said: Said, answered: Answered) -> dict[str, object] | None:
     if answered.verdict == "deny":
-        return {"behavior": "deny", "message": answered.words or "denied by a person"}
+        return denial_of(answered)
     if said.questions:
         # "allow" alone would answer each question with nothing.
         if not answered.replies:

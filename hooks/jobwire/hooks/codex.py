@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.signs import Answered, Said, Sign, said_of, word, words
+from jobwire.hooks.signs import MAX_CONTEXT, Answered, Said, Sign, denial_of, output_of, said_of, word, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,6 @@ EVENTS: Mapping[str, Sign] = {
 # The plain `notify` program: the one event that it knows.
 _TURN_COMPLETE = "agent-turn-complete"
 _CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse"})
-MAX_CONTEXT = 9000
 
 
 def read(body: Mapping[str, object]) -> Said | None:
@@ -44,16 +43,9 @@ def write(said: Said, answered: Answered) -> dict[str, object] | None:
     """Return the hook's answer, None for none; what Codex does not take would make it refuse."""
     if said.event == _TURN_COMPLETE:
         return None
-    own: dict[str, object] = {}
-    if said.sign is Sign.PERMISSION and answered.verdict:
-        decision = {"behavior": answered.verdict}
-        if answered.verdict == "deny":
-            decision["message"] = answered.words or "denied by a person"
-        own["decision"] = decision
-    elif said.sign is Sign.TOOL_BEFORE and answered.verdict == "deny":
-        own |= {"permissionDecision": "deny", "permissionDecisionReason": answered.words}
-    elif said.sign is Sign.TURN_END and answered.go_on:
+    if said.sign is Sign.TURN_END and answered.go_on:
         return {"decision": "block", "reason": answered.go_on[:MAX_CONTEXT]}
-    if answered.context and said.event in _CONTEXT:
-        own["additionalContext"] = answered.context[:MAX_CONTEXT]
-    return {"hookSpecificOutput": {"hookEventName": said.event, **own}} if own else None
+    decision = denial_of(answered) if answered.verdict == "deny" else {"behavior": answered.verdict}
+    return output_of(
+        said, answered, decision if answered.verdict else None, tells=_CONTEXT, context=answered.context
+    )

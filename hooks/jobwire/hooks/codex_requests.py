@@ -10,8 +10,8 @@ import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.retrying import UNKNOWN
 from jobwire.hooks.signs import IDLE, Question, Said, Sign, ends, objects, word, words
+from jobwire.hooks.turn_end import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,7 +110,7 @@ def ended_in(params: Mapping[str, object]) -> Said | None:
 
 
 def error_kind(info: object) -> str:
-    """Return the kind of an error as `retrying` knows it; what it does not know, a person decides."""
+    """Return the kind of an error as `turn_end` knows it; what it does not know, a person decides."""
     if isinstance(info, str):
         return _ERRORS.get(info, info[:64])
     name, detail = next(iter(info.items()), ("", None)) if isinstance(info, dict) else ("", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,10 +15,12 @@ from jobwire.publisher.variables import ENV_JOB
 from jobwire.storage.home import find_home
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from jobwire.coordination.sessions.inventory import Inventory
     from jobwire.hooks.kinds import HookKind
     from jobwire.hooks.policy import Policy
+    from jobwire.hooks.signs import Said
 
 ENV_AGENT, ENV_SESSION = "JOBWIRE_AGENT", "JOBWIRE_SESSION"
 # Of one launch: the process ends with its turn, and gives the verdict; permissions wait for a person, either
@@ -38,6 +41,11 @@ class AgentPlace(NamedTuple):
         """Return the file that says who waits behind the agent's last turn."""
         return os.path.join(self.folder, "idle")  # noqa: PTH118 - start-up
 
+    def end_waiting(self) -> None:
+        """Let nobody wait behind the agent's last turn any more: it is at work."""
+        with suppress(OSError):
+            os.unlink(self.mark)  # noqa: PTH108 - start-up
+
 
 class Desk:
     """One call of one hook; none of it is looked up before it is needed."""
@@ -49,16 +57,18 @@ class Desk:
         self.clock = SystemClock()
         attempt = attempt_in(environ, job_id) if environ.get(ENV_JOB) == job_id else None
         self.voice = Voice(home, job_id, attempt=attempt, environ=environ, clock=self.clock)
-
-    @property
-    def agent(self) -> str:
-        """Return the agent's name in the inbox; "" for none."""
-        return self.environ.get(ENV_AGENT, "")
-
-    @property
-    def ends_with_its_turn(self) -> bool:
-        """Tell whether the agent's process ends with its turn: who runs it gives the verdict."""
-        return bool(self.environ.get(ENV_ENDS))
+        # Its name in the inbox; "" for none.
+        self.agent = environ.get(ENV_AGENT, "")
+        # Who runs a process that ends with its turn gives the verdict.
+        self.ends_with_its_turn = bool(environ.get(ENV_ENDS))
+        # In a session whoever gives the work says `started`.
+        self.begins_the_job = bool(environ.get(ENV_JOB))
+        # Whether a hook may wait for a person.
+        self.waits = kind.waits or environ.get(ENV_HOLD) == HELD
+        # The agent's own server asks, and can wake it.
+        self.is_served = kind.name == "codex" and environ.get(ENV_HOLD) == SERVED
+        # Whether it can be told to go on once its turn is over.
+        self.wakes = kind.wakes or self.is_served
 
     @property
     def folder(self) -> str:
@@ -68,30 +78,10 @@ class Desk:
             return self.voice.folder
         return _session_folder(self.home, session)
 
-    @property
-    def begins_the_job(self) -> bool:
-        """Tell whether `started` is ours to say: in a session it is whoever gives the work."""
-        return bool(self.environ.get(ENV_JOB))
-
-    @property
-    def waits(self) -> bool:
-        """Tell whether a hook may wait for a person."""
-        return self.kind.waits or self.environ.get(ENV_HOLD) == HELD
-
-    @property
-    def is_served(self) -> bool:
-        """Tell whether the agent's own server asks, and can wake it."""
-        return self.kind.name == "codex" and self.environ.get(ENV_HOLD) == SERVED
-
-    @property
-    def wakes(self) -> bool:
-        """Tell whether the agent can be told to go on once its turn is over."""
-        return self.kind.wakes or self.is_served
-
     @cached_property
     def policy(self) -> Policy:
         """Return the user's rules."""
-        from jobwire.hooks.own_policy import own_policy  # noqa: PLC0415 - what a tool did needs no rules
+        from jobwire.hooks.policy import own_policy  # noqa: PLC0415 - what a tool did needs no rules
 
         return own_policy(self.environ)
 
@@ -123,9 +113,27 @@ def open_desk(kind: HookKind, environ: Mapping[str, str], *, home: str | None = 
     job_id = environ.get(ENV_JOB, "")
     place = find_home(home, environ) if job_id or environ.get(ENV_SESSION) else ""
     if place and not job_id:
-        from jobwire.hooks.session import job_of  # noqa: PLC0415 - a session's agent has one job after another
-
-        job_id = job_of(place, environ[ENV_SESSION])
+        # A session's agent has one job after another.
+        with _inventory(place) as inventory:
+            row = inventory.find(environ[ENV_SESSION])
+        job_id = row.job_id if row is not None else ""
     if not is_job_id(job_id):
         return None
     return Desk(kind, place, job_id, environ)
+
+
+def note_conversation(environ: Mapping[str, str], said: Said, *, home: str | None = None) -> None:
+    """Keep the agent's own id of its conversation, which `jobwire sessions resume` goes on with."""
+    with _inventory(find_home(home, environ)) as inventory:
+        row = inventory.find(environ[ENV_SESSION])
+        if row is not None and said.conversation and row.conversation != said.conversation:
+            inventory.note_conversation(row.name, said.conversation)
+
+
+@contextmanager
+def _inventory(home: str) -> Iterator[Inventory]:
+    from jobwire.coordination.sessions.inventory import Inventory  # noqa: PLC0415 - of a session only
+    from jobwire.coordination.store import CoordinationStore  # noqa: PLC0415 - as above
+
+    with closing(CoordinationStore(home)) as store:
+        yield Inventory(store)

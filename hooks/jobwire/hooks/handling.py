@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobwire.hooks.desk import ENV_SESSION, has_store, open_desk, place_of
+from jobwire.hooks.desk import ENV_SESSION, has_store, note_conversation, open_desk, place_of
 from jobwire.hooks.signs import IDLE, NOTHING, Answered, Said, Sign, last_line, line_of, shown
 from jobwire.hooks.voice import ours
 from jobwire.jobs.requests import is_open
@@ -32,15 +32,11 @@ def respond(kind: HookKind, said: Said, environ: Mapping[str, str], *, home: str
     May wait for a person. Raises JobwireError where it cannot be kept: the agent goes its own way then.
     """
     if said.sign is Sign.BEGUN and environ.get(ENV_SESSION) and not said.within:
-        from jobwire.hooks.session import note_conversation  # noqa: PLC0415 - once a conversation
-
         note_conversation(environ, said, home=home)
     desk = open_desk(kind, environ, home=home)
     place = place_of(environ, home=home)
     if place is not None and said.sign is Sign.PROMPTED and not said.within:
-        from jobwire.hooks.idle import end_waiting  # noqa: PLC0415 - once a turn
-
-        end_waiting(place)
+        place.end_waiting()
     if desk is not None:
         answered = handle(desk, said)
     else:
@@ -167,7 +163,7 @@ def _turn_ended(desk: Desk, said: Said, record: JobRecord) -> Answered:
 
 def _failed(desk: Desk, said: Said, record: JobRecord) -> Answered:
     _settle_before(desk, record)
-    from jobwire.hooks.retrying import RETRYABLE, UNKNOWN, failure_of  # noqa: PLC0415 - rare
+    from jobwire.hooks.turn_end import RETRYABLE, UNKNOWN, failure_of  # noqa: PLC0415 - rare
 
     # What wakes the agent asks about it; how a process that ends with its turn ends is the verdict.
     asked = desk.wakes or desk.ends_with_its_turn

@@ -18,8 +18,7 @@ from jobwire.hooks import claude, codex
 from jobwire.hooks.desk import ENV_ENDS, ENV_HOLD, HELD
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.main import WAKE
-from jobwire.hooks.own_policy import own_policy
-from jobwire.hooks.policy import DENY
+from jobwire.hooks.policy import DENY, own_policy
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 

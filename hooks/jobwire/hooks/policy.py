@@ -1,4 +1,6 @@
-"""What the user allows or denies an agent without being asked: rules by tool and pattern. Pure.
+"""What the user allows or denies an agent without being asked: rules by tool and pattern.
+
+They stand in the user's own settings, `[agents.policy]`, which no home may write.
 
 `Bash(git status*)` is a tool and a pattern of what it is given, `Edit` a tool whatever it is given, `*` all;
 patterns are those of a shell (* ? [abc]), and must fit the whole. A denial goes before a question, a question
@@ -9,9 +11,12 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jobwire.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 VERDICTS = (DENY, ASK, ALLOW)
@@ -62,6 +67,20 @@ class Policy(NamedTuple):
         """Return the denial, where there is one."""
         ruled = self.judge(tool, given) if any(rule.verdict == DENY for rule in self.rules) else None
         return ruled if ruled is not None and ruled.verdict == DENY and ruled.rule else None
+
+
+def own_policy(environ: Mapping[str, str]) -> Policy:
+    """Return the user's policy; raises ConfigError where the file cannot be used."""
+    from jobwire.storage.settings_file import read_own_settings  # noqa: PLC0415 - rules are judged without it
+
+    table = read_own_settings(environ).tables.get("agents.policy", {})
+    rules = tuple(
+        rule(verdict, text) for verdict in VERDICTS for text in cast("list[str]", table.get(verdict, []))
+    )
+    default = str(table.get("default", ASK))
+    own = Policy(rules, default if default in {ALLOW, DENY} else ASK, str(table.get("turn_end", ASK)))
+    retries, seconds = table.get("retries", own.retries), table.get("retry_seconds", own.retry_seconds)
+    return own._replace(retries=cast("int", retries), retry_seconds=cast("float", seconds))
 
 
 def rule(verdict: str, text: str) -> PolicyRule:

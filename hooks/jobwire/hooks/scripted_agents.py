@@ -57,8 +57,9 @@ enabled = false
     return {"HOME": str(home), "SCRIPTED_KEY": _KEY}
 
 
-def opencode_environment(home: Path, url: str) -> dict[str, str]:
+def opencode_environment(home: Path, work: Path, url: str) -> dict[str, str]:
     """Return the variables of an opencode that asks before each command, and asks the model at `url`."""
+    del work  # it asks nothing about a folder
     _without_a_registry(home / ".config" / "opencode")
     provider = {
         "npm": "@ai-sdk/anthropic",  # comes with the program
@@ -93,3 +94,10 @@ def _without_a_registry(folder: Path) -> None:
     needed = {"dependencies": {"@opencode-ai/plugin": "*"}}
     (folder / "package.json").write_text(json.dumps(needed))
     (folder / "package-lock.json").write_text(json.dumps({"packages": {"": needed}}))
+
+
+ENVIRONMENTS = {
+    "claude": claude_environment,
+    "codex": codex_environment,
+    "opencode": opencode_environment,
+}

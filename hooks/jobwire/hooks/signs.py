@@ -14,13 +14,15 @@ from jobwire.core.digest import sha256
 from jobwire.core.terminal_text import disarmed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 # Of what a tool is given, nobody reads more: the beginning and the end, where something may be hidden.
 _PART = 32 * 1024
 _MAX_TOOL = 100
 _MAX_ID = 128
 _MAX_WORDS = 16 * 1024
+# Claude cuts what a hook adds at 10,000 characters.
+MAX_CONTEXT = 9000
 # What names the same call in the request and after it: agents add to these, or leave them out.
 _BESIDE = frozenset(
     {"description", "answers", "annotations", "timeout", "justification", "run_in_background"}
@@ -139,6 +141,33 @@ def said_of(
         within=bool(word(body, "agent_id")),
         model=word(body, "model", most=64),
     )
+
+
+def output_of(
+    said: Said,
+    answered: Answered,
+    decision: Mapping[str, object] | None,
+    *,
+    tells: Collection[str],
+    context: str,
+) -> dict[str, object] | None:
+    """Return a hook's answer in the form of Claude Code and Codex, None for none.
+
+    `decision` is about a permission; `context` reaches the model where the event is one that `tells` it.
+    """
+    own: dict[str, object] = {}
+    if said.sign is Sign.PERMISSION and decision is not None:
+        own["decision"] = decision
+    elif said.sign is Sign.TOOL_BEFORE and answered.verdict == "deny":
+        own |= {"permissionDecision": "deny", "permissionDecisionReason": answered.words}
+    if context and said.event in tells:
+        own["additionalContext"] = context[:MAX_CONTEXT]
+    return {"hookSpecificOutput": {"hookEventName": said.event, **own}} if own else None
+
+
+def denial_of(answered: Answered) -> dict[str, object]:
+    """Return the decision that denies a permission, in their form."""
+    return {"behavior": "deny", "message": answered.words or "denied by a person"}
 
 
 def digest_of(tool: str, given: Mapping[str, object]) -> str:

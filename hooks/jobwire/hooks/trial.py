@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.hooks.injection import injected
-from jobwire.hooks.scripted_agents import claude_environment, codex_environment, opencode_environment
+from jobwire.hooks.scripted_agents import ENVIRONMENTS
 from jobwire.hooks.scripted_model import Calls, Says, ScriptedModel
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.layout import HomeLayout
@@ -80,17 +80,11 @@ class _Stage:
         self._queue = JobQueue(RecordStore(home), warn=lambda _: None)
         self._job_id = self._queue.register(JobSpec(title=f"doctor: {agent}")).record.job_id
         own = {"JOBWIRE_HOME": str(home), "JOBWIRE_JOB": self._job_id}
-        self.environment = {**environ, **_variables(agent, user, self.work, url), **own}
+        self.environment = {**environ, **ENVIRONMENTS[agent](user, self.work, url), **own}
 
     def job_began(self) -> bool:
         """Tell whether a hook said so."""
         return self._queue.store.get(self._job_id).status is not Status.PENDING
-
-
-def _variables(agent: str, user: Path, work: Path, url: str) -> dict[str, str]:
-    if agent == "opencode":
-        return opencode_environment(user, url)
-    return (claude_environment if agent == "claude" else codex_environment)(user, work, url)
 
 
 def _run(command: list[str], environment: Mapping[str, str], work: Path) -> str:

@@ -1,7 +1,8 @@
 """What the end of a turn means for the job. Pure.
 
 An agent that ends its turn has not said how the job went. It is asked once, through the hook; what it then
-says is the verdict, and where it says nothing the user's policy decides.
+says is the verdict, and where it says nothing the user's policy decides. By that it is told to go on after an
+error of the model's service as well.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.core.clock import epoch
 from jobwire.hooks.policy import ASK, Policy
 from jobwire.hooks.signs import last_line
+from jobwire.jobs.request_form import RequestKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobwire.hooks.signs import Said
+    from jobwire.jobs.requests import Request
 
 # What people write around a line of its own.
 _MARKS = " \t>*_`#-"
@@ -27,6 +33,12 @@ HOW_TO_END = (
 ASKED = (
     f"Your turn ended, and this job has no verdict yet. If the work is not done, go on with it. {HOW_TO_END}"
 )
+# What may be over in a while; a key that is refused is not.
+UNKNOWN = "unknown"
+RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", UNKNOWN})
+MAX_RETRY_SECONDS = 900.0
+# Errors further back say nothing about this one.
+RETRY_WINDOW_SECONDS = 6 * 3600.0
 
 
 class AfterTurn(StrEnum):
@@ -70,3 +82,33 @@ def verdict_in(text: str) -> tuple[str, str] | None:
         if colon and event in _VERDICTS:
             return event, words.strip(_MARKS)
     return None
+
+
+class Retry(NamedTuple):
+    """The agent is told to go on after so many seconds, for the `number`th of `limit` times."""
+
+    number: int
+    limit: int
+    seconds: float
+
+
+def next_retry(error: str, requests: Iterable[Request], policy: Policy, now: float) -> Retry | None:
+    """Return the next try; None where a person decides. `requests`: all of the job, its errors among them."""
+    if error not in RETRYABLE:
+        return None
+    earlier = sum(_counts(one, now) for one in requests)
+    if earlier >= policy.retries:
+        return None
+    seconds = min(policy.retry_seconds * 2.0**earlier, MAX_RETRY_SECONDS)
+    return Retry(earlier + 1, policy.retries, seconds)
+
+
+def failure_of(said: Said) -> str:
+    """Return what happened, in a line."""
+    return (
+        f"the model's service failed ({said.kind or UNKNOWN}): {last_line(said.text) or 'it did not say why'}"
+    )
+
+
+def _counts(one: Request, now: float) -> bool:
+    return one.kind is RequestKind.ERROR and now - epoch(one.asked_at) < RETRY_WINDOW_SECONDS

@@ -141,7 +141,7 @@ def test_opencode_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: 
         Says("I looked again.\n\ncompleted: made.txt is there"),
     ]
     with ScriptedModel(*script) as model:
-        environ = opencode_environment(at_work.user, model.url)
+        environ = opencode_environment(at_work.user, at_work.work, model.url)
         at_work.start("opencode", program, environ, prompt=("--prompt", PROMPT))
         asked = at_work.request()
         assert (asked.kind, asked.tool, asked.preview) == ("permission", "bash", "touch made.txt")
@@ -203,7 +203,7 @@ def test_an_idle_agent_is_woken_by_a_message(at_work: Delegated, agent: str) -> 
             environ = codex_environment(at_work.user, at_work.work, model.url)
             at_work.start(agent, program, environ, "--approve-remotely")
         else:
-            environ = opencode_environment(at_work.user, model.url)
+            environ = opencode_environment(at_work.user, at_work.work, model.url)
             at_work.start(agent, program, environ, prompt=("--prompt", PROMPT))
         assert at_work.ends() == ("completed", "it is done")
         job_id = newest_record(at_work.home).job_id
@@ -232,7 +232,7 @@ def test_opencode_goes_on_with_a_denials_words_and_an_escape_is_no_end_of_its_tu
         Says("too late", delay_seconds=600.0),
     ]
     with ScriptedModel(*script) as model:
-        environ = opencode_environment(at_work.user, model.url)
+        environ = opencode_environment(at_work.user, at_work.work, model.url)
         at_work.start("opencode", program, environ, prompt=("--prompt", PROMPT))
         at_work.request()
         at_work.answer("deny: use the copy of it")

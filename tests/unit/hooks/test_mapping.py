@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from jobwire.hooks import claude, codex, opencode
 from jobwire.hooks.kinds import NAMES, kind_of
-from jobwire.hooks.known import KNOWN, tables
 from jobwire.hooks.raw_input import MAX_INPUT, NoHookInputError, parse
 from jobwire.hooks.signs import NOTHING, Answered, Said, Sign, digest_of, edited, line_of, shown
 
@@ -257,10 +256,3 @@ def test_a_digest_tells_calls_apart() -> None:
     assert digest_of("Edit", {"file_path": "a", "old_string": "x"}) != digest_of(
         "Edit", {"file_path": "a", "old_string": "y"}
     )
-
-
-def test_what_is_known_names_every_agent_and_every_sign() -> None:
-    """The tables for people are about the agents that are mapped, and leave out no event of theirs."""
-    assert list(KNOWN) == list(NAMES)
-    text = tables()
-    assert [event for one in KNOWN.values() for event in one.events if f"`{event}`" not in text] == []

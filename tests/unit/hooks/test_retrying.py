@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobwire.core.clock import utc_timestamp
 from jobwire.hooks.policy import Policy
-from jobwire.hooks.retrying import MAX_SECONDS, WINDOW_SECONDS, Retry, next_retry
+from jobwire.hooks.turn_end import MAX_RETRY_SECONDS, RETRY_WINDOW_SECONDS, Retry, next_retry
 from jobwire.jobs.request_form import RequestKind
 from jobwire.jobs.requests import Request
 
@@ -33,7 +33,7 @@ def test_what_waiting_does_not_help_is_a_persons(error: str) -> None:
 
 def test_what_else_was_asked_and_what_is_long_ago_does_not_count() -> None:
     """Only errors of the last hours."""
-    others = errors(20, kind=RequestKind.PERMISSION) + errors(20, before=WINDOW_SECONDS + 1)
+    others = errors(20, kind=RequestKind.PERMISSION) + errors(20, before=RETRY_WINDOW_SECONDS + 1)
     assert next_retry("overloaded", others, Policy(), NOW) == Retry(1, 3, 30.0)
 
 
@@ -42,4 +42,4 @@ def test_it_ends_and_never_waits_too_long(limit: int, earlier: int, seconds: flo
     """Whatever the policy: as many tries as it says, each within a quarter of an hour."""
     found = next_retry("server_error", errors(earlier), Policy(retries=limit, retry_seconds=seconds), NOW)
     assert (found is not None) == (earlier < limit)
-    assert found is None or seconds <= found.seconds <= MAX_SECONDS
+    assert found is None or seconds <= found.seconds <= MAX_RETRY_SECONDS
