@@ -6,22 +6,29 @@ the first time, one is reviewed and sent back.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+from rich.text import Text
 
 from jobwire.cli.demo import Demo
-from jobwire.cli.demo_team_view import TeamRow, TeamView
+from jobwire.cli.demo_view import DemoRow, DemoView
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Joining
+from jobwire.coordination.reading import message_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tasks.plan_file import tasks_in
+from jobwire.coordination.tasks.stored import TaskView
 from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.core.clock import epoch
+from jobwire.core.clock import Clock, epoch
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override
+from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord
 from jobwire.jobs.requests import Answer, open_requests
 from jobwire.registry.requests import answer_locked
 from jobwire.registry.store import RecordStore
+from jobwire.runner.progress import read_line
 
 AGENTS = ("builder", "tester", "reviewer")
 _RUN = "default"
@@ -30,6 +37,8 @@ _WORK_SECONDS = 240.0
 _POLL_SECONDS = 0.2
 _ANSWER_AFTER_SECONDS = 1.5
 _OVER = {"completed", "failed", "cancelled"}
+_STATUS_STYLES = {"completed": "green"}
+_WORDS = {Status.RUNNING: "progress", Status.COMPLETED: "completed", Status.ERROR: "error"}
 
 PLAN = """\
 # A small reader
@@ -76,6 +85,88 @@ esac
 """
 
 
+class TeamView(DemoView):
+    """The view of a team: a row for each job, under the name of its agent."""
+
+    heading = "three agents, one plan"
+    widest = 27
+
+    def __init__(self, *, clock: Clock, stream: TextIO) -> None:
+        super().__init__({}, clock=clock, stream=stream)
+        self._task_of: dict[str, tuple[str, str]] = {}
+
+    def show(self, begun: Mapping[str, object], record: JobRecord) -> None:
+        """Show a job as it stands."""
+        task = str(begun.get("task_id") or "")
+        self._task_of[record.job_id] = (task, str(begun["agent"]))
+        event = "permission_required" if record.attention else _WORDS.get(record.status, str(record.status))
+        if record.last_seq <= 1:
+            event = "started"
+        report = read_line(record.detail)
+        before = self.rows.get(record.job_id)
+        row = DemoRow(
+            record.job_id,
+            f"{begun['agent']}: {begun['summary']}",
+            event,
+            record.detail or str(begun["summary"]),
+            100.0 if record.status is Status.COMPLETED else report and report.percent,
+            record.last_seq,
+        )
+        if before is None or (before.event, before.detail) != (row.event, row.detail):
+            self.say_event(row)
+        self.rows[record.job_id] = row
+
+    def runs_of(self, task: str, owner: str) -> int:
+        """Return how many jobs an agent had for a task."""
+        return sum(found == (task, owner) for found in self._task_of.values())
+
+    def tasks(self, views: Iterable[TaskView], receipts: Iterable[str]) -> list[dict[str, object]]:
+        """Print what became of the tasks and what the lead was told; return the tasks as JSON has them."""
+        rows: list[dict[str, object]] = [
+            {
+                "task": task.task_id,
+                "title": task.title,
+                "owner": task.owner,
+                "status": str(task.status),
+                "runs": sum(found == (task.task_id, task.owner) for found in self._task_of.values()),
+            }
+            for task, *_ in views
+        ]
+        self.print_table(
+            "the plan",
+            ("task", "what", "owner", "status", ">runs"),
+            [
+                [
+                    Text(str(value), _STATUS_STYLES.get(str(value), "bold red") if name == "status" else "")
+                    for name, value in row.items()
+                ]
+                for row in rows
+            ],
+        )
+        for line in receipts:
+            self.say(f"the lead was told: {line}")
+        return rows
+
+    @override
+    def metrics(self, found: dict[str, Any]) -> None:
+        """Print what Spark computed, by task."""
+        by_task: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for job in found["jobs"]:
+            by_task.setdefault(self._task_of.get(str(job["job_id"]), ("-", "-")), []).append(job)
+        self.print_table(
+            "what Spark made of the journal, by task",
+            ("task", "who", ">jobs", ">failed", ">seconds", ">waited for you"),
+            [
+                (
+                    *(*who, str(len(jobs)), str(sum(job["outcome"] == "error" for job in jobs))),
+                    *(f"{sum(job[name] or 0 for job in jobs):.1f}" for name in ("duration_s", "waiting_s")),
+                )
+                for who, jobs in by_task.items()
+            ],
+        )
+        self.say(f"{sum(found['events'].values())} events")
+
+
 class TeamDemo(Demo):
     """The demo of a team: broker, registry process and page as in `Demo`; a plan instead of three jobs."""
 
@@ -95,14 +186,14 @@ class TeamDemo(Demo):
         self._take_off()
         with view:
             self._follow(plan, RecordStore(self._home), view)
-        rows = self._rows(plan, view)
-        good = view.tasks(rows, self._receipts(store))
+        rows = view.tasks(plan.graph(_RUN), self._receipts(store))
+        good = all(row["status"] == "completed" for row in rows)
         if spark is not None:
             self._metrics(view, spark)
         store.close()
         self._page(view, up, host, stay=stay)
         if as_json:
-            print(json.dumps({"good": good, "tasks": [row._asdict() for row in rows]}))
+            print(json.dumps({"good": good, "tasks": rows}))
         return int(ExitCode.OK if good else ExitCode.JOB_ERROR)
 
     def _take_off(self) -> None:
@@ -142,17 +233,8 @@ class TeamDemo(Demo):
             with records.locked(record.job_id) as locked:
                 answer_locked(locked, asked.id, Answer("csv", "you", "demo"), self._clock.now())
 
-    def _rows(self, plan: Tasks, view: TeamView) -> list[TeamRow]:
-        return [
-            TeamRow(
-                task.task_id, task.title, task.owner, str(task.status), view.runs_of(task.task_id, task.owner)
-            )
-            for task, *_ in plan.graph(_RUN)
-        ]
-
     def _receipts(self, store: CoordinationStore) -> list[str]:
         """Return what the lead was told, in order."""
         values = {"agent_id": "lead", "through": 2**62, "limit": 1000}
-        rows = store.rows("open_deliveries", values)
-        said = [store.rows("message_numbered", {"seq": row[1]})[0] for row in rows]
-        return [f"{row[3]}: {row[14]}" for row in said]
+        said = [message_of(store, row[1]) for row in store.rows("open_deliveries", values)]
+        return [f"{one.from_agent}: {one.summary}" for one in said]

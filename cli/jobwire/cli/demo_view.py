@@ -1,10 +1,11 @@
 """What `jobwire demo` shows: one live view of all jobs, then a summary."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self, TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -73,24 +74,21 @@ class DemoView:
 
     def summary(self, expected: dict[str, int]) -> bool:
         """Print the summary; return True when every job ended as it should."""
-        table = self.table("what happened")
-        for column in ("job", "what", "ended"):
-            table.add_column(column, no_wrap=True)
-        for column in ("events", "seconds", "exit"):
-            table.add_column(column, justify="right", no_wrap=True)
-        table.add_column("expected", no_wrap=True)
-        good = True
-        for row in self.rows.values():
-            right = row.exit_code == expected[row.job_id]
-            good = good and right
-            answer = (
-                Text("yes", style="green") if right else Text(f"no: {expected[row.job_id]}", style="bold red")
-            )
-            code = "none" if row.exit_code is None else str(row.exit_code)
-            figures = (str(row.events), f"{row.seconds:.1f}", code)
-            table.add_row(row.job_id, row.title, _state(row.event), *figures, answer)
-        self._console.print(table)
-        return good
+        wrong = {job for job, row in self.rows.items() if row.exit_code != expected[job]}
+        columns = ("job", "what", "ended", ">events", ">seconds", ">exit", "expected")
+        self.print_table(
+            "what happened",
+            columns,
+            [
+                (
+                    *(job, row.title, _state(row.event), str(row.events), f"{row.seconds:.1f}"),
+                    "none" if row.exit_code is None else str(row.exit_code),
+                    Text(f"no: {expected[job]}", "bold red") if job in wrong else Text("yes", "green"),
+                )
+                for job, row in self.rows.items()
+            ],
+        )
+        return not wrong
 
     def say_event(self, row: DemoRow) -> None:
         """Print what happened to a job, where no live table shows it."""
@@ -98,19 +96,14 @@ class DemoView:
             shown = f"{row.job_id}  {row.event:<20} {row.detail}"
             self._console.print(Text(shown, style=_STYLES.get(row.event, "")), soft_wrap=True)
 
-    def table(self, title: str, *, expand: bool = False) -> Table:
-        """Return an empty table in the form of all of them."""
-        return Table(
-            expand=expand,
-            title=title,
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
-
-    def print(self, table: Table) -> None:
-        """Print a table."""
+    def print_table(self, title: str, columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
+        """Print a table; a column whose name begins with > is of figures."""
+        table = _empty_table(title)
+        for name in columns:
+            side: JustifyMethod = "right" if name.startswith(">") else "left"
+            table.add_column(name.lstrip(">"), justify=side, no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
         self._console.print(table)
 
     def say(self, text: str) -> None:
@@ -125,17 +118,20 @@ class DemoView:
 
     def metrics(self, found: dict[str, Any]) -> None:
         """Print what Spark computed from the journal."""
+        columns = ("job", "outcome", ">seconds", ">waited for you", ">events", ">attempts")
+        self.print_table(
+            "what Spark made of the journal",
+            columns,
+            [
+                (
+                    *(str(job["job_id"]), _state(str(job["outcome"]))),
+                    *(_seconds(job["duration_s"]), _seconds(job["waiting_s"])),
+                    *(str(job["events"]), str(job["attempts"])),
+                )
+                for job in found["jobs"]
+            ],
+        )
         events = ", ".join(f"{count} {_EVENTS.get(kind, kind)}" for kind, count in found["events"].items())
-        table = self.table("what Spark made of the journal")
-        table.add_column("job", no_wrap=True)
-        table.add_column("outcome", no_wrap=True)
-        for column in ("seconds", "waited for you", "events", "attempts"):
-            table.add_column(column, justify="right", no_wrap=True)
-        for job in found["jobs"]:
-            figures = (_seconds(job["duration_s"]), _seconds(job["waiting_s"]))
-            counts = (str(job["events"]), str(job["attempts"]))
-            table.add_row(str(job["job_id"]), _state(str(job["outcome"])), *figures, *counts)
-        self._console.print(table)
         self.say(f"{sum(found['events'].values())} events: {events}")
 
     def _on_event(self, line: EventLine) -> None:
@@ -150,7 +146,8 @@ class DemoView:
         self.say_event(self.rows[event.job_id])
 
     def _table(self) -> Table:
-        table = self.table(self.heading, expand=True)
+        table = _empty_table(self.heading)
+        table.expand = True
         table.add_column("job", width=8, no_wrap=True)
         table.add_column("what", width=self.widest, no_wrap=True, overflow="ellipsis")
         table.add_column("state", width=_STATE, no_wrap=True)
@@ -160,6 +157,10 @@ class DemoView:
             # Text, never markup: what a job says must not become our formatting.
             table.add_row(row.job_id, Text(row.title), _state(row.event), _bar(row), Text(row.detail))
         return table
+
+
+def _empty_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def _seconds(value: object) -> str:

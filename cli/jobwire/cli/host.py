@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from jobwire.registry.layout import HomeLayout
 from jobwire.storage import file_lock
 from jobwire.storage.durable import replace_atomically
 from jobwire.storage.files import SystemFiles
+from jobwire.storage.process_life import life_of
 from jobwire.storage.running_parts import FOLDER, LOCK, STATE_FILE
 from jobwire.storage.signals import delivered
 
@@ -28,10 +29,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Holder(NamedTuple):
-    """A running supervisor, and a descriptor that is this process and no later one of its number."""
+    """A running supervisor: its process, and which life of that number (`storage.process_life`)."""
 
     pid: int
-    descriptor: int
+    life: str
 
 
 class HostLocks:
@@ -88,13 +89,10 @@ class HostLocks:
         if not file_lock.is_held(self._supervisor):
             return None
         pid = file_lock.holder_pid(self._supervisor)
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(pid)
-                # It held the lock before and after: the number was not somebody else's in between.
-                if file_lock.holder_pid(self._supervisor) == pid:
-                    return Holder(pid, descriptor)
-                os.close(descriptor)
+        life = life_of(pid) if pid is not None else ""
+        # It held the lock before and after: the number was not somebody else's in between.
+        if pid is not None and life and file_lock.holder_pid(self._supervisor) == pid:
+            return Holder(pid, life)
         if not file_lock.is_held(self._supervisor):
             return None
         raise ConflictError(

@@ -1,9 +1,10 @@
 """What `jobwire up` runs: each part is a command of its own, in the order of their start."""
 
+import argparse
 import importlib.util
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,43 +44,32 @@ class Part(NamedTuple):
         return [sys.executable, "-m", "jobwire.cli.main", "--home", place, *self.words, "--json"]
 
 
-class Wanted(NamedTuple):
-    """What somebody asked `jobwire up` for; None for a port leaves the choice to us."""
-
-    port: int | None = None
-    page_port: int | None = None
-    mosquitto: bool = False
-    broker: bool = True
-    page: bool = True
-    metrics: bool = False
-    #: Where the page listens, and what makes that safe; its port stands above.
-    bind: Bind = Bind(LOOPBACK, 0)
-    actions: bool = False
-
-
-def parts_of(home: Path, wanted: Wanted, environ: Mapping[str, str]) -> list[Part]:
-    """Return the parts; raises ConfigError for what cannot run on this home or this host."""
-    if wanted.metrics:
+def parts_of(home: Path, args: argparse.Namespace, environ: Mapping[str, str], *, page: bool) -> list[Part]:
+    """Return what `jobwire up` is to run; raises ConfigError for what cannot run on this home or host."""
+    if args.with_metrics:
         require_metrics(environ)
     # Without a role: the accounts are made by the broker's own start.
     settings = load_settings(home=home, role="", command_line={}, record={}, environ={})
-    parts = [_broker(home, wanted, settings)] if wanted.broker else []
+    parts = [] if args.no_broker else [_broker(home, args, settings)]
     parts.append(Part(SERVE, ("serve",)))
-    if wanted.page:
-        check_bind(wanted.bind)
-        port = wanted.page_port or (DEFAULT_PORT if _is_free(DEFAULT_PORT) else free_port())
-        parts.append(Part(PAGE, ("dashboard", "--port", str(port), *_page_words(wanted))))
-    if wanted.metrics:
+    if page:
+        check_bind(Bind(args.host or LOOPBACK, 0, args.certfile, args.keyfile, args.token_file))
+        port = args.page_port or (DEFAULT_PORT if _is_free(DEFAULT_PORT) else free_port())
+        words = passed_on(args, ("allow-actions",), ("host", "certfile", "keyfile", "token-file"))
+        parts.append(Part(PAGE, ("dashboard", "--port", str(port), *words)))
+    if args.with_metrics:
         parts.append(Part(METRICS, ("metrics", "run"), _SPARK_SECONDS))
     return parts
 
 
-def _page_words(wanted: Wanted) -> list[str]:
-    bind = wanted.bind
-    files = {"--certfile": bind.certfile, "--keyfile": bind.keyfile, "--token-file": bind.token_file}
-    words = ["--host", bind.host] if bind.host != LOOPBACK else []
-    words += [word for name, file in files.items() if file is not None for word in (name, file)]
-    return [*words, "--allow-actions"] if wanted.actions else words
+def passed_on(args: argparse.Namespace, switches: Iterable[str], values: Iterable[str]) -> list[str]:
+    """Return those of our options that were given, as the words of another command that has them too."""
+    given = vars(args)
+    words = [f"--{name}" for name in switches if given[name.replace("-", "_")]]
+    for name in values:
+        value = given[name.replace("-", "_")]
+        words += [f"--{name}", str(value)] if value else []
+    return words
 
 
 def has_page() -> bool:
@@ -98,33 +88,33 @@ def require_metrics(environ: Mapping[str, str]) -> None:
     find_java(environ)
 
 
-def _broker(home: Path, wanted: Wanted, settings: BrokerSettings) -> Part:
+def _broker(home: Path, args: argparse.Namespace, settings: BrokerSettings) -> Part:
     """Return the broker as the home's settings have it; a fresh home gets a port that is free."""
     file = home / SETTINGS_FILE
     fresh = not read_settings(home).tables.get("broker")
     if fresh:
-        if wanted.port is not None and not _is_free(wanted.port):
+        if args.port is not None and not _is_free(args.port):
             # Before the home is made: its settings would name this port.
             raise UnreachableError(
-                f"port {wanted.port} is already in use", hint="stop who has it, or choose another --port"
+                f"port {args.port} is already in use", hint="stop who has it, or choose another --port"
             )
-        port = wanted.port or (TLS_PORT if _is_free(TLS_PORT) else free_port())
+        port = args.port or (TLS_PORT if _is_free(TLS_PORT) else free_port())
     elif not is_loopback(settings.host):
         raise ConfigError(
             f"{file} leads to the broker {settings.address}, not to one that `jobwire up` starts",
             hint="jobwire up --no-broker runs the rest here",
         )
-    elif wanted.port in {None, settings.port}:
+    elif args.port in {None, settings.port}:
         port = settings.port
     else:
         raise ConfigError(
-            f"{file} says port = {settings.port}: clients would not find a broker on {wanted.port}",
+            f"{file} says port = {settings.port}: clients would not find a broker on {args.port}",
             hint="leave --port out, or change the file",
         )
     root = DEFAULT_ROOT if fresh else settings.topic_root
     words = ["broker", "up", "--port", str(port), "--topic-root", root]
     # Clients that speak 5 were set up for Mosquitto.
-    if wanted.mosquitto or (not fresh and settings.protocol == "5"):
+    if args.mosquitto or (not fresh and settings.protocol == "5"):
         words.append("--mosquitto")
         if fresh and not _is_free(port + 1):
             words += ["--mtls-port", str(free_port())]

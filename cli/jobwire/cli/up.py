@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import select
 import shlex
 import signal
 import sys
@@ -14,15 +13,15 @@ from pathlib import Path
 from jobwire.broker.home import BrokerPaths
 from jobwire.cli.host import Host, HostLocks
 from jobwire.cli.live_part import make_room
-from jobwire.cli.parts import BROKER, LOOPBACK, PAGE, SERVE, Part, Wanted, has_page, parts_of
+from jobwire.cli.parts import BROKER, PAGE, SERVE, Part, has_page, parts_of, passed_on
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import ConflictError, StorageError
+from jobwire.core.errors import StorageError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.dashboard.auth import Bind
 from jobwire.dashboard.open_pages import only_ours
 from jobwire.registry.layout import HomeLayout
 from jobwire.storage.home import is_home
 from jobwire.storage.process import Lifeline, ManagedProcess
+from jobwire.storage.process_life import ended_within, send_to
 from jobwire.storage.running_parts import FOLDER
 
 # All parts, one after the other.
@@ -39,25 +38,16 @@ _HIDDEN = "others can read this: `jobwire dashboard --link` shows the page's add
 def run_up(args: argparse.Namespace) -> int:
     """Run everything; returns when it was told to end. With --detach, when everything is up."""
     home = Path(args.home)
-    wanted = Wanted(
-        port=args.port,
-        page_port=args.page_port,
-        mosquitto=args.mosquitto,
-        broker=not args.no_broker,
-        page=not args.no_page and has_page(),
-        metrics=args.with_metrics,
-        bind=Bind(args.host or LOOPBACK, 0, args.certfile, args.keyfile, args.token_file),
-        actions=args.allow_actions,
-    )
-    environ = _environment(os.environ, own_broker=wanted.broker)
-    parts = parts_of(home, wanted, environ)
+    environ = _environment(os.environ, own_broker=not args.no_broker)
+    page = not args.no_page and has_page()
+    parts = parts_of(home, args, environ, page=page)
     made = not is_home(args.home)
     HomeLayout(home).make_layout()
     bulletin = Bulletin(home, as_json=args.json)
     bulletin.say("home", f"{home} (made now)" if made else str(home))
     if args.detach:
         return _detached(args, home, bulletin)
-    if not args.no_page and not wanted.page:
+    if not args.no_page and not page:
         bulletin.say(PAGE, "left out: pip install 'jobwire[dashboard]' brings what it needs")
     Host(home, parts, environ=environ, clock=SystemClock(), say=bulletin.note).run(
         on_part=bulletin.part, on_ready=bulletin.ready, on_stop=bulletin.stopping
@@ -148,9 +138,7 @@ def _print(line: str, *, to_stderr: bool = False) -> None:
 def _detached(args: argparse.Namespace, home: Path, bulletin: Bulletin) -> int:
     """Start the supervisor as a process that goes on without us; end it where it does not come up."""
     words = [sys.executable, "-m", "jobwire.cli.main", "--home", str(home.resolve()), "up", "--json"]
-    words += [f"--{name}" for name in _SWITCHES if _given(args, name)]
-    for name in _VALUES:
-        words += [f"--{name}", str(_given(args, name))] if _given(args, name) else []
+    words += passed_on(args, _SWITCHES, _VALUES)
     log = home / FOLDER / "up.log"
     make_room(log)
     process = ManagedProcess(words, log=log, lifeline=Lifeline.NONE, grace_seconds=_DOWN_SECONDS)
@@ -169,20 +157,13 @@ def _detached(args: argparse.Namespace, home: Path, bulletin: Bulletin) -> int:
     return ExitCode.OK
 
 
-def _given(args: argparse.Namespace, name: str) -> object:
-    return getattr(args, name.replace("-", "_"))
-
-
 def run_down(args: argparse.Namespace) -> int:
     """End the home's supervisor and wait until everything is down."""
     home, clock = Path(args.home), SystemClock()
     locks = HostLocks(home, clock=clock)
     found = locks.supervisor()
     if found is not None:
-        try:
-            _stop(home, *found)
-        finally:
-            os.close(found.descriptor)
+        _stop(home, *found)
     until = clock.monotonic() + _DOWN_SECONDS
     while not locks.free() and clock.monotonic() < until:
         clock.sleep(_POLL_SECONDS)
@@ -193,19 +174,10 @@ def run_down(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _stop(home: Path, pid: int, descriptor: int) -> None:
+def _stop(home: Path, pid: int, life: str) -> None:
     """Send SIGTERM to the supervisor and wait for its end."""
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-    except ProcessLookupError:
-        return
-    except PermissionError as error:
-        raise ConflictError(
-            f"`jobwire up` (pid {pid}) runs for {home}, and is not yours to end",
-            hint="ask its owner to run `jobwire down`",
-        ) from error
-    # Readable when the process has ended (pidfd_open(2)).
-    if not select.select([descriptor], [], [], _DOWN_SECONDS)[0]:
+    send_to(pid, life, signal.SIGTERM)
+    if not ended_within(pid, life, _DOWN_SECONDS):
         again = f"jobwire --home {shlex.quote(str(home))} down"
         raise StorageError(
             f"`jobwire up` (pid {pid}) did not end within {_DOWN_SECONDS:.0f} s",
