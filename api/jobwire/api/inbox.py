@@ -11,6 +11,7 @@ from typing import Self
 from jobwire.coordination import reading, replying, sending, taking
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES, InboxDelivery
+from jobwire.coordination.delivery_lease import DeliveryLease
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import Posted
@@ -22,7 +23,7 @@ from jobwire.coordination.waiting import wait_reply
 from jobwire.coordination.work import Claimed, ThreadWork
 from jobwire.coordination.work_words import Worded
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
-from jobwire.core.errors import ConflictError, JobwireError, NoWorkError
+from jobwire.core.errors import JobwireError, NoWorkError
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
 
@@ -54,9 +55,8 @@ class TakenMessage:
         self._token = taken.token
         self._max_tries = max_tries
         self._settled = False
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"message-{message.seq}", daemon=True)
-        self._thread.start()
+        seconds = self.delivery.lease_seconds or LEASE_SECONDS
+        self._lease = DeliveryLease(store, agent, message.seq, token=taken.token, seconds=seconds)
 
     @property
     def settled(self) -> bool:
@@ -113,20 +113,7 @@ class TakenMessage:
 
     def _leave(self) -> None:
         self._settled = True
-        self._over.set()
-        self._thread.join()
-
-    def _renew(self) -> None:
-        pause = (self.delivery.lease_seconds or LEASE_SECONDS) / 3
-        while not self._over.wait(pause):
-            try:
-                taking.renew(self._store, self._agent, self.seq, token=self._token)
-            except ConflictError:
-                _log.warning("message %s is no longer ours: its lease ran out", self.id)
-                break
-            except JobwireError as error:
-                _log.warning("the lease of message %s is not renewed now: %s", self.id, error)
-        self._store.close()
+        self._lease.end()
 
 
 class AgentInbox:

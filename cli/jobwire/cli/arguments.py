@@ -5,23 +5,19 @@ Apart from those, which load brokers, transports and terminals: help and a typo 
 
 import argparse
 import os
-from typing import Any
 
-from jobwire.core.argument_types import add_job, count, number, whole
-from jobwire.core.bounds import MAX_PORT, MAX_SECONDS
+from jobwire.core.argument_types import add_job, count, whole
+from jobwire.core.bounds import MAX_PORT
 from jobwire.core.commands import Subparsers, telling
-from jobwire.core.override import override
 from jobwire.storage.home import NAME, VARIABLE, Need
 
 _PORT = whole(1, MAX_PORT)
-_SECONDS = number(MAX_SECONDS, zero=False)
 # Of output, that `attach` shows from before.
 _LINES = 10
-# What `unit`, `schema`, `skill` and `run` know (tests hold them to it).
+# What `unit`, `schema` and `skill` know (tests hold them to it).
 SERVICES = ("up", "broker", "registry", "metrics", "dashboard", "sessions")
 DOCUMENTS = ("event", "record", "state", "asyncapi")
 ROLES = ("worker", "lead", "director", "reviewer")
-AGENTS = ("claude", "codex", "opencode")
 
 
 def add_init(subparsers: Subparsers) -> None:
@@ -86,96 +82,6 @@ def add_down(subparsers: Subparsers) -> None:
     )
     down.add_argument("--json", action="store_true", help='print {"stopped": PID or null}')
     down.set_defaults(run="jobwire.cli.up:run_down")
-
-
-_RUN_EXAMPLES = """\
-examples:
-  jobwire run -- make -j2 world
-  jobwire run --wall-timeout 600 --title "nightly build" -- ./build.sh
-  jobwire run --tmux work --agent claude -- claude "fix the tests"
-  job=$(jobwire run --detach -- ./nightly.sh); jobwire attach $job
-
-the command's output passes through and is kept in DIR/logs/JOB/output.log. Percentages in it, [12/60], and
-lines `::progress TEXT`, `::permission TEXT` and `::question TEXT`, become events. The timeouts are the job's
-own: the registry process, where one runs, enforces them also when this command is gone. With --answer-stdin
-the answers (`jobwire answer`, the page) come as lines on the command's standard input, in the order in which
-it asked; without it, whatever it reports next takes the question back.
-
-where input and output are a terminal, the command has it to itself, keys included: Ctrl-C interrupts it, and
-cancels the job if that ends it; Ctrl-Z suspends both. Elsewhere SIGINT and SIGTERM cancel the job
-(SIGTERM to all it started, after 5 s SIGKILL). So does closing the terminal, but with --tmux, --detach and
-nohup the job goes on.
-
-settings that cannot be used (jobwire.toml, certificate and password files) are refused before anything
-starts. A broker that does not answer or refuses us stops nothing: the command runs, one line warns, and the
-events wait in DIR/logs until the next `publish_event --flush` or the registry process sends them.
-
-exit code 0 means that the command ended with 0, 1 that it did not (or that the job says error)."""
-
-
-class _TakeWords(argparse.Action):
-    """Takes the command's words: those after the first `--`, which is not the command's."""
-
-    @override
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object
-    ) -> None:
-        words = values[1:] if values[:1] == ["--"] else values
-        if not words:
-            parser.error("no command is named; write it after the options, or after --")
-        setattr(namespace, self.dest, words)
-
-
-def add_command(parser: argparse.ArgumentParser) -> None:
-    """Add the words of the command to run, which may have options of its own."""
-    parser.add_argument(
-        "command",
-        metavar="COMMAND",
-        nargs=argparse.REMAINDER,
-        action=_TakeWords,
-        help="what to run, with its own options",
-    )
-
-
-def add_run(subparsers: Subparsers) -> None:
-    """Add `jobwire run`."""
-    parser = subparsers.add_parser(
-        "run",
-        usage="%(prog)s [options] [--] COMMAND [its options]",
-        description="Register a job, run COMMAND as its worker, watch it, and exit as it ended.",
-        epilog=_RUN_EXAMPLES,
-    )
-    add = parser.add_argument
-    add("--title", default="", help="what lists show (default: the command)")
-    add("--agent-session", metavar="S", help="the session that the job belongs to")
-    add(
-        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
-    )
-    add("--wall-timeout", metavar="S", type=_SECONDS, help="end it after S seconds in any case")
-    add("--tmux", metavar="SESSION", help="run the worker in a window of this tmux session")
-    add("--tmux-socket", metavar="NAME", help="the tmux server (tmux -L; default: the one that we are in)")
-    add("--detach", action="store_true", help="print the job's id and return; the job goes on by itself")
-    add(
-        "--answer-stdin",
-        action="store_true",
-        help="the answers to its `::permission` and `::question` lines are the command's standard input",
-    )
-    add(
-        "--agent",
-        metavar="NAME",
-        choices=AGENTS,
-        help=f"COMMAND starts this coding agent, whose own hooks then report for it: {', '.join(AGENTS)}",
-    )
-    add(
-        "--approve-remotely",
-        action="store_true",
-        help="with --agent codex: its questions can be answered from here as well, by its app-server",
-    )
-    add("--mtls", action="store_true", help="give the worker a certificate for this job alone, no password")
-    add("--quiet", action="store_true", help="no lines about events, only the output")
-    add("--json", action="store_true", help="events as JSON lines on standard error")
-    add_command(parser)
-    parser.set_defaults(run="jobwire.cli.run:run")
 
 
 _DEMO_DESCRIPTION = """\

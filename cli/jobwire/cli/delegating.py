@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from jobwire.core.boundary import report
 from jobwire.core.errors import JobwireError
+from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import safe
+from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.storage.signals import delivered
 from jobwire.transport import load_settings
 from jobwire.transport.tls import build_context
@@ -18,10 +23,10 @@ if TYPE_CHECKING:
     import contextlib
     import threading
     from collections.abc import Callable
-    from pathlib import Path
 
     from jobwire.core.roles import Role
     from jobwire.core.settings import BrokerSettings
+    from jobwire.subscriber.outcome import Verdict, Verdicts
 
 # 128 + SIGHUP, as shells report it.
 HUNG_UP = 129
@@ -50,8 +55,31 @@ def speaker(*, quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
+def said_in_background(job_id: str, log_directory: str, *, as_json: bool) -> int:
+    """Print what a job that goes on by itself is called, and where its output is; return 0."""
+    log = str(Path(log_directory) / OUTPUT_FILE)
+    print(json.dumps({"job_id": job_id, "output": log}) if as_json else job_id)
+    return int(ExitCode.OK)
+
+
+def name_failure(verdict: Verdict) -> None:
+    """Say why the exit code is not 0, where no line about events did."""
+    if verdict.exit_code:
+        print(f"jobwire: {safe(verdict.sentence)}", file=sys.stderr)
+
+
+def verdict_of(job: Cancellable, verdicts: Verdicts) -> Verdict | None:
+    """Return the job's verdict; a job that was watched for as long as it may run is cancelled."""
+    verdict = verdicts.by_job.get(job.job_id)
+    if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
+        job.cancel(verdict.reason)
+    return verdict
+
+
 class Cancellable(Protocol):
     """A job as those who heed signals see it."""
+
+    job_id: str
 
     def cancel(self, cause: str) -> None:
         """Cancel it, durably; nothing where it has ended."""

@@ -24,7 +24,8 @@ class Subcommand(NamedTuple):
     extra: str = ""
 
 
-_OWN, _REGISTRY = "jobwire.cli.arguments", "jobwire.registry.cli"
+_OWN, _WORK = "jobwire.cli.arguments", "jobwire.cli.work_arguments"
+_REGISTRY = "jobwire.registry.cli"
 # Only the chosen component is imported: `jobwire status --line` must not pay for Spark.
 COMMANDS: dict[str, Subcommand] = {
     "init": Subcommand(f"{_OWN}:add_init", "make a home: the directory that keeps jobs, events and settings"),
@@ -32,7 +33,7 @@ COMMANDS: dict[str, Subcommand] = {
         f"{_OWN}:add_up", "everything on this host: broker, registry process and page", "broker"
     ),
     "down": Subcommand(f"{_OWN}:add_down", "end what `jobwire up` started", "broker"),
-    "run": Subcommand(f"{_OWN}:add_run", "run a command as a job and watch it to its exit code"),
+    "run": Subcommand(f"{_WORK}:add_run", "run a command as a job and watch it to its exit code"),
     "demo": Subcommand(f"{_OWN}:add_demo", "three real jobs through a real broker, watched live", "broker"),
     "publish": Subcommand("jobwire.publisher.options", "say what happens to a job (also: publish_event)"),
     "watch": Subcommand("jobwire.subscriber.cli", "watch jobs to their verdict (also: job_subscriber)"),
@@ -62,9 +63,7 @@ COMMANDS: dict[str, Subcommand] = {
     "board": Subcommand(
         "jobwire.cli.board:TABLE", "a decision that several agents take: open, assess, vote ..."
     ),
-    "autopilot": Subcommand(
-        "jobwire.cli.autopilot_options:add_autopilot", "let a command handle the messages of agents, as jobs"
-    ),
+    "autopilot": Subcommand(f"{_WORK}:add_autopilot", "let a command handle the messages of agents, as jobs"),
     "tasks": Subcommand(
         "jobwire.coordination.tasks.cli:TASKS",
         "a plan of tasks that wait for each other: add, claim, review ...",
@@ -72,9 +71,7 @@ COMMANDS: dict[str, Subcommand] = {
     "lock": Subcommand(
         "jobwire.coordination.locks.cli:LOCK", "file locks between agents: acquire, release, list, run ..."
     ),
-    "submit": Subcommand(
-        "jobwire.sessions.submit_cli", "give work to an agent in a tmux session, and watch it"
-    ),
+    "submit": Subcommand(f"{_WORK}:add_submit", "give work to an agent in a tmux session, and watch it"),
     "sessions": Subcommand(
         "jobwire.sessions.cli:SESSIONS",
         "tmux sessions in which agents live: create, list, send, stop, resume ...",

@@ -2,20 +2,26 @@
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.cli.delegating import HUNG_UP, heeding_signals, speaker, usable_settings
+from jobwire.cli.delegating import (
+    HUNG_UP,
+    heeding_signals,
+    name_failure,
+    said_in_background,
+    speaker,
+    usable_settings,
+    verdict_of,
+)
 from jobwire.core.boundary import missing_library
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
-from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan
@@ -25,7 +31,7 @@ from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import Pane, Tmux, check_name
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
-from jobwire.subscriber.outcome import Line, Note, Outcome, Verdict, Verdicts
+from jobwire.subscriber.outcome import Line, Note, Outcome, Verdicts
 from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import watch_jobs
 
@@ -110,18 +116,18 @@ def _start(
         raise
     job.start(tmux=pane, command=command, environ=environ, directory=Path.cwd(), terminal=terminal)
     if job.pane is not None:
-        _note_session(job, home, job.pane)
+        _note_session(args, job, job.pane)
 
 
-def _note_session(job: Delegation, home: Path, pane: Pane) -> None:
+def _note_session(args: argparse.Namespace, job: Delegation, pane: Pane) -> None:
     """Put the pane's session into the inventory. The job runs, and is found by its record, without it too."""
     from jobwire.sessions.once_a_job import note_run  # noqa: PLC0415 - for panes only
 
     try:
         note_run(
-            str(home),
+            args.home,
             pane.session,
-            command=job.command,
+            command=args.command,
             directory=str(Path.cwd()),
             pane=pane,
             job_id=job.job_id,
@@ -164,9 +170,9 @@ def _watch(
     if verdicts.interrupted:
         job.leave()
         return HUNG_UP
-    if args.quiet:
-        _name_failures(verdicts)
-    return _finish(job, verdicts, say)
+    for verdict in verdicts.by_job.values() if args.quiet else ():
+        name_failure(verdict)
+    return _finish(job, Path(args.home), verdicts, say)
 
 
 def _detach(args: argparse.Namespace, job: Delegation, work: Callable[[Callable[[], None]], int]) -> int:
@@ -176,9 +182,7 @@ def _detach(args: argparse.Namespace, job: Delegation, work: Callable[[Callable[
     except JobwireError:
         job.cancel("it could not be started in the background")
         raise
-    log = Path(job.log_directory) / OUTPUT_FILE
-    print(json.dumps({"job_id": job.job_id, "output": str(log)}) if args.json else job.job_id)
-    return ExitCode.OK
+    return said_in_background(job.job_id, job.log_directory, as_json=args.json)
 
 
 def job_identity(home: Path, job_id: str) -> dict[str, str]:
@@ -202,21 +206,12 @@ def job_identity(home: Path, job_id: str) -> dict[str, str]:
     }
 
 
-def _name_failures(verdicts: Verdicts) -> None:
-    """Say why the exit code is not 0, where no line about events did."""
-    for verdict in verdicts.by_job.values():
-        if verdict.exit_code:
-            print(f"jobwire: {safe(verdict.sentence)}", file=sys.stderr)
-
-
-def _finish(job: Delegation, verdicts: Verdicts, say: Callable[[str], None]) -> int:
-    verdict: Verdict | None = verdicts.by_job.get(job.job_id)
-    if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
-        job.cancel(verdict.reason)
+def _finish(job: Delegation, home: Path, verdicts: Verdicts, say: Callable[[str], None]) -> int:
+    verdict = verdict_of(job, verdicts)
     own_word = verdict is not None and verdict.outcome in {Outcome.COMPLETED, Outcome.ERROR}
     ending = job.close(patient=own_word)
     if job.pane is not None:
-        _note_end(Path(job.home), job.pane.session)
+        _note_end(home, job.pane.session)
     say(f"job {job.job_id}: output in {Path(job.log_directory) / OUTPUT_FILE}")
     if ending is not None and not ending.good and verdicts.exit_code == ExitCode.OK:
         # The job's word stands in its record; who reads our exit code asked for the command.

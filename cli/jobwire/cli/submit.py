@@ -1,28 +1,33 @@
 """`jobwire submit`: work for the agent of a session, watched to its verdict."""
 
 import argparse
-import json
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from jobwire.cli.delegating import HUNG_UP, heeding_signals, speaker, usable_settings
+from jobwire.cli.delegating import (
+    HUNG_UP,
+    heeding_signals,
+    name_failure,
+    said_in_background,
+    speaker,
+    usable_settings,
+    verdict_of,
+)
 from jobwire.core.bounds import MAX_INSTRUCTIONS
 from jobwire.core.errors import JobwireError
-from jobwire.core.exit_codes import ExitCode
 from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.terminal_text import safe
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.runner.detach import in_background
-from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.sessions.actions import chosen, read_text
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.opening import NewSession, agent_of
-from jobwire.sessions.submission import Submission, submission
-from jobwire.sessions.taking import NewWork
+from jobwire.sessions.submission import submission
+from jobwire.sessions.taking import NewWork, Submission
 from jobwire.subscriber.outcome import Outcome, Verdicts
 from jobwire.subscriber.printer import line_printer
 from jobwire.subscriber.subscriber import open_watch
@@ -49,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.detach:
         return body()
     in_background(body)
-    log = Path(RecordStore(home).log_dir(job.job_id)) / OUTPUT_FILE
-    print(json.dumps({"job_id": job.job_id, "output": str(log)}) if args.json else job.job_id)
-    return ExitCode.OK
+    return said_in_background(job.job_id, RecordStore(home).log_dir(job.job_id), as_json=args.json)
 
 
 def _work(args: argparse.Namespace) -> NewWork:
@@ -131,12 +134,10 @@ def _finish(args: argparse.Namespace, job: Submission, verdicts: Verdicts) -> in
     if verdicts.interrupted:
         job.leave()
         return HUNG_UP
-    verdict = verdicts.by_job.get(job.job_id)
-    if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
-        job.cancel(verdict.reason)
+    verdict = verdict_of(job, verdicts)
     job.close()
-    if verdict is not None and verdict.exit_code and args.quiet:
-        print(f"jobwire: {safe(verdict.sentence)}", file=sys.stderr)
+    if verdict is not None and args.quiet:
+        name_failure(verdict)
     if not args.quiet and not args.json:
         folder = RecordStore(Path(args.home)).log_dir(job.job_id)
         done = verdict is not None and verdict.outcome is Outcome.COMPLETED

@@ -1,9 +1,7 @@
 """Acceptance lines as commands: words without a shell, each with a time limit, in a session of its own."""
 
-import os
 import shlex
 import signal
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +11,7 @@ from jobwire.core.clock import Clock
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.last_words import last_words
 from jobwire.runner.process_session import living_groups, signal_groups
+from jobwire.storage.process import Lifeline, ManagedProcess
 
 DEFAULT_SECONDS = 600.0
 _LOOK_SECONDS = 0.1
@@ -70,30 +69,23 @@ class Accepting:
         words = _words(line)
         if not words:
             return False, "it is no command line"
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            process = ManagedProcess(words, log=self._log, lifeline=Lifeline.NONE, clock=self._clock).start()
         except (OSError, ValueError) as error:
             return False, f"it cannot be executed: {error}"
-        finally:
-            os.close(log)
         why = ""
-        while not why:
-            try:
-                process.wait(_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                if stop():
-                    why = "stopped"
-                elif self._clock.monotonic() - begun > self._seconds:
-                    why = f"not finished within {self._seconds:g} s"
-            else:
-                break
+        while not why and process.wait(_LOOK_SECONDS) is None:
+            if stop():
+                why = "stopped"
+            elif self._clock.monotonic() - begun > self._seconds:
+                why = f"not finished within {self._seconds:g} s"
         # Before it is waited for, or just after: what it started has no time of its own.
         signal_groups(living_groups(process.pid), signal.SIGKILL)
-        status = ExitStatus.of_returncode(process.wait())
-        return (False, why) if why else (status.good, status.sentence)
+        if why:
+            process.stop(signal.SIGKILL)
+            return False, why
+        status = ExitStatus.of_returncode(process.wait() or 0)
+        return status.good, status.sentence
 
 
 def report_of(found: Sequence[LineResult]) -> str:

@@ -7,12 +7,12 @@ the registry process of the home is told, and takes it from the disk.
 import contextlib
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.coordination import replying, taking
+from jobwire.coordination import replying
+from jobwire.coordination.delivery_lease import DeliveryLease
 from jobwire.coordination.handling.assignment import STOPPED
 from jobwire.coordination.handling.tries import Handled
 from jobwire.coordination.lease_file import LeaseToken
@@ -20,7 +20,7 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.clock import Clock
-from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
+from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.redaction import Redactor
 from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.publisher import Publisher
@@ -166,22 +166,15 @@ class AssignedWork:
     def holding(self, worker: Worker, stopped: Callable[[], bool]) -> Iterator[None]:
         """Keep the delivery's lease while `worker` works; `stopped` tells whether it was asked to end."""
         self._worker, self._stopped = worker, stopped
-        over = threading.Event()
-        thread = threading.Thread(target=self._renew, args=(over,), name="delivery", daemon=True)
-        thread.start()
+        errand = self._errand
+        lease = DeliveryLease(
+            self._store,
+            errand.handled.agent,
+            errand.handled.seq,
+            token=errand.delivery_token,
+            seconds=errand.lease_seconds,
+        )
         try:
             yield
         finally:
-            over.set()
-            thread.join()
-
-    def _renew(self, over: threading.Event) -> None:
-        handled = self._errand.handled
-        while not over.wait(self._errand.lease_seconds / 3):
-            try:
-                taking.renew(self._store, handled.agent, handled.seq, token=self._errand.delivery_token)
-            except ConflictError:
-                break  # it was settled, or taken from us: the job's own lease decides
-            except JobwireError as error:
-                _log.warning("the lease of message %s is not renewed now: %s", handled.seq, error.message)
-        self._store.close()
+            lease.end()

@@ -9,6 +9,7 @@ does one thing at a time. So whatever is killed, a delivery is handled again onl
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -40,12 +41,13 @@ from jobwire.registry.spec import JobSpec
 from jobwire.registry.store import RecordStore
 from jobwire.runner.accepting import DEFAULT_SECONDS, runnable
 from jobwire.runner.assigned import Errand
-from jobwire.runner.inherited_lock import InheritedLock, take_lock
-from jobwire.runner.leftovers import end_leftovers
-from jobwire.runner.message_command import text_of, write_message
+from jobwire.runner.message_command import RECEIPT, text_of, write_message
+from jobwire.runner.process_session import kill_marked
 from jobwire.runner.worker_nursery import WorkerNursery
 from jobwire.runner.worker_process import WorkerProcess, WorkerSpec, worker_environment, write_spec
 from jobwire.storage import wake
+from jobwire.storage.file_lock import try_acquire
+from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.wake import wait_until
 
 DEFAULT_RUN = "default"
@@ -156,6 +158,7 @@ class Autopilot:
 
     def run(self) -> None:
         """Work until `stop`, or with `until_idle` until nothing is left. Raises JobwireError."""
+        self._records.make_layout()
         names = [self._wake, *(f"agent:{name}" for name in self._plan.agents), "agent:*"]
         with self._alive():
             try:
@@ -234,27 +237,24 @@ class Autopilot:
             return False
         if self._run_is_full(agent):
             return False
-        locks = self._locks_for(agent)
-        if locks is None:
-            return False
-        try:
-            return self._take(agent, locks)
-        finally:
-            for lock in locks:
-                lock.close()
+        with contextlib.ExitStack() as ours:
+            locks = self._locks_for(agent, ours)
+            return locks is not None and self._take(agent, locks)
 
-    def _locks_for(self, agent: str) -> list[InheritedLock] | None:
-        """Return the locks under which the agent works; None where somebody has one of them."""
-        names = [f"agent {agent}"]
-        if self._plan.serial:
-            names.append(f"run {self._run_of(agent)}")
-        locks: list[InheritedLock] = []
+    def _locks_for(self, agent: str, ours: contextlib.ExitStack) -> list[int] | None:
+        """Return the locks under which the agent works; None where somebody has one of them.
+
+        Ours until `ours` ends. A worker that has their descriptors goes on holding them without us.
+        """
+        names = [f"agent {agent}", *([f"run {self._run_of(agent)}"] if self._plan.serial else [])]
+        locks: list[int] = []
         for name in names:
-            lock = take_lock(self._store.home, name)
+            digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+            lock = try_acquire(HomePaths(self._store.home).lock_path(f"autopilot-{digest}"))
             if lock is None:
-                for one in locks:
-                    one.close()
                 return None
+            # Only closed: to unlock it would free it under the worker.
+            ours.callback(os.close, lock)
             locks.append(lock)
         return locks
 
@@ -273,7 +273,7 @@ class Autopilot:
         row = next(iter(self._store.rows("agent", {"agent_id": agent})), None)
         return DEFAULT_RUN if row is None else str(row[3])
 
-    def _take(self, agent: str, locks: list[InheritedLock]) -> bool:
+    def _take(self, agent: str, locks: list[int]) -> bool:
         """Take and begin one delivery; False where there was none to take."""
         plan = self._plan
         rules = TakingRules(plan.lease_seconds, plan.tries.most)
@@ -295,11 +295,11 @@ class Autopilot:
     def _shape(self, spec: JobSpec) -> JobSpec:
         return spec._replace(timeouts=self._plan.timeouts)
 
-    def _start(self, agent: str, one: Assignment, work: ThreadWork, locks: list[InheritedLock]) -> None:
+    def _start(self, agent: str, one: Assignment, work: ThreadWork, locks: list[int]) -> None:
         job_id, attempt = one.token
         folder = Path(self._records.log_dir(job_id))
         if attempt > 1:
-            end_leftovers(folder)
+            self._kill_leftovers(job_id)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fields = one.message.to_json() | {"job_id": job_id, "attempt": attempt}
         files = write_message(folder, text_of(self._store, one), fields, attempt=attempt)
@@ -348,15 +348,20 @@ class Autopilot:
         )
         path = write_spec(self._records, spec)
         with files.text.open("rb") as source:
-            worker = self._nursery.begin(
-                path, stdin=source.fileno(), kept=[lock.descriptor for lock in locks]
-            )
+            worker = self._nursery.begin(path, stdin=source.fileno(), kept=locks)
         run = _Flight(one, worker)
         self._runs[agent] = run
         if beat := self._beats.get(agent):
             beat.update("working", task=one.message.task_id or one.thread.thread_id)
         self._say("began", run, one.message.summary)
         threading.Thread(target=self._wait_for, args=(run, work), name=f"run-{job_id}", daemon=True).start()
+
+    def _kill_leftovers(self, job_id: str) -> None:
+        """Kill what a worker that was killed left running.
+
+        Known by where the receipt of a delivery goes, which no person's shell has in its environment.
+        """
+        kill_marked(f"{RECEIPT}={Path(self._records.log_dir(job_id)).resolve()}/")
 
     def _acceptance(self, one: Assignment) -> tuple[list[str], Sequence[str]]:
         """Return the lines of the message, and those that a person put into the plan."""
@@ -370,7 +375,7 @@ class Autopilot:
                 pass
             wound_up = wind_up(work, run.one, stopped=self._stopping > 1)
             if wound_up.died:
-                end_leftovers(Path(self._records.log_dir(run.one.token.job_id)))
+                self._kill_leftovers(run.one.token.job_id)
             self._report(run, wound_up.status)
             self._give_out()
         except JobwireError as error:

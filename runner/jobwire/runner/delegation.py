@@ -1,6 +1,5 @@
 """One delegated command from registration to its end: shared by `jobwire run` and `jobwire demo`."""
 
-import contextlib
 import os
 import secrets
 import shlex
@@ -16,19 +15,20 @@ from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.redaction import MASK, Redactor
 from jobwire.core.signature import new_token
-from jobwire.jobs.fold import cancel, claim, fail
+from jobwire.jobs.fold import claim
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.registry.spec import JobSpec, check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.exit_status import ExitStatus
+from jobwire.runner.job_end import cancel_job, fail_job
 from jobwire.runner.terminal import Terminal
-from jobwire.runner.tmux import PANE, Pane, Tmux, for_pane
-from jobwire.runner.tmux_worker import TmuxWorker
+from jobwire.runner.tmux import Pane, Tmux, for_pane, note_pane
 from jobwire.runner.worker import read_ending
 from jobwire.runner.worker_process import (
-    ChildWorker,
     WorkerProcess,
     WorkerSpec,
+    child_worker,
+    pane_worker,
     worker_command,
     worker_environment,
     write_spec,
@@ -67,16 +67,9 @@ class Delegation:
         self._guard: threading.Thread | None = None
         self._closing = threading.Event()
         self.record = self._register()
-
-    @property
-    def job_id(self) -> str:
-        """Return the job's id."""
-        return self.record.job_id
-
-    @property
-    def log_directory(self) -> str:
-        """Return where the job's output and history are kept."""
-        return self._store.log_dir(self.job_id)
+        self.job_id = self.record.job_id
+        # Where its output and history are kept.
+        self.log_directory = store.log_dir(self.job_id)
 
     def start(
         self,
@@ -111,13 +104,12 @@ class Delegation:
         path = write_spec(self._store, spec)
         try:
             if tmux is None:
-                self._worker = ChildWorker(path, quiet=quiet, terminal=terminal)
+                self._worker = child_worker(path, quiet=quiet, terminal=terminal)
             else:
-                worker = TmuxWorker(
-                    tmux[0], worker_command(path), session=tmux[1], title=self.job_id, directory=directory
-                )
-                self._worker = worker
-                self._note(worker.pane)
+                server, session = tmux
+                pane = server.open_window(session, self.job_id, worker_command(path), directory=directory)
+                self._worker = pane_worker(pane)
+                note_pane(self._store, self.job_id, pane)
         except JobwireError:
             path.unlink(missing_ok=True)
             self.cancel("the worker could not be started")
@@ -126,29 +118,18 @@ class Delegation:
         self._guard.start()
 
     @property
-    def home(self) -> str:
-        """Return the home that its record lies in."""
-        return self._store.home
-
-    @property
-    def command(self) -> list[str]:
-        """Return what it runs."""
-        return self._plan.command
-
-    @property
     def pane(self) -> Pane | None:
         """Return the pane that its worker has; None where it has none."""
-        return self._worker.pane if isinstance(self._worker, TmuxWorker) else None
+        return self._worker.pane if self._worker is not None else None
 
     def tell_worker(self, number: signal.Signals) -> None:
         """Send a signal to a worker that is our child; for signal handlers."""
-        if isinstance(self._worker, ChildWorker):
+        if self._worker is not None and self._worker.pane is None:
             self._worker.tell(number)
 
     def cancel(self, cause: str) -> None:
         """Cancel the job, durably, and end its worker; does nothing to a finished job."""
-        with contextlib.suppress(ConflictError), self._store.locked(self.job_id) as locked:
-            locked.replace(cancel(locked.record, self._store.clock.now(), cause), cause=cause)
+        cancel_job(self._store, self.job_id, cause)
         if self._worker is not None:
             self._worker.stop()
 
@@ -182,12 +163,6 @@ class Delegation:
             self._guard.join()
         if self._worker is not None:
             self._worker.close()
-
-    def _note(self, pane: Pane) -> None:
-        """Keep in the record where the worker is found (`jobwire attach`)."""
-        with self._store.locked(self.job_id) as locked:
-            extra = {**locked.record.extra, PANE: pane._asdict()}
-            locked.replace(locked.record._replace(extra=extra), cause="in a pane")
 
     def _register(self) -> JobRecord:
         """Write the record as running already: nobody else may pick it between two steps."""
@@ -223,15 +198,10 @@ class Delegation:
         while not self._store.get(self.job_id).terminal and waited < _SETTLE_SECONDS:
             self._store.clock.sleep(0.1)
             waited += 0.1
-        with self._store.locked(self.job_id) as locked:
-            if not locked.record.terminal:
-                cause = f"the worker died without a last word{self._how_it_ended()}"
-                locked.replace(fail(locked.record, self._store.clock.now(), cause), cause=cause)
-                print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)
-
-    def _how_it_ended(self) -> str:
         ending = self._worker.ending() if self._worker is not None else None
-        return "" if ending is None else f" ({ending.sentence})"
+        cause = f"the worker died without a last word{f' ({ending.sentence})' if ending else ''}"
+        if fail_job(self._store, self.job_id, cause):
+            print(f"jobwire: job {self.job_id}: {cause}", file=sys.stderr)
 
 
 def default_title(command: Sequence[str], environ: Mapping[str, str]) -> str:

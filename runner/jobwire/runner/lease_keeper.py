@@ -1,14 +1,13 @@
 """The worker's hold on its job: renews the lease, and notices when the job was taken away."""
 
-import contextlib
-
 from jobwire.core.clock import Clock, epoch
-from jobwire.core.errors import ConflictError, NotFoundError, StorageError
+from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.lease import LeaseGrant
-from jobwire.jobs.fold import cancel, fail, renew
+from jobwire.jobs.fold import renew
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, ended_by_event
 from jobwire.registry.store import RecordStore
+from jobwire.runner.job_end import cancel_job, fail_job
 
 # A command may be silent for hours: its worker still shows that it lives.
 CHECK_SECONDS = 1.0
@@ -58,9 +57,7 @@ class LeaseKeeper:
 
     def give_up(self, cause: str) -> None:
         """Cancel the job, durably; does nothing to one that has ended. Raises StorageError."""
-        with contextlib.suppress(ConflictError), self._store.locked(self._job_id) as locked:
-            record = cancel(locked.record, self._store.clock.now(), cause)
-            locked.replace(record, cause=cause, source="worker")
+        cancel_job(self._store, self._job_id, cause, source="worker")
 
     def _ours(self, record: JobRecord) -> bool:
         if record.attempt != self._attempt:
@@ -81,10 +78,7 @@ class LeaseKeeper:
         return True
 
     def _end(self, cause: str, limit: str) -> None:
-        with self._store.locked(self._job_id) as locked:
-            if not locked.record.terminal:
-                ended = fail(locked.record, self._store.clock.now(), cause, timeout=limit)
-                locked.replace(ended, cause=cause, source="worker")
+        fail_job(self._store, self._job_id, cause, timeout=limit, source="worker")
 
     def _renew(self, now: float) -> None:
         with self._store.locked(self._job_id) as locked:

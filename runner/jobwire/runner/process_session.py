@@ -1,4 +1,4 @@
-"""Who belongs to a session of processes: asked of /proc, because no system call tells.
+"""Who belongs to a session of processes, or to a job: asked of /proc, because no system call tells.
 
 A command may give its children groups of their own (an interactive shell does), so one killpg(2) does
 not reach all that it started; its session does, but for what left it on purpose (a daemon).
@@ -6,6 +6,7 @@ not reach all that it started; its session does, but for what left it on purpose
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ _PROC = Path("/proc")
 # Fields of proc_pid_stat(5) after the name in parentheses, which may hold anything.
 _STATE, _GROUP, _SESSION = 0, 2, 3
 _DEAD = {"Z", "X"}
+_MAX_ENVIRONMENT = 1 << 20
 
 
 def living_groups(session: int) -> set[int]:
@@ -37,3 +39,24 @@ def signal_groups(groups: Iterable[int], number: int) -> None:
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill the processes with a variable in their environment that begins with `mark`: NAME=VALUE.
+
+    A process that left its session on purpose is found as well, another user's is not. Each is held by a
+    descriptor while it is looked at (pidfd_open(2)), so that no stranger with its number is hit.
+    """
+    wanted = b"\0" + mark.encode()
+    for entry in os.scandir(_PROC):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(int(entry.name))
+            try:
+                with (_PROC / entry.name / "environ").open("rb") as file:
+                    found = wanted in b"\0" + file.read(_MAX_ENVIRONMENT)
+                if found:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)

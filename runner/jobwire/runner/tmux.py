@@ -11,12 +11,16 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jobwire.coordination.sessions.names import LONGEST_NAME, check_session_name
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.jobs.record import JobRecord
+from jobwire.storage.process_life import life_of
+
+if TYPE_CHECKING:
+    from jobwire.registry.store import RecordStore
 
 # The record's own field with the job's pane.
 PANE = "tmux"
@@ -79,6 +83,10 @@ class PaneSeen(NamedTuple):
     session: str
     start_command: str
 
+    def runs(self, pid: int, life: str) -> bool:
+        """Tell whether the process in it is that life of that number."""
+        return not self.dead and self.pid == pid and life_of(pid) == life
+
     @classmethod
     def of(cls, line: str) -> Self | None:
         """Return the pane of a line; None for what is none."""
@@ -101,6 +109,13 @@ class PaneSeen(NamedTuple):
             )
         except ValueError:
             return None
+
+
+def note_pane(store: "RecordStore", job_id: str, pane: Pane) -> None:
+    """Keep in the job's record where it is found (`jobwire attach`). Raises as `RecordStore.locked`."""
+    with store.locked(job_id) as locked:
+        extra = {**locked.record.extra, PANE: pane._asdict()}
+        locked.replace(locked.record._replace(extra=extra), cause="in a pane")
 
 
 def check_name(name: str, *, what: str = "session") -> str:
@@ -185,21 +200,15 @@ class Tmux:
 
     def look(self, pane: str) -> PaneSeen | None:
         """Return one pane; None where it is gone."""
-        answer = self._ask(["display-message", "-p", "-t", pane, _SEEN])
-        seen = PaneSeen.of(answer.stdout.rstrip("\n"))
-        # For a pane that is gone some versions show another one.
-        return seen if seen is not None and seen.pane == pane else None
+        return self.view(pane)[0]
 
     def view(self, pane: str) -> tuple[PaneSeen | None, list[str]]:
         """Return one pane and the lines that it shows, by one call; None and nothing where it is gone."""
         look = ["display-message", "-p", "-t", pane, _SEEN, ";", "capture-pane", "-p", "-t", pane]
         first, *lines = self._ask(look).stdout.split("\n")
         seen = PaneSeen.of(first)
+        # For a pane that is gone some versions show another one.
         return (seen, lines) if seen is not None and seen.pane == pane else (None, [])
-
-    def screen(self, pane: str) -> list[str]:
-        """Return the lines that the pane shows; none where it is gone."""
-        return self._ask(["capture-pane", "-p", "-t", pane]).stdout.split("\n")
 
     def screens(self, panes: Sequence[str]) -> dict[str, list[str]]:
         """Return what several panes show, by one call; those that are gone show nothing."""

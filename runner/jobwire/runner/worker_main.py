@@ -23,7 +23,7 @@ from jobwire.runner.reporter import EventPublisher, Reporter, complain
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import PANE_VARIABLES
 from jobwire.runner.worker import Worker
-from jobwire.runner.worker_process import APART, ChildWorker, WorkerSpec, take_spec
+from jobwire.runner.worker_process import APART, WorkerSpec, child_worker, take_spec
 from jobwire.storage.signals import delivered
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -51,7 +51,7 @@ def main() -> int:
 def _sit_before(spec: Path) -> int:
     """Be the person's side of a worker in this terminal: a tmux pane, which has nobody else for it."""
     with Terminal() as terminal:
-        worker = ChildWorker(spec, terminal=terminal)
+        worker = child_worker(spec, terminal=terminal)
         with delivered(dict.fromkeys(_ENDING, worker.stop)), job_control(terminal, worker.tell):
             while not worker.wait(_POLL_SECONDS):
                 pass

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobwire.core.errors import StorageError
-from jobwire.runner.worker_process import PidfdWorker
+from jobwire.runner.worker_process import WorkerProcess
+from jobwire.storage.process import Lifeline, ManagedProcess
 
 _MODULE = "jobwire.runner.worker_nursery"
 _MOST = 64 * 1024
@@ -31,12 +33,12 @@ class WorkerNursery:
     """The nursery as its user sees it; one thread at a time. Started when it is first needed."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ManagedProcess | None = None
         self._socket: socket.socket | None = None
 
-    def begin(self, spec: Path, *, stdin: int, kept: Sequence[int]) -> PidfdWorker:
+    def begin(self, spec: Path, *, stdin: int, kept: Sequence[int]) -> WorkerProcess:
         """Start a worker for a spec; it holds the descriptors `kept`. Raises StorageError."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self._process.alive():
             self.close()
             self._start()
         if self._socket is None:
@@ -50,7 +52,7 @@ class WorkerNursery:
         if said != b"begun" or not descriptors:
             self.close()
             raise StorageError("no worker can be started", hint="are there too many processes?")
-        return PidfdWorker(descriptors[0])
+        return WorkerProcess(descriptors[0])
 
     def close(self) -> None:
         """End it; what it started goes on. Idempotent."""
@@ -58,22 +60,20 @@ class WorkerNursery:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self._process.stop(signal.SIGKILL)
             self._process = None
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                self._process = subprocess.Popen(
+                self._process = ManagedProcess(
                     [sys.executable, "-m", _MODULE, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
+                    log=subprocess.DEVNULL,
+                    # Its socket ends with us.
+                    lifeline=Lifeline.NONE,
+                    keep=[theirs.fileno()],
+                ).start()
             except OSError as error:
                 ours.close()
                 raise StorageError(f"no worker can be started: {error}", hint="try again") from error

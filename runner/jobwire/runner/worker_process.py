@@ -13,11 +13,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jobwire.registry.store import RecordStore
 from jobwire.runner.exit_status import ExitStatus
 from jobwire.runner.terminal import Terminal
+from jobwire.runner.tmux import Pane
 from jobwire.storage.durable import replace_durably
 
 SPEC_FILE = "worker.json"
@@ -67,97 +68,34 @@ def worker_environment(home: Path, job_id: str, attempt: int, environ: Mapping[s
     }
 
 
-class WorkerProcess(Protocol):
-    """A running worker as its starter sees it."""
+class WorkerProcess:
+    """A running worker as its starter sees it, known by a descriptor of its process; -1: it has ended.
 
-    def stop(self) -> None:
-        """Ask it to end its command and itself."""
-        ...
-
-    def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for its end; tell whether it ended."""
-        ...
-
-    def ending(self) -> ExitStatus | None:
-        """Return how it ended; None where that is not known."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it; it goes on if it runs."""
-        ...
-
-
-class ChildWorker:
-    """A worker as our child, sharing our terminal for output, in a session of its own.
-
-    Its own session, because Ctrl-C at the terminal must reach `jobwire run` alone, which then
-    cancels the job in order.
+    A descriptor and not its number: numbers are used again (pidfd_open(2)). `pane`: where tmux shows it.
     """
 
     def __init__(
         self,
-        spec: Path,
+        descriptor: int,
         *,
-        quiet: bool = False,
-        terminal: Terminal | None = None,
+        child: "subprocess.Popen[bytes] | None" = None,
+        pane: Pane | None = None,
     ) -> None:
-        if terminal is not None:
-            self._process = _before_terminal(spec, terminal)
-            return
-        # Quiet output is still kept in the job's output.log.
-        sink = subprocess.DEVNULL if quiet else None
-        # In a session of its own the terminal is not the child's: reading from it would fail halfway.
-        source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
-        self._process = subprocess.Popen(
-            worker_command(spec),
-            stdin=source,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
+        self._descriptor = descriptor
+        self._child = child
+        self.pane = pane
 
     def stop(self) -> None:
-        """Send SIGTERM; the worker ends its command and itself."""
+        """Ask it to end its command and itself (SIGTERM)."""
         self.tell(signal.SIGTERM)
 
     def tell(self, number: signal.Signals) -> None:
         """Send any signal; takes no lock and waits for nobody."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end."""
-        try:
-            self._process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def ending(self) -> ExitStatus | None:
-        """Return how it ended."""
-        code = self._process.returncode
-        return None if code is None else ExitStatus.of_returncode(code)
-
-    def close(self) -> None:
-        """Let go of it: nothing is held."""
-
-
-class PidfdWorker:
-    """A worker that is not our child, known by a descriptor of its process; -1 stands for one that has ended.
-
-    A descriptor and not its number: numbers are used again (pidfd_open(2)).
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def stop(self) -> None:
-        """Send SIGTERM; the worker ends its command and itself."""
         with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(self._descriptor, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; a pidfd becomes readable then."""
+        """Wait up to `seconds` for its end; tell whether it ended."""
         if self._descriptor < 0:
             return True
         # Not select(): a process with many jobs has descriptors that it cannot name.
@@ -166,14 +104,43 @@ class PidfdWorker:
         return bool(poll.poll(round(seconds * 1000)))
 
     def ending(self) -> ExitStatus | None:
-        """Return None: only a parent learns how it ended."""
-        return None
+        """Return how it ended; None where that is not known: only a parent learns it."""
+        code = self._child.poll() if self._child is not None else None
+        return None if code is None else ExitStatus.of_returncode(code)
 
     def close(self) -> None:
         """Let go of it; it goes on if it runs, and counts as ended from now on."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def child_worker(spec: Path, *, quiet: bool = False, terminal: Terminal | None = None) -> WorkerProcess:
+    """Start a worker as our child, sharing our output, or with `terminal` as its command's terminal.
+
+    In a session of its own: Ctrl-C at the terminal must reach `jobwire run` alone, which then cancels the
+    job in order.
+    """
+    if terminal is not None:
+        process = _before_terminal(spec, terminal)
+    else:
+        # Quiet output is still kept in the job's output.log.
+        sink = subprocess.DEVNULL if quiet else None
+        # In a session of its own the terminal is not the child's: reading from it would fail halfway.
+        source = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None
+        process = subprocess.Popen(
+            worker_command(spec), stdin=source, stdout=sink, stderr=sink, start_new_session=True
+        )
+    return WorkerProcess(os.pidfd_open(process.pid), child=process)
+
+
+def pane_worker(pane: Pane) -> WorkerProcess:
+    """Return the worker that a window of tmux was opened for: the process of its pane."""
+    try:
+        descriptor = os.pidfd_open(pane.pid)
+    except ProcessLookupError:
+        descriptor = -1  # it has ended already
+    return WorkerProcess(descriptor, pane=pane)
 
 
 def _before_terminal(spec: Path, terminal: Terminal) -> "subprocess.Popen[bytes]":

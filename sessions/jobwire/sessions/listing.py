@@ -11,14 +11,13 @@ from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import JobwireError
 from jobwire.core.terminal_text import safe
-from jobwire.storage.process_life import life_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobwire.coordination.sessions.reconcile import JobFact
     from jobwire.coordination.sessions.stored import SessionRow
     from jobwire.runner.tmux import PaneSeen
-    from jobwire.sessions.job_of_session import JobSeen
 
 _MAX_LINE = 400
 
@@ -28,7 +27,7 @@ class SessionView(NamedTuple):
 
     row: SessionRow
     alive: bool = False
-    job: JobSeen | None = None
+    job: JobFact | None = None
     idle_for_seconds: float | None = None
     lines: tuple[str, ...] = ()
 
@@ -108,10 +107,10 @@ def _look(
 
 
 def _is_its(row: SessionRow, seen: PaneSeen | None) -> bool:
-    return seen is not None and not seen.dead and seen.pid == row.pid and life_of(seen.pid) == row.life
+    return seen is not None and seen.runs(row.pid, row.life)
 
 
-def _job(home: str, row: SessionRow) -> JobSeen | None:
+def _job(home: str, row: SessionRow) -> JobFact | None:
     if not row.job_id:
         return None
     from jobwire.sessions.job_of_session import see_job  # noqa: PLC0415 - brings the registry

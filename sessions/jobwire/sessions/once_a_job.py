@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +18,9 @@ from jobwire.runner.delegation import Delegation, Plan
 from jobwire.runner.tmux import Pane, Tmux
 from jobwire.sessions.known_agents import FILE, InstructionsBy
 from jobwire.sessions.launching import Launch, adapted, agent_environment, session_folder
-from jobwire.sessions.opening import me
+from jobwire.sessions.opening import in_pane, me
 from jobwire.sessions.reconciling import Reconciler
-from jobwire.sessions.taking import INSTRUCTIONS, Taking
+from jobwire.sessions.taking import INSTRUCTIONS, Submission
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 from jobwire.storage.process_life import life_of
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
 _MAX_ARGUMENT = 120 * 1024
 
 
-class OnceAJob(Taking):
+class OnceAJob(Submission):
     """Work for an agent that is started for it: by the worker of `jobwire run`, in a pane of the session."""
 
+    @override
     def register(self) -> None:
         """Take the session and write the job."""
         row = self.take()
@@ -71,6 +71,7 @@ class OnceAJob(Taking):
         self._row = row
         self._environment = launch.environment
 
+    @override
     def start(self, watched: Callable[[], object]) -> None:
         """Start the worker in a pane of the session, once it is watched."""
         watched()
@@ -90,6 +91,7 @@ class OnceAJob(Taking):
         """Cancel the job, and end its worker."""
         self._job.cancel(cause)
 
+    @override
     def close(self) -> None:
         """Wait for the worker's end: the session is stopped then."""
         self._job.close(patient=True)
@@ -103,7 +105,7 @@ class OnceAJob(Taking):
     def _command(self, words: list[str], text: str, path: Path) -> list[str]:
         delivery = self.work.session.agent.delivery
         if delivery is InstructionsBy.STDIN:
-            return [sys.executable, "-m", "jobwire.sessions.fed", str(path), *words]
+            return ["/bin/sh", "-c", 'exec "$@" < "$0"', str(path), *words]
         if delivery is InstructionsBy.FILE:
             filled = [word.replace(FILE, str(path)) for word in words]
             return filled if filled != words else [*words, str(path)]
@@ -139,15 +141,7 @@ def note_worker(inventory: Inventory, name: str, pane: Pane | None, job_id: str)
     seen = Tmux.at(pane.socket).look(pane.pane)
 
     def edit(row: SessionRow) -> SessionRow:
-        return row._replace(
-            socket=pane.socket,
-            pane=pane.pane,
-            pid=pane.pid,
-            life=life_of(pane.pid),
-            server=seen.server if seen is not None else row.server,
-            job_id=job_id,
-            handing=HANDED,
-            opener="",
-        )
+        placed = in_pane(row, pane, seen, life_of(pane.pid))
+        return placed._replace(job_id=job_id, handing=HANDED, opener="")
 
     inventory.change(name, edit, said=f"session {name} runs in pane {pane.pane}")

@@ -19,8 +19,9 @@ from jobwire.core.bounds import MAX_TITLE, check_line
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConfigError, ConflictError, InvalidInputError, JobwireError
 from jobwire.core.topics import check_agent
+from jobwire.registry.store import RecordStore
+from jobwire.runner.job_end import fail_job
 from jobwire.runner.tmux import Tmux
-from jobwire.sessions.job_of_session import fail_job
 from jobwire.sessions.known_agents import InstructionsBy, KnownAgent, known
 from jobwire.sessions.launching import (
     Launch,
@@ -40,6 +41,8 @@ from jobwire.storage.settings_file import read_own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from jobwire.runner.tmux import Pane, PaneSeen
 
 OUTPUT = "output.log"
 _BEGIN_SECONDS = 20.0
@@ -190,7 +193,8 @@ class Opener:
                 continue
             try:
                 if row.job_id:
-                    fail_job(self.home, row.job_id, f"session {row.name} was gone, and is opened again")
+                    cause = f"session {row.name} was gone, and is opened again"
+                    fail_job(RecordStore(self.home), row.job_id, cause)
                     self.inventory.free(row.name, row.job_id)
                 back.append(self.resume(row.name))
             except JobwireError as error:
@@ -235,12 +239,7 @@ class Opener:
             raise
         return self.inventory.change(
             row.name,
-            lambda found: found._replace(
-                socket=pane.socket,
-                pane=pane.pane,
-                pid=pane.pid,
-                life=life,
-                server=seen.server if seen is not None else "",
+            lambda found: in_pane(found, pane, seen, life)._replace(
                 # A job's instructions come next; without one the session is open.
                 handing=found.handing if found.job_id else NOT_HANDED,
                 opener=found.opener if found.job_id else "",
@@ -258,6 +257,12 @@ class Opener:
         if not life or life_of(pid) != life:
             raise ConfigError("the agent ended at once", hint="start it by hand to see why")
         return life
+
+
+def in_pane(row: SessionRow, pane: Pane, seen: PaneSeen | None, life: str) -> SessionRow:
+    """Return the session as one that runs in this pane."""
+    server = seen.server if seen is not None else ""
+    return row._replace(socket=pane.socket, pane=pane.pane, pid=pane.pid, life=life, server=server)
 
 
 def _agent_id(wanted: str, session: str) -> str:

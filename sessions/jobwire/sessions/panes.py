@@ -54,8 +54,7 @@ def find_pane(tmux: Tmux, row: SessionRow) -> PaneSeen | NotNow:
 def _its(row: SessionRow, seen: PaneSeen | None) -> PaneSeen | NotNow:
     if seen is None or seen.dead:
         return NotNow(f"the pane of session {row.name} is gone", gone=True)
-    process = see(seen.pid)
-    if seen.pid != row.pid or process is None or process.life != row.life:
+    if not seen.runs(row.pid, row.life):
         return NotNow(f"pane {row.pane} belongs to something else by now", gone=True)
     return seen
 

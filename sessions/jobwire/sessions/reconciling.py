@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.sessions.inventory import Inventory, freed
 from jobwire.coordination.sessions.names import folder_name
-from jobwire.coordination.sessions.reconcile import Facts, JobFact, PaneFact, Remedy, SessionFinding, judge
+from jobwire.coordination.sessions.reconcile import Facts, PaneFact, Remedy, SessionFinding, judge
 from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.sessions.stored import HANDED, SessionRow
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, JobwireError
+from jobwire.registry.store import RecordStore
+from jobwire.runner.job_end import fail_job
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions.freeing import free_session
-from jobwire.sessions.job_of_session import fail_job, renew_lease, see_job
+from jobwire.sessions.job_of_session import renew_lease, see_job
 from jobwire.sessions.opening import Opener, is_alive
 from jobwire.sessions.sending import Sender
 from jobwire.sessions.stopping import StopHow, Stopping
@@ -95,11 +97,7 @@ class Reconciler:
                 if not seen.dead
             },
             servers={socket: seen.server for socket, panes in found.items() for seen in panes.values()},
-            jobs={
-                name: JobFact(job.terminal, job.attention, job.heard)
-                for name, job in jobs.items()
-                if job is not None
-            },
+            jobs={name: job for name, job in jobs.items() if job is not None},
             openers=frozenset(row.opener for row in rows if row.opener and is_alive(row.opener)),
             strays=self._strays(rows, found),
         )
@@ -130,7 +128,8 @@ class Reconciler:
         """Do what is to be done; False where the session is no longer as it was seen."""
         name, remedy = row.name, finding.remedy
         if remedy is Remedy.FAIL_JOB:
-            return fail_job(self.home, finding.job_id, f"session {name}: {finding.text.partition(':')[0]}")
+            cause = f"session {name}: {finding.text.partition(':')[0]}"
+            return fail_job(RecordStore(self.home), finding.job_id, cause)
         if remedy is Remedy.CLOSE_PANE:
             (Tmux.at(row.socket) if row.socket else Tmux()).close_pane(finding.pane)
             return True

@@ -16,7 +16,6 @@ from jobwire.core.terminal_text import disarmed
 from jobwire.registry.store import RecordStore
 from jobwire.runner.tmux import Tmux
 from jobwire.sessions.panes import NotNow, before_cursor, examine, look_closely, pane_held
-from jobwire.storage.process_life import life_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +114,7 @@ class Sender:
         return self._until(lambda: self._is_taken(tmux, row, text))
 
     def _shows(self, tmux: Tmux, row: SessionRow, text: str, before: str) -> bool:
-        now = "".join(tmux.screen(row.pane))
+        now = "".join(tmux.view(row.pane)[1])
         if _FOLDED in now and now != before:
             return True
         tail = _plain(text)[-_TAIL:]
@@ -123,7 +122,7 @@ class Sender:
 
     def _is_taken(self, tmux: Tmux, row: SessionRow, text: str) -> bool:
         seen, lines = tmux.view(row.pane)
-        if seen is None or (seen.pid, life_of(seen.pid)) != (row.pid, row.life):
+        if seen is None or not seen.runs(row.pid, row.life):
             return True  # it ended over it
         line = lines[seen.cursor[1]] if seen.cursor[1] < len(lines) else ""
         if _FOLDED in line:

@@ -10,8 +10,9 @@ from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.states import EndedBy, SessionState, check_step
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError
+from jobwire.registry.store import RecordStore
+from jobwire.runner.job_end import cancel_job
 from jobwire.runner.tmux import Tmux
-from jobwire.sessions.job_of_session import cancel_job
 from jobwire.sessions.opening import is_alive, me, own_agents
 from jobwire.sessions.panes import NotNow, examine, find_pane, pane_held
 from jobwire.sessions.sending import Sender
@@ -60,7 +61,7 @@ class Stopping:
         row = self._begin(row, hard=hard)
         try:
             if row.job_id:
-                cancel_job(self.home, row.job_id, f"its session {name} is stopped")
+                cancel_job(RecordStore(self.home), row.job_id, f"its session {name} is stopped")
             if row.pane:
                 self._end_process(row, hard=hard, quit_seconds=quit_seconds)
         except BaseException:

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jobwire.coordination.sessions.inventory import freed
 from jobwire.coordination.sessions.stored import HANDED, HANDING, OPENING, SessionRow
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError
 from jobwire.core.lease import LeaseGrant
+from jobwire.core.override import override
 from jobwire.core.signature import new_token
 from jobwire.jobs.fold import claim
 from jobwire.publisher import Publisher
 from jobwire.registry.spec import check_spec, new_record
 from jobwire.registry.store import RecordStore
 from jobwire.runner.output_log import OUTPUT_FILE
-from jobwire.runner.tmux import PANE, Pane, Tmux
+from jobwire.runner.tmux import Pane, Tmux, note_pane
 from jobwire.sessions.freeing import free_session
-from jobwire.sessions.header import MOST_PASTED, pointer
 from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.known_agents import InstructionsBy
 from jobwire.sessions.launching import check_directory
 from jobwire.sessions.opening import agent_of
 from jobwire.sessions.panes import NotNow, find_pane, look_closely, pane_held, reads_keys
 from jobwire.sessions.sending import CONFIRMED, DEFERRED, SENT, Sender, TextSent, clean
-from jobwire.sessions.taking import INSTRUCTIONS, NewWork, Taking, job_spec
+from jobwire.sessions.taking import INSTRUCTIONS, MOST_PASTED, NewWork, Submission, job_spec, pointer
 from jobwire.storage.durable import replace_durably
 from jobwire.storage.files import SystemFiles
 
@@ -41,35 +41,6 @@ _READY_SECONDS = 60.0
 # What takes pasted text reads its terminal key by key; a program that does not is given so long to begin.
 _PATIENT_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
-
-
-class Submission(Protocol):
-    """One piece of work on its way to an agent."""
-
-    job_id: str
-
-    def register(self) -> None:
-        """Take the session and write the job. Raises InvalidInputError, ConflictError, StorageError."""
-        ...
-
-    def start(self, watched: Callable[[], object]) -> None:
-        """Open the pane where it is not there, and hand the instructions over. Raises JobwireError.
-
-        Its process begins once `watched` has returned.
-        """
-        ...
-
-    def cancel(self, cause: str) -> None:
-        """Cancel the job; nothing where it has ended."""
-        ...
-
-    def close(self) -> None:
-        """Note that the job has ended: the session is free."""
-        ...
-
-    def leave(self) -> None:
-        """Let it go on without us."""
-        ...
 
 
 def submission(home: str, work: NewWork) -> Submission:
@@ -90,9 +61,10 @@ def submission(home: str, work: NewWork) -> Submission:
     return OnceAJob(home, work)
 
 
-class ToLiving(Taking):
+class ToLiving(Submission):
     """Work for an agent that lives on in its pane: its text is pasted, and it says itself when it is done."""
 
+    @override
     def register(self) -> None:
         """Take the session and write the job as running already: nobody else may pick it."""
         row = self.take()
@@ -113,6 +85,7 @@ class ToLiving(Taking):
     def _path(self) -> Path:
         return Path(RecordStore(self.home).log_dir(self.job_id)).resolve() / INSTRUCTIONS
 
+    @override
     def start(self, watched: Callable[[], object]) -> None:
         """Open the pane where it is not there, and hand the instructions over."""
         try:
@@ -137,6 +110,7 @@ class ToLiving(Taking):
             publisher.send()
         publisher.close()
 
+    @override
     def close(self) -> None:
         """Note that the job has ended: the session is free."""
         self.leave()
@@ -166,9 +140,7 @@ class ToLiving(Taking):
     def _note_pane(self, row: SessionRow) -> None:
         pane = Pane(row.socket, self.name, row.pane, row.pid)
         store = RecordStore(self.home)
-        with store.locked(self.job_id) as locked:
-            extra = {**locked.record.extra, PANE: pane._asdict()}
-            locked.replace(locked.record._replace(extra=extra), cause="in a pane")
+        note_pane(store, self.job_id, pane)
         Tmux.at(row.socket).record(row.pane, Path(store.log_dir(self.job_id)) / OUTPUT_FILE)
 
     def _hand_over(self, row: SessionRow) -> TextSent:

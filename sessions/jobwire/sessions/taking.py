@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +17,8 @@ from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.spec import JobSpec
-from jobwire.sessions.header import compose
-from jobwire.sessions.job_of_session import cancel_job, fail_job
+from jobwire.registry.store import RecordStore
+from jobwire.runner.job_end import cancel_job, fail_job
 from jobwire.sessions.launching import reports_by_itself
 from jobwire.sessions.opening import NewSession, Opener, is_alive, me
 from jobwire.sessions.reconciling import Reconciler
@@ -25,11 +26,26 @@ from jobwire.storage import wake
 from jobwire.storage.process_life import life_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobwire.coordination.sessions.stored import SessionRow
 
 INSTRUCTIONS = "instructions.md"
 _GUARD_SECONDS = 0.5
 _TITLE = 80
+# What an agent reads before its instructions: who it is, which job it has, how it reports.
+_HEADER = """\
+You work on job {job_id}{title} for {delegator}, through jobwire. You are {agent}. Report in your shell:
+  publish_event --job {job_id} --event progress --detail "what you do"
+  jobwire ask --job {job_id} "your question"      waits for a person, prints the answer
+  jobwire inbox fetch --agent {agent}      what others wrote to you
+  publish_event --job {job_id} --event completed --detail "what came of it"
+  publish_event --job {job_id} --event error --detail "why it cannot be done"
+End with exactly one of the last two. If one of them exits with 3, stop working on this job.
+
+"""
+# A longer text is not pasted: the line names the file that holds it.
+MOST_PASTED = 4000
 
 
 class NewWork(NamedTuple):
@@ -50,22 +66,33 @@ class NewWork(NamedTuple):
         return shown if len(shown) <= _TITLE else f"{shown[: _TITLE - 1]}…"
 
 
-class Taking:
-    """What both ways begin with: a name for the job, and the session for it."""
+class Submission(ABC):
+    """One piece of work on its way to an agent: a name for the job, and the session for it."""
 
     def __init__(self, home: str, work: NewWork) -> None:
         self.home = home
         self.work = work
+        self.name = work.session.name
         self.job_id = secrets.token_hex(4)
         self.inventory = Inventory(CoordinationStore(home))
         self._opener = Opener(home)
         self._closing = threading.Event()
         self._guard: threading.Thread | None = None
 
-    @property
-    def name(self) -> str:
-        """Return the session's name."""
-        return self.work.session.name
+    @abstractmethod
+    def register(self) -> None:
+        """Take the session and write the job. Raises InvalidInputError, ConflictError, StorageError."""
+
+    @abstractmethod
+    def start(self, watched: Callable[[], object]) -> None:
+        """Open the pane where it is not there, and hand the instructions over. Raises JobwireError.
+
+        Its process begins once `watched` has returned.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Note that the job has ended: the session is free."""
 
     def take(self) -> SessionRow:
         """Take the session for the job, waiting until it is free. Raises ConflictError."""
@@ -131,7 +158,7 @@ class Taking:
 
     def cancel(self, cause: str) -> None:
         """Cancel the job; nothing where it has ended."""
-        cancel_job(self.home, self.job_id, cause)
+        cancel_job(RecordStore(self.home), self.job_id, cause)
 
     def leave(self) -> None:
         """Let it go on without us."""
@@ -140,7 +167,7 @@ class Taking:
             self._guard.join()
 
     def _fail(self, why: str) -> None:
-        fail_job(self.home, self.job_id, why)
+        fail_job(RecordStore(self.home), self.job_id, why)
         self.inventory.free(self.name, self.job_id)
         with suppress(JobwireError):
             Reconciler(self.home).run(self.name)
@@ -180,3 +207,14 @@ def job_spec(work: NewWork) -> JobSpec:
 def delegator() -> str:
     """Return who submits, as agents are told."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def compose(instructions: str, *, job_id: str, title: str, agent: str, delegator: str) -> str:
+    """Return header and instructions."""
+    shown = f" ({title})" if title else ""
+    return _HEADER.format(job_id=job_id, title=shown, agent=agent, delegator=delegator) + instructions
+
+
+def pointer(path: str, job_id: str) -> str:
+    """Return the one line that names the file with the instructions."""
+    return f"Read the file {path} and do what it says: your instructions for job {job_id}"

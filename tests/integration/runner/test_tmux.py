@@ -12,7 +12,7 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError
 from jobwire.jobs.record import JobRecord
 from jobwire.runner.tmux import PANE, Pane, Tmux
-from jobwire.runner.tmux_worker import TmuxWorker
+from jobwire.runner.worker_process import pane_worker
 from jobwire.testing import wait_for
 from jobwire.testing.descriptors import nothing_left_open
 
@@ -106,13 +106,13 @@ def test_a_worker_in_a_pane_leaves_no_descriptor(tmux_server: str, tmp_path: Pat
         tmux = Tmux(socket=tmux_server)
         for command, ends in ((["true"], True), (SLEEPER, False)):
             for _ in range(3):
-                worker = TmuxWorker(tmux, command, session="work", title="t", directory=tmp_path)
+                worker = pane_worker(tmux.open_window("work", "t", command, directory=tmp_path))
                 if not ends:
                     assert not worker.wait(0)
                     worker.stop()
                 assert worker.wait(60)
                 worker.close()
                 assert worker.wait(0)
-        left = TmuxWorker(tmux, SLEEPER, session="work", title="t", directory=tmp_path)
-        left.close()
-        assert tmux.holds(left.pane)
+        pane = tmux.open_window("work", "t", SLEEPER, directory=tmp_path)
+        pane_worker(pane).close()
+        assert tmux.holds(pane)

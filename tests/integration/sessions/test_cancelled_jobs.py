@@ -12,7 +12,8 @@ from jobwire.core.signature import new_token
 from jobwire.jobs.fold import claim
 from jobwire.registry.spec import JobSpec, new_record
 from jobwire.registry.store import RecordStore
-from jobwire.sessions.job_of_session import cancel_job, fail_job, owner_of
+from jobwire.runner.job_end import cancel_job, fail_job
+from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.reconciling import Reconciler
 from jobwire.testing import wait_for
 from jobwire.testing.session_house import SessionHouse, settle
@@ -63,7 +64,7 @@ def at_work(house: SessionHouse, program: str) -> SessionHouse:
 
 def test_a_cancelled_job_interrupts_its_agent_once(busy: SessionHouse) -> None:
     """Its key is pressed, one line says so, the agent lives on, and a second look does nothing."""
-    assert cancel_job(busy.home, _JOB, "enough")
+    assert cancel_job(RecordStore(busy.home), _JOB, "enough")
     (carried,) = Reconciler(busy.home).run()
     assert (carried.done, carried.finding.text) == (
         True,
@@ -77,7 +78,7 @@ def test_a_cancelled_job_interrupts_its_agent_once(busy: SessionHouse) -> None:
 
 def test_a_job_that_ended_otherwise_interrupts_nobody(busy: SessionHouse) -> None:
     """In error, its agent is only free."""
-    assert fail_job(busy.home, _JOB, "no")
+    assert fail_job(RecordStore(busy.home), _JOB, "no")
     (carried,) = Reconciler(busy.home).run()
     assert carried.finding.text == f"job {_JOB} is over: free"
     busy.sender.send("work", "next")
@@ -94,7 +95,7 @@ def test_what_an_agent_puts_back_into_its_prompt_is_removed(
     if typed:
         house.tmux("send-keys", "-t", "=work:", typed)
         wait_for(lambda: f"you> {typed}" in house.screen(), what="the person's words")
-    assert cancel_job(house.home, _JOB, "enough")
+    assert cancel_job(RecordStore(house.home), _JOB, "enough")
     (carried,) = Reconciler(house.home).run()
     assert carried.finding.text.endswith("its agent is interrupted (Escape)")
     wait_for(lambda: "you> do the first" in house.screen(), what="what it puts back")

@@ -80,9 +80,9 @@ def test_a_job_that_ended_frees_its_session(house: SessionHouse) -> None:
     """Cancelled from elsewhere: the agent lives on, the session takes the next job."""
     house.open()
     store = busy(house)
-    from jobwire.sessions.job_of_session import cancel_job  # noqa: PLC0415 - beside its one use
+    from jobwire.runner.job_end import cancel_job  # noqa: PLC0415 - beside its one use
 
-    assert cancel_job(house.home, "0000abcd", "enough")
+    assert cancel_job(RecordStore(house.home), "0000abcd", "enough")
     assert said(Reconciler(house.home).run()) == ["job 0000abcd is over: free"]
     row = house.inventory.get("work")
     assert (row.job_id, life_of(row.pid)) == ("", row.life)

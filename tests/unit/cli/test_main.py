@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire.cli.arguments import add_run
-from jobwire.cli.autopilot_options import add_autopilot
 from jobwire.cli.main import AUTOPILOT_VALUES, COMMANDS, RUN_VALUES, _take_home, main
 from jobwire.cli.schema import asyncapi, json_schema
+from jobwire.cli.work_arguments import add_autopilot, add_run
 from jobwire.core.commands import CommandParser
 from jobwire.core.signature import new_token
 from jobwire.jobs.event import Event, encode_signed

@@ -3,8 +3,8 @@
 import pytest
 
 from jobwire.core.errors import ConfigError, InvalidInputError
-from jobwire.sessions.header import compose, pointer
 from jobwire.sessions.known_agents import InstructionsBy, choose, known, read_line
+from jobwire.sessions.taking import compose, pointer
 
 
 def test_every_line_of_the_table_is_read() -> None:

@@ -44,6 +44,7 @@ class JobFact(NamedTuple):
     terminal: bool
     attention: bool
     heard: bool
+    status: str = ""
 
 
 class Facts(NamedTuple):
