@@ -15,9 +15,8 @@ from jobwire.storage.home import Need
 
 _PORT = whole(1, MAX_PORT)
 _LOOPBACK = "127.0.0.1"
-_ACCOUNTS = "jobwire.broker.passwd_commands"
-_command = partial(CommandRow, bodies="jobwire.broker.commands")
-_account_command = partial(CommandRow, bodies=_ACCOUNTS)
+_BODIES = "jobwire.broker.commands"
+_command = partial(CommandRow, bodies=_BODIES)
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
@@ -112,15 +111,13 @@ def _needs_home(args: argparse.Namespace) -> Need:
     if args.dir is None:
         return Need.HOME
     # A password that is made here is kept in the home; what is removed goes there too, if it is there.
-    return Need.HOME if args.run == f"{_ACCOUNTS}:add" and not args.password_file else Need.ANY
+    return Need.HOME if args.run == f"{_BODIES}:add" and not args.password_file else Need.ANY
 
 
 _PASSWD = (
-    _account_command("add", "add an account", "jobwire broker passwd add alice", _add_account),
-    _account_command("remove", "remove an account", "jobwire broker passwd remove alice", _remove_account),
-    _account_command(
-        "list", "list the accounts", "jobwire broker passwd list", _accounts, f"{_ACCOUNTS}:show"
-    ),
+    _command("add", "add an account", "jobwire broker passwd add alice", _add_account),
+    _command("remove", "remove an account", "jobwire broker passwd remove alice", _remove_account),
+    _command("list", "list the accounts", "jobwire broker passwd list", _accounts, f"{_BODIES}:accounts"),
 )
 _BROKER = (
     _command(

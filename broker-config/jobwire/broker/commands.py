@@ -1,9 +1,10 @@
-"""What `jobwire broker ...` and `jobwire doctor` do: run, render, check and examine a broker."""
+"""What `jobwire broker ...` and `jobwire doctor` do: run, render, check, administer and examine a broker."""
 
 import argparse
 import json
 import logging
 import os
+import secrets
 import sys
 from pathlib import Path
 
@@ -11,22 +12,29 @@ from jobwire.broker.access_table import as_markdown, as_rows
 from jobwire.broker.address import client_address, examine_certificate, reaches, require_own_address
 from jobwire.broker.configuration import Listening
 from jobwire.broker.embedded import EmbeddedBroker, require_loopback
+from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import (
     BrokerFiles,
     BrokerPaths,
     named_broker,
     prepare_home,
+    read_password,
     require_usable_certificates,
     settings_mismatch,
 )
 from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
+from jobwire.broker.passwd import PasswordFile, check_user_name
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.broker.serve import run_embedded, send_reload
+from jobwire.certs.commands import print_findings
+from jobwire.certs.files import make_directory
 from jobwire.certs.values import DAY, Finding, Level
 from jobwire.core.clock import SystemClock
+from jobwire.core.errors import ConflictError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.storage.settings_file import mtls_port
 
+_PASSWORD_BYTES = 32
 # What the doctor calls the levels.
 _STATES = {Level.ERROR: "fails", Level.WARNING: "warning", Level.NOTE: "skipped", Level.WELL: "ok"}
 
@@ -140,15 +148,10 @@ def check(args: argparse.Namespace) -> int:
     from jobwire.broker.check import check_deployment  # noqa: PLC0415 - brings paho
 
     found = check_deployment(Path(args.directory), warn_seconds=args.warn_days * DAY)
-    fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
-    failed = any(finding.level in fatal for finding in found)
-    if args.json:
-        print(json.dumps({"ok": not failed, "findings": [finding.as_json() for finding in found]}))
-    else:
-        for finding in found:
-            print(f"{finding.level:<8} {finding.subject}: {finding.message}\n         {finding.hint}")
-        print(f"{args.directory}: " + ("not ready to deploy" if failed else "ready to deploy"))
-    return ExitCode.INVALID if failed else ExitCode.OK
+    code = print_findings(args, found)
+    if not args.json:
+        print(f"{args.directory}: " + ("not ready to deploy" if code else "ready to deploy"))
+    return code
 
 
 def reload(args: argparse.Namespace) -> int:
@@ -177,6 +180,69 @@ def access_table(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def add(args: argparse.Namespace) -> int:
+    """Add an account; without --password-file a password is made and kept under the home's passwords."""
+    name, path = check_user_name(args.name), _passwd_path(args)
+    secret = None if args.password_file else BrokerPaths(Path(args.home)).password(name)
+    password = _new_password(args.password_file)
+    with PasswordFile.edit(path) as users:
+        if name in users.entries and not args.replace:
+            raise ConflictError(
+                f"the account {name} exists", hint="change its password with --replace", name=name
+            )
+        users.set(name, password, iterations=args.iterations)
+        if secret is not None:
+            make_directory(secret.parent)
+            write_private(secret, password + "\n")
+    if args.json:
+        print(json.dumps({"name": name, "password_file": secret and str(secret)}))
+    else:
+        print(f"{name}: password in {secret}" if secret else f"{name}: password set")
+        access = path.with_name("acl")
+        if access.exists() and f"user {name}" not in read_text(access, "access list").splitlines():
+            print(f"next: a line `user {name}` and its topics in {access}", file=sys.stderr)
+        print(f"next: {_next_step(args.dir)}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _next_step(directory: str | None) -> str:
+    if directory is None:
+        return "jobwire broker reload"
+    return f"copy {directory} to the broker's host; there: systemctl reload jobwire-broker"
+
+
+def _new_password(source: str | None) -> str:
+    if source is None:
+        return secrets.token_urlsafe(_PASSWORD_BYTES)
+    return sys.stdin.readline().rstrip("\n") if source == "-" else read_password(Path(source))
+
+
+def remove(args: argparse.Namespace) -> int:
+    """Remove an account and the kept password of it."""
+    with PasswordFile.edit(_passwd_path(args)) as users:
+        users.remove(args.name)
+    if args.home is not None:
+        BrokerPaths(Path(args.home)).password(check_user_name(args.name)).unlink(missing_ok=True)
+    print(json.dumps({"removed": args.name}) if args.json else f"{args.name}: removed")
+    return ExitCode.OK
+
+
+def accounts(args: argparse.Namespace) -> int:
+    """List the accounts with the iteration counts of their hashes."""
+    users = PasswordFile.load(_passwd_path(args))
+    counts = {name: entry.iterations for name, entry in users.entries.items()}
+    if args.json:
+        print(json.dumps([{"name": name, "iterations": count} for name, count in counts.items()]))
+    else:
+        for name, count in counts.items():
+            print(f"{name:<24} {count} iterations")
+    return ExitCode.OK
+
+
+def _passwd_path(args: argparse.Namespace) -> Path:
+    return Path(args.dir) / "passwd" if args.dir else BrokerPaths(Path(args.home)).passwd
+
+
 def doctor(args: argparse.Namespace) -> int:
     """Examine everything; OK only if nothing fails."""
     from jobwire.broker.doctor import Doctor, verdict  # noqa: PLC0415 - brings paho
@@ -187,8 +253,7 @@ def doctor(args: argparse.Namespace) -> int:
     for finding in Doctor(home=Path(args.home), environ=os.environ, clock=SystemClock()).examine():
         found.append(finding)
         if not args.json:
-            remedy = f"\n         {finding.hint}" if finding.hint else ""
-            print(f"{_STATES[finding.level]:<8} {finding.subject}: {finding.message}{remedy}", flush=True)
+            print(finding.in_words(_STATES[finding.level]), flush=True)
     code = verdict(found)
     if args.json:
         print(json.dumps({"ok": not code, "reports": [_report(finding) for finding in found]}))

@@ -25,7 +25,7 @@ from jobwire.certs.values import (
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError
 from jobwire.core.exit_codes import ExitCode
-from jobwire.core.terminal_text import safe, table
+from jobwire.core.terminal_text import table
 from jobwire.storage.home_paths import HomePaths
 
 _HEADER = ("KIND", "NAME", "STATE", "UNTIL (UTC)", "LEFT")
@@ -162,10 +162,20 @@ def crl(args: argparse.Namespace) -> int:
 def check(args: argparse.Namespace) -> int:
     """Print what is wrong or runs out soon; INVALID for errors."""
     found = _authority(args).check(warn_seconds=args.warn_days * DAY)
+    code = print_findings(args, found)
+    if not (found or args.json):
+        print("certificates: all is well")
+    return code
+
+
+def print_findings(args: argparse.Namespace, found: Sequence[Finding]) -> ExitCode:
+    """Print what a check found; return INVALID for errors, with --strict for warnings too."""
     fatal = {Level.ERROR, Level.WARNING} if args.strict else {Level.ERROR}
     failed = any(finding.level in fatal for finding in found)
-    value = {"ok": not failed, "findings": [finding.as_json() for finding in found]}
-    _say(args, value, findings_text(found) or "certificates: all is well")
+    if args.json:
+        print(json.dumps({"ok": not failed, "findings": [finding.as_json() for finding in found]}))
+    else:
+        print("".join(f"{finding.in_words()}\n" for finding in found), end="")
     return ExitCode.INVALID if failed else ExitCode.OK
 
 
@@ -258,15 +268,6 @@ def _details(item: CertificateFacts) -> str:
         ("sha256", item.fingerprint),
     ]
     return "\n".join(table(facts, None))
-
-
-def findings_text(found: Sequence[Finding]) -> str:
-    """Return each finding with its remedy below it."""
-    lines = []
-    for finding in found:
-        lines.append(f"{finding.level:<8} {safe(finding.subject)}: {safe(finding.message)}")
-        lines.append(f"{'':<8} -> {safe(finding.hint)}")
-    return "\n".join(lines)
 
 
 def _left(item: CertificateFacts) -> str:

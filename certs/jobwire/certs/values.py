@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.exit_codes import ExitCode
+from jobwire.core.terminal_text import safe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +117,11 @@ class Finding(NamedTuple):
             "message": self.message,
             "hint": self.hint,
         }
+
+    def in_words(self, word: str = "") -> str:
+        """Return it for people, the remedy on a line below; `word` stands for the level's own."""
+        remedy = f"\n{'':<8} {safe(self.hint)}" if self.hint else ""
+        return f"{word or self.level:<8} {safe(self.subject)}: {safe(self.message)}{remedy}"
 
 
 class Phase(StrEnum):

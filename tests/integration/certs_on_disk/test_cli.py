@@ -8,7 +8,6 @@ import pytest
 
 from jobwire.certs import cli
 from jobwire.certs.authority import CertificateAuthority
-from jobwire.certs.commands import findings_text
 from jobwire.certs.values import Finding, Level
 from jobwire.core.commands import CommandParser, body_of
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -204,4 +203,4 @@ def test_refused_names_become_errors(home: Path) -> None:
 def test_foreign_text_cannot_steer_the_terminal() -> None:
     """Control characters of a foreign certificate are printed as escapes."""
     finding = Finding(Level.WARNING, "a\x1b[2J", "b\n", "")
-    assert findings_text([finding]).startswith("warning  a\\x1b[2J: b\\n")
+    assert finding.in_words().startswith("warning  a\\x1b[2J: b\\n")

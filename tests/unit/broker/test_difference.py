@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.broker.check import differences
 from jobwire.broker.configuration import Listening, render_configuration
-from jobwire.broker.difference import differences
 from jobwire.broker.home import BrokerFiles
 
 FILES = BrokerFiles(Path("/etc/broker"), Path("/etc/broker/certs"))

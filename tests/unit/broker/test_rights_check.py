@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker.acl import parse_access_list
+from jobwire.broker.check import examine_accounts, examine_rights
 from jobwire.broker.home import rendered_access_list
 from jobwire.broker.passwd import PasswordFile, hash_password, parse_passwords
-from jobwire.broker.rights_check import examine_accounts, examine_rights
 from jobwire.certs.values import Level
 from jobwire.core.roles import Role
 from jobwire.core.topics import DEFAULT_ROOT
