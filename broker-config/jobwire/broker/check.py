@@ -13,7 +13,7 @@ from pathlib import Path
 from jobwire.broker.access_table import ALLOWED, MEANING, Action, Identity
 from jobwire.broker.acl import AccessList, Right
 from jobwire.broker.address import free_port
-from jobwire.broker.configuration import Listening, current_user, render_configuration
+from jobwire.broker.configuration import Listening, render_configuration
 from jobwire.broker.examinations import examine_certificate_port, examine_strangers, examine_way
 from jobwire.broker.files import read_text, require_writable
 from jobwire.broker.home import BrokerFiles, concerns_broker, rendered_root
@@ -27,6 +27,7 @@ from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics, agent_identity
 from jobwire.storage.named_files import exposure
+from jobwire.storage.user import user_name
 
 _HOST = "127.0.0.1"
 # An operator's choice: addresses, and how much is kept and logged. Who may do what is not among it.
@@ -133,7 +134,7 @@ def _trial(files: BrokerFiles) -> Iterator[Finding]:
 
 def _tried(present: Sequence[str], own: BrokerFiles, ports: tuple[int, int]) -> str:
     """Return the configuration on other ports and for other places: nothing that is deployed is touched."""
-    fresh = _settings(render_configuration(own, Listening(_HOST, *ports), user=current_user()))
+    fresh = _settings(render_configuration(own, Listening(_HOST, *ports), user=user_name()))
     listeners = (line for line in fresh if line.startswith("listener "))
     # Lines with places, whatever host the folder is rendered for.
     named = {line.partition(" ")[0]: line for line in fresh}

@@ -1,7 +1,5 @@
 """The texts that a Mosquitto needs, made from the packaged templates."""
 
-import os
-import pwd
 from typing import NamedTuple
 
 from jobwire.broker.files import render_template
@@ -72,12 +70,9 @@ def render_service(files: BrokerFiles, *, user: str, mosquitto: str) -> str:
     )
 
 
-def current_user() -> str:
-    """Return the name of the user whose rights this process has."""
-    return pwd.getpwuid(os.geteuid()).pw_name
-
-
 def _check_user(user: str) -> str:
     if not user or not user.isprintable() or any(sign in user for sign in " :/"):
-        raise InvalidInputError(f"not a user name: {user!r}")
+        raise InvalidInputError(
+            f"not a user name: {user!r}", hint="one that the broker's host knows (passwd(5))"
+        )
     return user

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from jobwire.broker.configuration import Listening, current_user, render_configuration
+from jobwire.broker.configuration import Listening, render_configuration
 from jobwire.broker.files import require_writable, write_private
 from jobwire.broker.home import BrokerPaths
 from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
 from jobwire.core.override import override
 from jobwire.storage.process import ManagedProcess
 from jobwire.storage.signals import delivered
+from jobwire.storage.user import user_name
 
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
@@ -37,7 +38,7 @@ def configure(paths: BrokerPaths, listening: Listening) -> Path:
     """
     files = BrokerPaths(paths.home.absolute())
     require_writable(files.data, "persistence folder")
-    write_private(files.configuration, render_configuration(files, listening, user=current_user()))
+    write_private(files.configuration, render_configuration(files, listening, user=user_name()))
     return files.configuration
 
 

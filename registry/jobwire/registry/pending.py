@@ -27,7 +27,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.sqlite.failures import DamagedDatabaseError, DatabaseVersionError
 from jobwire.storage.sqlite.schema import Schema
-from jobwire.storage.sqlite.sqlite_file import Durability, SqliteFile, remove_database
+from jobwire.storage.sqlite.sqlite_file import SqliteFile, remove_database
 
 _SEEN = ".seen"
 # The status of a row whose record cannot be read: it is nobody's to pick, and reported.
@@ -215,7 +215,7 @@ class PendingIndex:
         self.close()
         # Nothing is flushed: what a power cut takes is made again, as the boot id tells. The queue's lock
         # lets one thread in at a time.
-        self._file = SqliteFile(self._path, tables, durability=Durability.NONE, guarded=True)
+        self._file = SqliteFile(self._path, tables, cache=True, guarded=True)
         return self._file
 
     def _use(self) -> SqliteFile:

@@ -24,7 +24,7 @@ from jobwire.jobs.request_form import RequestKind
 from jobwire.jobs.requests import Answer, Request, find, open_requests, seconds_to_answer
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.store import LockedRecord, RecordStore
-from jobwire.storage.job_ancestry import enclosing_job
+from jobwire.storage.process_life import enclosing_job
 
 ENV_AGENT = "JOBWIRE_AGENT"
 # Running jobs that a feed, or the search for a request, looks at.

@@ -1,4 +1,7 @@
-"""Which process a number means: numbers are used again, a number with its start time is not."""
+"""What proc(5) says of processes: which life a number means, and whether we run inside a job.
+
+Numbers are used again, a number with its start time is not.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,16 @@ import functools
 import os
 import select
 import signal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# What a worker's environment names (docs/settings.md).
+_JOB_NAMES = (b"JOBWIRE_JOB=", b"JOBWIRE_TICKET=")
+_MOST_ANCESTORS = 64
+_MAX_READ = 1 << 20
 
 
 class ProcessSeen(NamedTuple):
@@ -23,12 +33,9 @@ class ProcessSeen(NamedTuple):
 
 def see(pid: int) -> ProcessSeen | None:
     """Return the process; None where there is none of that number."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    fields = _stat(pid)
+    if not fields:
         return None
-    # proc(5): state, ppid, pgrp, session, tty_nr, tpgid ... starttime.
     group, terminals = fields[2], fields[5]
     return ProcessSeen(f"{boot()}.{fields[19].decode()}", group == terminals, fields[0] == b"Z")
 
@@ -78,3 +85,45 @@ def send_to(pid: int, life: str, number: signal.Signals, *, group: bool = False)
                     signal.pidfd_send_signal(descriptor, number)
         finally:
             os.close(descriptor)
+
+
+def enclosing_job(environ: Mapping[str, str]) -> str | None:
+    """Return the job, or the ticket, of the process or of its nearest ancestor that has one; else None.
+
+    What another user's process holds is not told, and is none of this user's jobs.
+    """
+    for name in _JOB_NAMES:
+        if value := environ.get(name[:-1].decode()):
+            return value
+    parent = os.getppid()
+    for _ in range(_MOST_ANCESTORS):
+        if parent <= 1:
+            return None
+        if (found := _job_in(parent)) is not None:
+            return found
+        fields = _stat(parent)
+        parent = int(fields[1]) if fields else 0
+    return None
+
+
+def _job_in(pid: int) -> str | None:
+    """Return what the environment that a process was started with names."""
+    for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
+        for name in _JOB_NAMES:
+            if entry.startswith(name) and len(entry) > len(name):
+                return os.fsdecode(entry[len(name) :])
+    return None
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return state, ppid, pgrp, session, tty_nr, tpgid ... starttime; nothing where it has ended."""
+    # The name before them, in brackets, may hold anything.
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_READ)
+    except OSError:
+        return b""

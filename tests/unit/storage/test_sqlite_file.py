@@ -25,7 +25,6 @@ from jobwire.storage.sqlite.schema import Schema
 from jobwire.storage.sqlite.sql_text import SqlFormatError
 from jobwire.storage.sqlite.sqlite_file import (
     OLDEST,
-    Durability,
     SqliteFile,
     check_library,
     remove_database,
@@ -129,10 +128,10 @@ def test_what_others_could_read_is_closed_to_them(tmp_path: Path, schema: Schema
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("durability", list(Durability))
-def test_pragmas(tmp_path: Path, schema: Schema, durability: Durability) -> None:
+@pytest.mark.parametrize("cache", [False, True])
+def test_pragmas(tmp_path: Path, schema: Schema, *, cache: bool) -> None:
     """What the house promises holds on every connection: log, flushes, foreign keys, distrust, identity."""
-    with closing(SqliteFile(tmp_path / "a.db", schema, durability=durability)) as file:
+    with closing(SqliteFile(tmp_path / "a.db", schema, cache=cache)) as file:
         connection = file._live()
         found = {
             name: connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -146,7 +145,7 @@ def test_pragmas(tmp_path: Path, schema: Schema, durability: Durability) -> None
                 "user_version",
             )
         }
-    flushes = {Durability.FULL: 2, Durability.NORMAL: 1, Durability.NONE: 0}[durability]
+    flushes = 0 if cache else 2
     assert found == {
         "journal_mode": "wal",
         "synchronous": flushes,

@@ -13,7 +13,6 @@ import os
 import sqlite3
 import stat
 import time
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jobwire.core.errors import ConfigError, InvalidInputError, StorageError
@@ -42,24 +41,14 @@ _AGAIN_SECONDS = 0.01
 _inherited: list[sqlite3.Connection] = []
 
 
-class Durability(Enum):
-    """What a commit survives (sqlite.org/pragma.html#pragma_synchronous)."""
-
-    #: On the disk when it returns: for what is acknowledged to somebody.
-    FULL = "FULL"
-    #: The end of any process; a power cut may take the last commits. For what others can repeat.
-    NORMAL = "NORMAL"
-    #: The end of any process; a power cut may damage the file. For caches that notice one.
-    NONE = "OFF"
-
-
 class SqliteFile:
     """A database of `schema` at `path`: made where missing, brought up to date, for one thread at a time.
 
     `read_only` neither makes nor changes it. `frozen` says as well that nobody else does meanwhile: so it can
-    be read where nothing can be written, not even the memory that readers share; no log may be there.
-    `guarded` says that a lock of the caller's lets one thread in at a time; without it only the thread that
-    opened it may use it. Methods raise the errors of `failures`; LockTimeoutError after
+    be read where nothing can be written, not even the memory that readers share; no log may be there. A commit
+    is on the disk when it returns; of a `cache`, which can be made again, nothing is flushed, and a power cut
+    may damage it. `guarded` says that a lock of the caller's lets one thread in at a time; without it only
+    the thread that opened it may use it. Methods raise the errors of `failures`; LockTimeoutError after
     `deadline_seconds`. ConfigError where SQLite is too old.
     """
 
@@ -68,7 +57,7 @@ class SqliteFile:
         path: StrPath,
         schema: Schema,
         *,
-        durability: Durability = Durability.FULL,
+        cache: bool = False,
         deadline_seconds: float = BUSY_SECONDS,
         read_only: bool = False,
         frozen: bool = False,
@@ -95,7 +84,7 @@ class SqliteFile:
                     isolation_level=None,
                     check_same_thread=not guarded,
                 )
-                self._prepare(self._connection, durability, read_only=read_only)
+                self._prepare(self._connection, cache=cache, read_only=read_only)
                 status = os.stat(self.path)
         except BaseException:
             self.close()
@@ -170,7 +159,7 @@ class SqliteFile:
         with contextlib.suppress(AttributeError, sqlite3.ProgrammingError):
             self.close()  # neither one that was never opened, nor another thread's
 
-    def _prepare(self, connection: sqlite3.Connection, durability: Durability, *, read_only: bool) -> None:
+    def _prepare(self, connection: sqlite3.Connection, *, cache: bool, read_only: bool) -> None:
         # So triggers and views reach no virtual table: full-text rows are written beside what they are of.
         connection.execute("PRAGMA trusted_schema = OFF")
         # Before anything is written: what is not ours stays as it is.
@@ -192,7 +181,7 @@ class SqliteFile:
                 hint="put it on a local disk: WAL needs memory that processes share",
                 path=self.path,
             )
-        connection.execute(f"PRAGMA synchronous = {durability.value}")
+        connection.execute(f"PRAGMA synchronous = {'OFF' if cache else 'FULL'}")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         if found < self._schema.version:
             self._schema.migrate(connection, self.path, found)
