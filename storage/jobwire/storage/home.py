@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.bounds import fits_a_path
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
@@ -48,41 +48,20 @@ class PathStat(NamedTuple):
     mode: int
 
 
-class Directories(Protocol):
-    """The directories as the rule sees them. Each method may raise OSError."""
+class Directories:
+    """The directories as the rule sees them: the operating system's. Each method may raise OSError."""
 
     @property
     def user(self) -> int:
         """Return who we are."""
-        ...
-
-    def working_directory(self) -> str:
-        """Return where we stand, absolute."""
-        ...
-
-    def entry(self, path: str) -> PathStat | None:
-        """Return what stands at `path`, None for nothing."""
-        ...
-
-    def is_home(self, path: str) -> bool:
-        """Tell whether the directory has the marks of a home."""
-        ...
-
-
-class SystemDirectories:
-    """The operating system's directories."""
-
-    @property
-    def user(self) -> int:
-        """Return the effective user."""
         return os.geteuid()
 
     def working_directory(self) -> str:
-        """Return the working directory."""
+        """Return where we stand, absolute."""
         return os.getcwd()
 
     def entry(self, path: str) -> PathStat | None:
-        """Return what stands at `path`; a link that leads nowhere stands for itself."""
+        """Return what stands at `path`, None for nothing; a link that leads nowhere stands for itself."""
         try:
             found = os.lstat(path)
         except FileNotFoundError:
@@ -98,7 +77,7 @@ class SystemDirectories:
         return PathStat(frozenset(owners), found.st_mode)
 
     def is_home(self, path: str) -> bool:
-        """Tell whether one of the marks is there."""
+        """Tell whether the directory has one of the marks of a home."""
         return any(_exists(f"{path}/{mark}") for mark in _MARKS)
 
 
@@ -111,7 +90,7 @@ def _exists(path: str) -> bool:
     return True
 
 
-SYSTEM = SystemDirectories()
+SYSTEM = Directories()
 
 
 def find_home(option: str | None, environ: Mapping[str, str], directories: Directories = SYSTEM) -> str:

@@ -7,13 +7,14 @@ from argparse import Namespace
 import pytest
 
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError, StorageError
-from jobwire.storage.home import Need, PathStat, find_home, place_for_home, settle_home
+from jobwire.core.override import override
+from jobwire.storage.home import Directories, Need, PathStat, find_home, place_for_home, settle_home
 
 ME = 1000
 OTHER = 1001
 
 
-class MemoryDirectories:
+class MemoryDirectories(Directories):
     """Directories in memory: path -> entry; `homes` are those with a home's marks in them."""
 
     user = ME
@@ -24,18 +25,21 @@ class MemoryDirectories:
         self._homes = set(entries) if homes is None else homes
         self.failures: dict[str, OSError] = {}
 
+    @override
     def working_directory(self) -> str:
         """Return where we stand."""
         if not self._directory:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return self._directory
 
+    @override
     def entry(self, path: str) -> PathStat | None:
         """Return what stands there."""
         if path in self.failures:
             raise self.failures[path]
         return self._entries.get(path)
 
+    @override
     def is_home(self, path: str) -> bool:
         """Tell whether it has the marks."""
         return path in self._homes

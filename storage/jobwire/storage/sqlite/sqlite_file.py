@@ -45,11 +45,11 @@ class SqliteFile:
     """A database of `schema` at `path`: made where missing, brought up to date, for one thread at a time.
 
     `read_only` neither makes nor changes it. `frozen` says as well that nobody else does meanwhile: so it can
-    be read where nothing can be written, not even the memory that readers share; no log may be there. A commit
-    is on the disk when it returns; of a `cache`, which can be made again, nothing is flushed, and a power cut
-    may damage it. `guarded` says that a lock of the caller's lets one thread in at a time; without it only
-    the thread that opened it may use it. Methods raise the errors of `failures`; LockTimeoutError after
-    `deadline_seconds`. ConfigError where SQLite is too old.
+    be read where nothing can be written, not even the memory that readers share; no log may be there. A
+    commit is on the disk when it returns; of a `cache`, which can be made again, nothing is flushed, and a
+    power cut may damage it. `guarded` says that a lock of the caller's lets one thread in at a time;
+    without it only the thread that opened it may use it. Methods raise the errors of `failures`;
+    LockTimeoutError after `deadline_seconds`. ConfigError where SQLite is too old.
     """
 
     def __init__(
