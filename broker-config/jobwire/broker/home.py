@@ -9,7 +9,7 @@ from jobwire.broker.files import read_text, render_template, write_private
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.files import make_directory
-from jobwire.certs.names import holds_for, parse_permitted, parse_server_names
+from jobwire.certs.names import holds_for, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES, Finding, Level
 from jobwire.core.bounds import MAX_PORT, PROTOCOLS
 from jobwire.core.errors import ConfigError, InvalidInputError
@@ -85,7 +85,7 @@ def prepare_home(
     if protocol not in PROTOCOLS:
         raise InvalidInputError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")
     root = Topics(topic_root).root
-    parse_permitted(parse_server_names([host]), ())
+    parse_server_names([host])
     paths = BrokerPaths(home)
     for directory in (home, paths.broker, paths.passwords, paths.data):
         make_directory(directory)

@@ -113,7 +113,7 @@ class CertificateAuthority:
     def refuses(self, server_names: Sequence[str]) -> list[str]:
         """Return those of `server_names` that this authority may not certify; InvalidInputError for none."""
         permitted = profiles.permitted_by(pem.load_signer(self.places).certificate)
-        return permitted.refuses(names.parse_server_names(server_names))
+        return names.refused(names.parse_server_names(server_names), permitted)
 
     def issue(self, name: str, *, lifetime_seconds: float = ROLE_LIFETIME, force: bool = False) -> Issued:
         """Issue a client certificate for a user or role, with CN `name`, to `clients/<name>.pem`.
@@ -254,7 +254,7 @@ class CertificateAuthority:
         """
         signer = pem.load_signer(self.places)
         hosts = None if server_names is None else names.parse_server_names(server_names)
-        if hosts is not None and (refused := profiles.permitted_by(signer.certificate).refuses(hosts)):
+        if hosts and (refused := names.refused(hosts, profiles.permitted_by(signer.certificate))):
             raise InvalidInputError(
                 f"this authority may not certify {', '.join(refused)}: it is confined to the names given at "
                 "its creation",

@@ -2,22 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
-from typing import NamedTuple, TypeVar
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from cryptography import x509
 
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_identity
-
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
-_T = TypeVar("_T")
 
 _LOOKS_LIKE_JOB = re.compile(r"[0-9A-Fa-f]{8}")
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
@@ -26,28 +16,6 @@ _MAX_DNS_NAME = 253
 _RESERVED = {"server", "ca"}
 # Always permitted: the health check and the operator on the broker's own host.
 _LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
-
-
-class ServerNames(NamedTuple):
-    """Server names sorted by what they are."""
-
-    dns: tuple[str, ...]
-    addresses: tuple[Address, ...]
-
-
-class Permitted(NamedTuple):
-    """Name constraints of the authority: DNS subtrees and address ranges."""
-
-    dns: tuple[str, ...]
-    networks: tuple[Network, ...]
-
-    def refuses(self, names: ServerNames) -> list[str]:
-        """Return those of `names` that the constraints do not permit."""
-        dns = [name for name in names.dns if not any(_within(name, tree) for tree in self.dns)]
-        addresses = [
-            str(address) for address in names.addresses if not any(address in net for net in self.networks)
-        ]
-        return dns + addresses
 
 
 def check_name(name: str) -> str:
@@ -71,16 +39,16 @@ def check_name(name: str) -> str:
     return name
 
 
-def parse_server_names(names: Iterable[str]) -> ServerNames:
-    """Sort `names` into DNS names and addresses, without repetitions; InvalidInputError if one is neither."""
+def parse_server_names(names: Iterable[str]) -> list[x509.GeneralName]:
+    """Return DNS names, then addresses, without repetitions; InvalidInputError if one is neither."""
     if isinstance(names, str):  # one name where a list belongs would become its letters
         names = [names]
-    dns, addresses = _sorted(names, ip_address)
-    if not dns and not addresses:
+    found = _parsed(names, _plain_address)
+    if not found:
         raise InvalidInputError(
             "a server certificate needs a name", hint="for example --server-name localhost"
         )
-    return ServerNames(dns, addresses)
+    return found
 
 
 def holds_for(certified: Iterable[str], host: str) -> bool:
@@ -98,7 +66,7 @@ def holds_for(certified: Iterable[str], host: str) -> bool:
     return False
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return the address that `text` is, None for a name."""
     try:
         return ip_address(text)
@@ -106,27 +74,50 @@ def parse_address(text: str) -> Address | None:
         return None
 
 
-def parse_permitted(names: ServerNames, permit: Sequence[str]) -> Permitted:
+def parse_permitted(names: Iterable[x509.GeneralName], permit: Sequence[str]) -> list[x509.GeneralName]:
     """Return constraints that allow loopback, `names`, and the subtrees and CIDR ranges in `permit`."""
     allowed = _subtrees((*_LOOPBACK, *permit))
-    missing = [name.removeprefix("*.") for name in allowed.refuses(names)]
-    own = _subtrees(missing)
-    return Permitted((*allowed.dns, *own.dns), (*allowed.networks, *own.networks))
+    return allowed + _subtrees(name.removeprefix("*.") for name in refused(names, allowed))
 
 
-def _subtrees(items: Iterable[str]) -> Permitted:
-    return Permitted(*_sorted((item.removeprefix(".") for item in items), ip_network))
+def refused(names: Iterable[x509.GeneralName], permitted: Iterable[x509.GeneralName]) -> list[str]:
+    """Return those of `names` that are in none of the `permitted` subtrees and ranges."""
+    trees = list(permitted)
+    return [str(name.value) for name in names if not any(_within(name, tree) for tree in trees)]
 
 
-def _sorted(items: Iterable[str], parse: Callable[[str], _T]) -> tuple[tuple[str, ...], tuple[_T, ...]]:
-    dns: dict[str, None] = {}
-    parsed: dict[_T, None] = {}
+def _within(name: x509.GeneralName, tree: x509.GeneralName) -> bool:
+    if isinstance(name, x509.DNSName) and isinstance(tree, x509.DNSName):
+        return f".{name.value.removeprefix('*.')}".endswith(f".{tree.value}")
+    return (
+        isinstance(name, x509.IPAddress)
+        and isinstance(tree, x509.IPAddress)
+        and isinstance(tree.value, IPv4Network | IPv6Network)
+        and name.value in tree.value
+    )
+
+
+def _subtrees(items: Iterable[str]) -> list[x509.GeneralName]:
+    return _parsed((item.removeprefix(".") for item in items), ip_network)
+
+
+def _plain_address(text: str) -> IPv4Address | IPv6Address:
+    if "%" in text:  # a scope is of one host only (RFC 4007)
+        raise ValueError(text)
+    return ip_address(text)
+
+
+def _parsed(
+    items: Iterable[str], parse: Callable[[str], IPv4Address | IPv6Address | IPv4Network | IPv6Network]
+) -> list[x509.GeneralName]:
+    dns: dict[x509.GeneralName, None] = {}
+    parsed: dict[x509.GeneralName, None] = {}
     for item in items:
         try:
-            parsed[parse(item)] = None
+            parsed[x509.IPAddress(parse(item))] = None
         except ValueError:
-            dns[_dns_name(item)] = None
-    return tuple(dns), tuple(parsed)
+            dns[x509.DNSName(_dns_name(item))] = None
+    return [*dns, *parsed]
 
 
 def _dns_name(name: str) -> str:
@@ -140,8 +131,3 @@ def _dns_name(name: str) -> str:
             name=name,
         )
     return name.lower()
-
-
-def _within(name: str, tree: str) -> bool:
-    host = name.removeprefix("*.")
-    return host == tree or host.endswith("." + tree)

@@ -1,5 +1,6 @@
 """What stands in each kind of certificate: RFC 5280 profiles, as pure functions over keys and names."""
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -8,7 +9,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs.names import Permitted, ServerNames
 from jobwire.certs.values import MAX_LIFETIME, SKEW, Kind
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, InvalidInputError
@@ -81,7 +81,7 @@ def within(wanted: Period, signer: Signer, now: float) -> Period:
 
 
 def authority(
-    key: ec.EllipticCurvePrivateKey, *, label: str, permitted: Permitted, validity: Period
+    key: ec.EllipticCurvePrivateKey, *, label: str, permitted: Iterable[x509.GeneralName], validity: Period
 ) -> x509.Certificate:
     """Return the self-signed certificate of a new authority.
 
@@ -89,14 +89,13 @@ def authority(
     whoever installs it elsewhere does not hand over the whole web. `label` keeps two authorities apart.
     """
     name = _subject(f"jobwire CA {label}")
-    trees: list[x509.GeneralName] = [x509.DNSName(tree) for tree in permitted.dns]
-    trees += [x509.IPAddress(network) for network in permitted.networks]
+    constraints = x509.NameConstraints(permitted_subtrees=list(permitted), excluded_subtrees=None)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         _builder(name, name, key.public_key(), validity)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.NameConstraints(permitted_subtrees=trees, excluded_subtrees=None), critical=True)
+        .add_extension(constraints, critical=True)
         .add_extension(x509.AuthorityKeyIdentifier(identifier.digest, None, None), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -109,7 +108,7 @@ def leaf(
     kind: Kind,
     validity: Period,
     signer: Signer,
-    names: ServerNames | None = None,
+    names: Sequence[x509.GeneralName] | None = None,
 ) -> x509.Certificate:
     """Return the certificate of a server with `names`, or of a client: one CN, the identity itself.
 
@@ -130,20 +129,16 @@ def leaf(
     if names is None and "." in name:
         # OpenSSL holds a CN that looks like a host name, as `agent.NAME` does, against the authority's
         # constraints, unless a DNS name stands beside it (x509_vfy.c, check_name_constraints).
-        names = ServerNames(("agent.localhost",), ())
+        names = [x509.DNSName("agent.localhost")]
     if names is not None:
-        sans: list[x509.GeneralName] = [x509.DNSName(dns) for dns in names.dns]
-        sans += [x509.IPAddress(address) for address in names.addresses]
-        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(signer.key, hashes.SHA256())
 
 
-def permitted_by(certificate: x509.Certificate) -> Permitted:
+def permitted_by(certificate: x509.Certificate) -> list[x509.GeneralName]:
     """Return the name constraints an authority certificate carries."""
-    trees = certificate.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees
-    dns = tuple(tree.value for tree in trees or () if isinstance(tree, x509.DNSName))
-    networks = tuple(tree.value for tree in trees or () if isinstance(tree, x509.IPAddress))
-    return Permitted(dns, networks)  # type: ignore[arg-type]  # in constraints the value is always a network
+    constraints = certificate.extensions.get_extension_for_class(x509.NameConstraints).value
+    return list(constraints.permitted_subtrees or ())
 
 
 def key_identifier(certificate: x509.Certificate) -> str:

@@ -30,7 +30,7 @@ def begin(authority: CertificateAuthority, *, permit: Sequence[str] = ()) -> Non
         _expect(places, Phase.IDLE, "begin")
         names = profiles.names_of(pem.load_certificate(places.server))
         old = profiles.permitted_by(pem.load_signer(places).certificate)
-        permitted = [*old.dns, *(str(network) for network in old.networks), *permit]
+        permitted = [*(str(tree.value) for tree in old), *permit]
         coming = new_signer(names, permitted, profiles.period(now, CA_LIFETIME))
         present = pem.load_certificates(places.bundle)
         # The key first: without its certificate in the bundle it counts for nothing and is overwritten.
