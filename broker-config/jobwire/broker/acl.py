@@ -17,6 +17,8 @@ from jobwire.core.errors import ConfigError
 from jobwire.core.topics import filter_matches
 
 _SUBSTITUTES = ("%u", "%c")
+# What Mosquitto takes off a line's ends. Of more that Unicode calls blank, or a line's end, it knows nothing.
+_BLANKS = " \t\r\v\f"
 
 
 class Right(enum.Enum):
@@ -75,7 +77,7 @@ class AccessList(NamedTuple):
     def load(cls, path: Path) -> "AccessList":
         """Read `path`; raises ConfigError naming the line that cannot be used."""
         text = read_text(path, "access list", hint="jobwire broker up or render creates it")
-        return parse_access_list(text.splitlines(), str(path))
+        return parse_access_list(text.split("\n"), str(path))
 
     def allowed(self, user: str | None, client_id: str, action: Right, topic: str) -> bool:
         """Tell whether the client may publish to or receive from `topic`, or subscribe to it as a filter."""
@@ -111,14 +113,14 @@ def parse_access_list(lines: Iterable[str], source: str) -> AccessList:
     patterns: list[AccessRule] = []
     section = anonymous
     for number, raw in enumerate(lines, start=1):
-        keyword, _, rest = raw.strip().partition(" ")
+        keyword, _, rest = raw.strip(_BLANKS).partition(" ")
         if not keyword or keyword.startswith("#"):
             continue
         try:
             if keyword == "user":
-                section = users.setdefault(_user_name(rest.strip()), [])
+                section = users.setdefault(_user_name(rest.strip(_BLANKS)), [])
             else:
-                rule = _rule(number, keyword, rest.strip())
+                rule = _rule(number, keyword, rest.strip(_BLANKS))
                 (patterns if keyword == "pattern" else section).append(rule)
         except ValueError as error:
             raise ConfigError(

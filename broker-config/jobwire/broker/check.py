@@ -168,7 +168,7 @@ def differences(text: str, files: BrokerFiles) -> Iterator[Finding]:
 
 def _settings(text: str) -> list[str]:
     """Return the lines of a mosquitto.conf that are no comments, their words one blank apart."""
-    lines = (" ".join(line.split()) for line in text.splitlines())
+    lines = (" ".join(line.split()) for line in text.split("\n"))
     return [line for line in lines if line and not line.startswith("#")]
 
 

@@ -23,14 +23,14 @@ from jobwire.broker.home import (
     settings_mismatch,
 )
 from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
-from jobwire.broker.passwd import PasswordFile, check_user_name
+from jobwire.broker.passwd import MAX_PASSWORD_BYTES, PasswordFile, check_user_name
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.broker.serve import run_embedded, send_reload
 from jobwire.certs.commands import print_findings
 from jobwire.certs.files import make_directory
 from jobwire.certs.values import DAY, Finding, Level
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import ConflictError
+from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.storage.settings_file import mtls_port
 
@@ -214,7 +214,14 @@ def _next_step(directory: str | None) -> str:
 def _new_password(source: str | None) -> str:
     if source is None:
         return secrets.token_urlsafe(_PASSWORD_BYTES)
-    return sys.stdin.readline().rstrip("\n") if source == "-" else read_password(Path(source))
+    if source != "-":
+        return read_password(Path(source))
+    # One byte more than a password may have: enough to be refused with the right words.
+    raw = sys.stdin.buffer.readline(MAX_PASSWORD_BYTES + 2)
+    try:
+        return raw.decode().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("the password is not UTF-8", hint="type it as text") from error
 
 
 def remove(args: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """`jobwire doctor`: says in plain words what works and what does not, from the disk to each role's rights."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from jobwire.broker.access_table import ALLOWED, Action, Identity
@@ -166,5 +167,8 @@ def _persistence(data: Path) -> Finding:
 def _newest(home: Path) -> float:
     paths = HomePaths(home)
     places = (home, Path(paths.jobs_path()), paths.certs, paths.journal)
-    times = [path.stat().st_mtime for place in places if place.is_dir() for path in place.iterdir()]
-    return max(times, default=0.0)
+    newest = 0.0
+    for path in (path for place in places if place.is_dir() for path in place.iterdir()):
+        with suppress(FileNotFoundError):  # a temporary file that has its name by now
+            newest = max(newest, path.lstat().st_mtime)
+    return newest

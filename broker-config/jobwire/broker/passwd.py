@@ -26,7 +26,7 @@ from jobwire.core.topics import JOB_ID_PATTERN, check_identity
 MACHINE_ITERATIONS = 1_000
 SALT_BYTES = 12
 HASH_BYTES = 64
-_MAX_PASSWORD_BYTES = 65_535  # MQTT 3.1.1 section 3.1.3.5: a two-byte length
+MAX_PASSWORD_BYTES = 65_535  # MQTT 3.1.1 section 3.1.3.5: a two-byte length
 _FIELDS = 5
 _DECOY = b"\0" * SALT_BYTES
 
@@ -53,7 +53,7 @@ def hash_password(
 ) -> PasswordHash:
     """Return a fresh hash of `password`; raises InvalidInputError for an unusable one."""
     raw = password.encode()
-    if not raw or b"\0" in raw or len(raw) > _MAX_PASSWORD_BYTES:
+    if not raw or b"\0" in raw or len(raw) > MAX_PASSWORD_BYTES:
         raise InvalidInputError("a password must not be empty, too long or contain a NUL byte")
     check_iterations(iterations)
     salt = os.urandom(SALT_BYTES) if salt is None else salt
@@ -111,7 +111,7 @@ class PasswordFile:
     def load(cls, path: Path) -> Self:
         """Read `path`; raises ConfigError naming the line that cannot be used."""
         text = read_text(path, "password file", hint="jobwire broker up or render creates it")
-        return cls(path, parse_passwords(text.splitlines(), str(path)))
+        return cls(path, parse_passwords(text.split("\n"), str(path)))
 
     @classmethod
     @contextmanager

@@ -86,7 +86,7 @@ def _read(path: str, *, own: bool) -> SettingsFile:
         document = tomllib.loads(text)
     except FileNotFoundError:
         return SettingsFile(path, "", {})
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of thousands of digits
         raise ConfigError(
             f"{path} is not valid TOML: {error}", hint="correct the line named above", path=path
         ) from error

@@ -39,6 +39,15 @@ def test_a_good_broker_is_well(fresh_broker: BrokerProcess) -> None:
         assert said[subject] is Level.WELL, subject
 
 
+def test_a_file_that_goes_while_it_is_looked_at(tmp_path: Path) -> None:
+    """What others rename and remove meanwhile is passed over: the clock is judged by the rest."""
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+    now = (tmp_path / "dangling").lstat().st_mtime
+    (tmp_path / "jobwire.toml").write_text("[broker]\nusername = 'hermes'\nport = 1\n")
+    found = examine(tmp_path, clock=ManualClock(now=now))
+    assert levels(found)["clock"] is Level.WELL
+
+
 def test_a_wrong_password_is_named(fresh_embedded_broker: EmbeddedServer) -> None:
     """The role whose password does not fit is named, with the command that mends it; the others are well."""
     (fresh_embedded_broker.home / "passwords" / "metrics").write_text("wrong\n")

@@ -1,5 +1,7 @@
 """Mosquitto's acl_file."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,14 @@ def test_a_malformed_line_is_named(line: str, reason: str) -> None:
     with pytest.raises(ConfigError, match="acl, line 2: ") as caught:
         parse_access_list(["# comment", line], "acl")
     assert reason in caught.value.message
+
+
+@pytest.mark.parametrize("sign", ["\v", "\f", "\x1c", "\x85", "\u2028"])
+def test_a_line_ends_where_it_does_for_mosquitto(tmp_path: Path, sign: str) -> None:
+    """What only Unicode calls the end of a line hides no right in a comment."""
+    (tmp_path / "acl").write_text(f"# note{sign}user hermes{sign}topic readwrite #\nuser metrics\ntopic x\n")
+    found = AccessList.load(tmp_path / "acl")
+    assert set(found.users) == {"metrics"}
 
 
 def test_deny_wins_over_any_grant() -> None:

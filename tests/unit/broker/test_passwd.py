@@ -1,5 +1,7 @@
 """Mosquitto's password file."""
 
+import io
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobwire.broker.commands import _new_password
 from jobwire.broker.passwd import PasswordFile, hash_password, parse_hash, parse_passwords
 from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError
 
@@ -64,6 +67,19 @@ def test_unusable_passwords_are_refused(password: str) -> None:
     """Empty, NUL-carrying and overlong passwords do not become users."""
     with pytest.raises(InvalidInputError):
         hash_password(password, iterations=1)
+
+
+def test_a_password_from_a_pipe_is_text_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line is taken; what is no text is refused, and of what never ends only so much is read."""
+    line = io.BytesIO(b"one\ntwo\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(line))
+    assert _new_password("-") == "one"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
+    with pytest.raises(InvalidInputError, match="not UTF-8"):
+        _new_password("-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * 200_000)))
+    with pytest.raises(InvalidInputError, match="too long"):
+        hash_password(_new_password("-"), iterations=1)
 
 
 def test_changes_are_written_privately_and_read_back(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def write(folder: Path, text: str) -> Path:
         ("[registry]\nkeep_records_days = inf\n", "keep_records_days in HOME:2", "keeps for ever"),
         ("[broker]\nbroker = ['x']\n", "broker in HOME:2", "a text"),
         ("[[broker]]\nport = 1\n", "broker in HOME", "write [broker]"),
+        (f"[mtls]\nport = {'1' * 5000}\n", "HOME is not valid TOML", "correct the line"),
         ("roles = 1\n", "roles in HOME:1 is not a table", "write [roles]"),
         ("[broker]\npassword = 5\n", "password in HOME:2 [broker] is not usable", "a text"),
     ],
