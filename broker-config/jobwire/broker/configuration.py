@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jobwire.broker.files import render_template
 from jobwire.broker.home import BrokerFiles
 from jobwire.certs.names import parse_server_names
-from jobwire.core.bounds import MAX_PORT
+from jobwire.core.bounds import MAX_PORT, check_count
 from jobwire.core.errors import InvalidInputError
 
 SERVICE_FILE = "jobwire-broker.service"
@@ -26,8 +26,7 @@ class Listening(NamedTuple):
         # A blank would be read as another word of the line, nothing as every address.
         parse_server_names([self.bind])
         for port in (self.port, self.mtls_port):
-            if not 0 < port <= MAX_PORT:
-                raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
+            check_count("port", port, MAX_PORT)
         if self.port == self.mtls_port:
             raise InvalidInputError(
                 "passwords and certificates need different ports", hint="choose another --mtls-port"

@@ -11,7 +11,7 @@ from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.files import make_directory
 from jobwire.certs.names import holds_for, parse_server_names
 from jobwire.certs.values import DEFAULT_SERVER_NAMES, Finding, Level
-from jobwire.core.bounds import MAX_PORT, PROTOCOLS
+from jobwire.core.bounds import MAX_PORT, PROTOCOLS, check_count
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.topics import Topics
@@ -80,8 +80,7 @@ def prepare_home(
     certificates are accepted (default: `port`, as the embedded broker does). Blocks on the disk; raises
     ConfigError, InvalidInputError or StorageError.
     """
-    if not 0 < port <= MAX_PORT:
-        raise InvalidInputError(f"not a port: {port}", hint="use a number from 1 to 65535")
+    check_count("port", port, MAX_PORT)
     if protocol not in PROTOCOLS:
         raise InvalidInputError(f"unknown MQTT protocol {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}")
     root = Topics(topic_root).root

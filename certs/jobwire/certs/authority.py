@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import files, inspection, names, pem, profiles, revocation
 from jobwire.certs.checkup import Checkup
-from jobwire.certs.index import Index, SerialEntry
+from jobwire.certs.index import SerialEntry
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
 from jobwire.certs.values import (
@@ -214,7 +214,7 @@ class CertificateAuthority:
         kind = Kind.SERVER if self.places.is_server(name) else Kind.ROLE
         certfile, keyfile = self.places.pair(name, kind)
         present = pem.load_certificate(certfile)
-        entry = Index(self.places.index).entries().get(present.serial_number)
+        entry = self.places.index.entries().get(present.serial_number)
         if kind is Kind.SERVER:
             server_names = server_names or profiles.names_of(present)
             remedy = f"jobwire certs renew {name} --new-key"
@@ -349,7 +349,7 @@ def record(
     """Put a certificate that `signer` signed into the index, before it is written."""
     validity = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     entry = SerialEntry(certificate.serial_number, name, kind, signer.identifier, *validity)
-    Index(places.index).add(entry)
+    places.index.add(entry)
 
 
 def _free_name(directory: Path) -> Path:

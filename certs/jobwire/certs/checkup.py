@@ -8,7 +8,6 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import inspection, pem, profiles
-from jobwire.certs.index import Index
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.values import DAY, CertificateFacts, Finding, Kind, Level, Phase, ends_soon
 from jobwire.core.clock import utc_timestamp
@@ -124,7 +123,7 @@ class Checkup:
         listed = {item.serial_number for item in crl}
         missing = {
             entry.name
-            for entry in Index(self._places.index).entries().values()
+            for entry in self._places.index.entries().values()
             if entry.issuer == issuer
             and entry.revoked_at is not None
             and entry.not_after > self._now

@@ -15,12 +15,11 @@ from jobwire.certs.values import (
     RevocationReason,
 )
 from jobwire.core.argument_types import number
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.commands import CommandRow, Subparsers, add_group
 
-# A hundred years; every end of it still has a four-digit year.
-_MAX_DAYS = 36_525
-_HOURS = number(_MAX_DAYS * 24)
-_DAYS = number(_MAX_DAYS)
+_HOURS = number(MAX_SECONDS / HOUR)
+_DAYS = number(MAX_SECONDS / DAY)
 _command = partial(CommandRow, bodies="jobwire.certs.commands")
 
 

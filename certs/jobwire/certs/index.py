@@ -33,16 +33,16 @@ class Index:
     """Reads and appends the index file. Writers hold the authority's lock."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def entries(self) -> dict[int, SerialEntry]:
         """Return all certificates by serial, in the order of issue; StorageError if a line is unreadable."""
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise StorageError(f"cannot read {self._path}: {error.strerror}", path=str(self._path)) from error
+            raise StorageError(f"cannot read {self.path}: {error.strerror}", path=str(self.path)) from error
         entries: dict[int, SerialEntry] = {}
         # What follows the last newline is torn: its certificate was never written.
         for number, line in enumerate(lines[:-1], start=1):
@@ -50,20 +50,20 @@ class Index:
                 _apply(entries, json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
                 raise StorageError(
-                    f"line {number} of {self._path} is damaged",
+                    f"line {number} of {self.path} is damaged",
                     hint="restore the file from a backup, or delete that line and issue again what it named",
-                    path=str(self._path),
+                    path=str(self.path),
                     line=number,
                 ) from error
         return entries
 
     def add(self, entry: SerialEntry) -> None:
         """Record that a certificate is about to be written."""
-        append_durably(self._path, _issued(entry), files=files.FILES)
+        append_durably(self.path, _issued(entry), files=files.FILES)
 
     def revoke(self, serial: int, *, at: float, reason: RevocationReason) -> None:
         """Record that a certificate is revoked from `at` on."""
-        append_durably(self._path, _revoked(serial, at, reason), files=files.FILES)
+        append_durably(self.path, _revoked(serial, at, reason), files=files.FILES)
 
     def rewrite(self, entries: Iterable[SerialEntry]) -> None:
         """Replace the whole file by `entries` (compaction)."""
@@ -72,7 +72,7 @@ class Index:
             lines.append(_issued(entry))
             if (at := entry.revoked_at) is not None:
                 lines.append(_revoked(entry.serial, at, entry.reason))
-        replace_durably(self._path, b"".join(lines), files=files.FILES)
+        replace_durably(self.path, b"".join(lines), files=files.FILES)
 
 
 def _issued(entry: SerialEntry) -> bytes:

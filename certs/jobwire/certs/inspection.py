@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from jobwire.certs import pem, profiles
-from jobwire.certs.index import Index
 from jobwire.certs.layout import Places
 from jobwire.certs.values import DAY, CertificateFacts, Kind, Phase
 
@@ -41,7 +40,7 @@ def rollover_phase(places: Places) -> Phase:
 
 def revoked_serials(places: Places) -> set[int]:
     """Return what the index and the signed lists call revoked."""
-    entries = Index(places.index).entries().values()
+    entries = places.index.entries().values()
     serials = {entry.serial for entry in entries if entry.revoked_at is not None}
     return serials | listed_serials(places.crl)
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jobwire.certs.index import Index
 from jobwire.certs.values import Kind
 
 # What the commands call the broker's own certificate; further servers have names of their own.
@@ -26,7 +27,7 @@ class Places:
         # The revocation lists, one for each certificate of the bundle.
         self.crl = directory / "crl.pem"
         # The serials issued and revoked.
-        self.index = directory / "index.ndjson"
+        self.index = Index(directory / "index.ndjson")
         self.clients = directory / "clients"
         self.servers = directory / "servers"
 
@@ -49,5 +50,5 @@ class Places:
 
     def complete(self) -> bool:
         """Tell whether everything that `init` writes is there."""
-        needed = (self.bundle, self.ca_key, self.server, self.server_key, self.crl, self.index)
+        needed = (self.bundle, self.ca_key, self.server, self.server_key, self.crl, self.index.path)
         return all(path.is_file() for path in needed)

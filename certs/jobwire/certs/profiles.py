@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from jobwire.certs.values import MAX_LIFETIME, SKEW, Kind
+from jobwire.certs.values import SKEW, Kind
+from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import ConfigError, InvalidInputError
 
@@ -42,7 +43,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 def period(now: float, lifetime_seconds: float, backdate_seconds: float = 0.0) -> Period:
     """Return the validity that begins `backdate_seconds` before `now` (less SKEW) and lasts the lifetime."""
-    if not 1 <= lifetime_seconds <= MAX_LIFETIME:
+    if not 1 <= lifetime_seconds <= MAX_SECONDS:
         raise InvalidInputError(
             f"not a usable lifetime: {lifetime_seconds:g} s",
             hint="from one second to a hundred years",

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from jobwire.certs import files, pem
-from jobwire.certs.index import Index, SerialEntry
+from jobwire.certs.index import SerialEntry
 from jobwire.certs.layout import Places
 from jobwire.certs.profiles import Signer, moment, period
 from jobwire.certs.values import DAY, SKEW, RevocationReason
@@ -30,8 +30,7 @@ def revoke(places: Places, which: str | int, *, now: float, reason: RevocationRe
     The index comes first: a crash in between leaves a list that `check` reports and `crl` repairs.
     Raises NotFoundError, or ConflictError if everything that matches is revoked already.
     """
-    index = Index(places.index)
-    matching = _find(index.entries().values(), which)
+    matching = _find(places.index.entries().values(), which)
     if not matching:
         raise NotFoundError(
             f"no certificate was issued as {which!r}", hint="jobwire certs show lists names and serials"
@@ -43,7 +42,7 @@ def revoke(places: Places, which: str | int, *, now: float, reason: RevocationRe
         state = "revoked already" if any(entry.revoked_at for entry in matching) else "expired by itself"
         raise ConflictError(f"{which!r} is {state}", hint="nothing to do; the lists are up to date")
     for entry in valid:
-        index.revoke(entry.serial, at=now, reason=reason)
+        places.index.revoke(entry.serial, at=now, reason=reason)
     write_lists(places, now=now)
     return valid
 
@@ -59,7 +58,7 @@ def write_lists(
 
     `coming` are authorities that the bundle does not hold yet.
     """
-    entries = list(Index(places.index).entries().values())
+    entries = list(places.index.entries().values())
     old = pem.load_lists(places.crl)
     lists = []
     for signer in (*_signers(places), *coming):
@@ -118,11 +117,10 @@ def _signed_list(
 
 def forget_expired(places: Places, *, now: float) -> None:
     """Drop long expired certificates from the index."""
-    index = Index(places.index)
-    entries = index.entries().values()
+    entries = places.index.entries().values()
     kept = [entry for entry in entries if entry.not_after > now - _KEEP_EXPIRED]
     if len(kept) < len(entries):
-        index.rewrite(kept)
+        places.index.rewrite(kept)
 
 
 def _find(entries: Iterable[SerialEntry], which: str | int) -> list[SerialEntry]:

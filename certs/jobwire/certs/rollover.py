@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from jobwire.certs import files, inspection, pem, profiles, revocation
 from jobwire.certs.authority import CertificateAuthority, new_signer, record
-from jobwire.certs.index import Index
 from jobwire.certs.inspection import rollover_phase
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
@@ -61,7 +60,7 @@ def switch(authority: CertificateAuthority) -> list[str]:
 def _renew_all(authority: CertificateAuthority, now: float) -> list[str]:
     places = authority.places
     signer = pem.load_signer(places)
-    entries = Index(places.index).entries()
+    entries = places.index.entries()
     renewed = []
     for path in inspection.leaf_files(places):
         certificate = pem.load_certificate(path)
@@ -120,7 +119,7 @@ def _left_behind(places: Places, signer: Signer, now: float) -> list[str]:
     """Return the names whose valid certificates are all from another authority than `signer`."""
     valid = [
         entry
-        for entry in Index(places.index).entries().values()
+        for entry in places.index.entries().values()
         if entry.kind is not Kind.AUTHORITY and entry.revoked_at is None and entry.not_after > now
     ]
     moved = {entry.name for entry in valid if entry.issuer == signer.identifier}

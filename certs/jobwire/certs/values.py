@@ -23,7 +23,6 @@ CA_LIFETIME = 3650 * DAY
 SERVER_LIFETIME = 397 * DAY
 ROLE_LIFETIME = 365 * DAY
 JOB_LIFETIME = DAY
-MAX_LIFETIME = 36500 * DAY
 # Clocks of two hosts differ: everything is valid from a little before its signing.
 SKEW = 5 * MINUTE
 WARN_WITHIN = 30 * DAY

@@ -62,14 +62,18 @@ def acquire(path: StrPath, *, clock: Clock, deadline_seconds: float, what: str) 
     """Return the descriptor that holds the lock; give it to `release`. Raises as `held` does."""
     descriptor = _wait(lambda: try_acquire(path), clock, deadline_seconds)
     if descriptor is None:
-        who, pid = _holder(path)
-        raise LockTimeoutError(
-            f"{what} has been locked by {who} for more than {deadline_seconds:g} s",
-            hint=f"see what it does with `ps {pid}`; the lock ends with the process" if pid else "try again",
-            path=os.fspath(path),
-            pid=pid,
-        )
+        raise lock_timeout(f"{what} has been locked", path, holder_pid(path), deadline_seconds)
     return descriptor
+
+
+def lock_timeout(what: str, path: StrPath, pid: int | None, seconds: float) -> LockTimeoutError:
+    """Return the error for a lock that was not free within `seconds`; `what` says what `pid` does."""
+    return LockTimeoutError(
+        f"{what} by {_named(pid)} for more than {seconds:g} s",
+        hint=f"see what it does with `ps {pid}`; the lock ends with the process" if pid else "try again",
+        path=os.fspath(path),
+        pid=pid,
+    )
 
 
 @contextlib.contextmanager
@@ -89,9 +93,9 @@ def acquire_sole(path: StrPath, *, clock: Clock, what: str, deadline_seconds: fl
     """Return the descriptor that holds the lock; give it to `release`. Raises as `sole` does."""
     descriptor = _wait(lambda: try_acquire(path), clock, deadline_seconds)
     if descriptor is None:
-        who, pid = _holder(path)
+        pid = holder_pid(path)
         raise AlreadyRunningError(
-            f"{who} already {what}",
+            f"{_named(pid)} already {what}",
             hint="stop that process first, or use another --home",
             path=os.fspath(path),
             pid=pid,
@@ -114,9 +118,9 @@ def locked_folder(folder: StrPath, *, clock: Clock) -> Iterator[None]:
         raise storage_failure("open", folder, error) from error
     try:
         if _wait(lambda: _flock(descriptor), clock, DEFAULT_DEADLINE_SECONDS) is None:
-            who, pid = _holder(folder)
+            pid = holder_pid(folder)
             raise AlreadyRunningError(
-                f"{who} has been changing {os.fspath(folder)} for {DEFAULT_DEADLINE_SECONDS:g} s",
+                f"{_named(pid)} has been changing {os.fspath(folder)} for {DEFAULT_DEADLINE_SECONDS:g} s",
                 hint=f"see what it does with `ps {pid}`" if pid else "try again",
                 path=os.fspath(folder),
                 pid=pid,
@@ -233,6 +237,5 @@ def _wait(take: Callable[[], int | None], clock: Clock, deadline_seconds: float)
     return descriptor
 
 
-def _holder(path: StrPath) -> tuple[str, int | None]:
-    pid = holder_pid(path)
-    return f"process {pid}" if pid is not None else "another process", pid
+def _named(pid: int | None) -> str:
+    return "another process" if pid is None else f"process {pid}"

@@ -206,7 +206,7 @@ def test_renewal_keeps_the_key(authority: CertificateAuthority, clock: ManualClo
     clock.advance(DAY)
     renewed = authority.renew("hermes")
     changed = {path for path, data in snapshot(authority.directory).items() if before.get(path) != data}
-    assert changed == {issued.certfile, authority.places.index}
+    assert changed == {issued.certfile, authority.places.index.path}
     assert renewed.not_after == issued.not_after + DAY
     assert authority.renew("server").not_after > clock.now() + 300 * DAY
     assert authority.check() == []

@@ -71,16 +71,9 @@ def sqlite_failure(
         number = _ERRNOS[kind]
         return storage_failure(action, path, OSError(number, os.strerror(number)))
     if kind in _LOCKED:
-        from jobwire.storage.file_lock import LockTimeoutError  # noqa: PLC0415 - the status line has no time
+        from jobwire.storage.file_lock import lock_timeout  # noqa: PLC0415 - the status line has no time
 
-        pid = writer_pid(path)
-        who = f"process {pid}" if pid is not None else "another process"
-        return LockTimeoutError(
-            f"{place} is written by {who} for more than {deadline_seconds:g} s",
-            hint=f"see what it does with `ps {pid}`; the lock ends with the process" if pid else "try again",
-            path=place,
-            pid=pid,
-        )
+        return lock_timeout(f"{place} is written", path, writer_pid(path), deadline_seconds)
     if kind == sqlite3.SQLITE_CONSTRAINT:
         return ConstraintError(f"cannot {action} {place}: {cause}", path=place, code=code)
     if kind in _DAMAGED:
