@@ -4,7 +4,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
@@ -13,7 +13,7 @@ from jobwire.core.exit_codes import ExitCode
 from jobwire.core.topics import Topics, check_job_id, filter_matches
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.entry import Stored
-from jobwire.journal.reader import JournalReader
+from jobwire.journal.reader import MAX_ROWS, JournalReader
 from jobwire.journal.render import as_json, as_line, moment
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.stat import stat
@@ -92,23 +92,22 @@ def _last_wanted(reader: JournalReader, selection: _Selection, lines: int) -> tu
     upper, step = end, max(lines, 1)
     while upper > first and len(found) < lines:
         lower = max(first, upper - step)
-        found = [row for row in _between(reader, lower, upper) if selection.wants(row)] + found
+        batches = _between(reader, lower, upper)
+        found = [row for rows in batches for row in rows if selection.wants(row)] + found
         upper, step = lower, step * 2
     return found[max(0, len(found) - lines) :] if lines > 0 else [], end
 
 
-def _between(reader: JournalReader, start: int, end: int) -> Iterable[Stored]:
+def _between(reader: JournalReader, start: int, end: int) -> Iterator[list[Stored]]:
     while start < end:
-        rows = reader.read(start, max_rows=end - start)
-        yield from rows
+        rows = reader.read(start, max_rows=min(end - start, MAX_ROWS))
+        yield rows
         start = rows[-1].offset + 1
 
 
 def _show_range(reader: JournalReader, selection: _Selection, start: int, end: int) -> None:
-    while start < end:
-        rows = reader.read(start)
-        selection.show(rows if rows[-1].offset < end else [row for row in rows if row.offset < end])
-        start = rows[-1].offset + 1
+    for rows in _between(reader, start, end):
+        selection.show(rows)
 
 
 def cat(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_identity
 from jobwire.journal.errors import JournalCorrupt, JournalRecreated
 from jobwire.journal.reader import JournalReader
-from jobwire.storage.durable import replace_durably
+from jobwire.storage.durable import remove_durably, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.file_lock import sole
 from jobwire.storage.files import FileSystem, SystemFiles
@@ -76,11 +76,7 @@ class Consumers:
         """Forget the consumer: it no longer holds anything back. Return its last place."""
         with self._locked():
             known = self._known(name)
-            try:
-                self._files.unlink(self._path(name))
-                self._files.sync_directory(self._folder)
-            except OSError as error:
-                raise storage_failure("remove", self._path(name), error) from error
+            remove_durably([self._path(name)], files=self._files)
             return known
 
     def all(self) -> list[Committed]:

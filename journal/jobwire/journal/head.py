@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from jobwire.journal.checksum import crc32c
+from jobwire.journal.block import crc32c
 from jobwire.journal.errors import JournalCorrupt, not_found
 from jobwire.journal.segment import list_segments
 from jobwire.storage.durable import replace_durably

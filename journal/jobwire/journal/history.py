@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from jobwire.journal.checksum import crc32c
+from jobwire.journal.block import crc32c
 from jobwire.journal.errors import corrupt, truncated
 from jobwire.journal.places import check_bucket, failed, joined, opened
 from jobwire.journal.scan import Span

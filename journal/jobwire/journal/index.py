@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.journal.block import HEADER_BYTES, parse_header
-from jobwire.journal.checksum import crc32c
+from jobwire.journal.block import HEADER_BYTES, crc32c, parse_header
 from jobwire.journal.errors import BadBlockError
 from jobwire.journal.segment import NEVER_US, SEGMENT_HEADER_BYTES, index_name
 from jobwire.storage.files import FILE_MODE, FileSystem

@@ -26,7 +26,7 @@ from jobwire.journal.evidence import OVERSIZE_EVIDENCE_BYTES, Evidence
 from jobwire.journal.writer import JournalWriter
 
 BATCH_MESSAGES = 1000
-BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 4 << 20
 # Long enough to gather what a burst brings, far below what a person or a publisher notices.
 LINGER_SECONDS = 0.002
 _IDLE_SECONDS = 0.25
@@ -47,25 +47,15 @@ class Recorded(NamedTuple):
 class RecorderProgress(NamedTuple):
     """How the recorder is doing, for a health check; a consistent copy.
 
-    `stalled_since` and `last_durable_at` are monotonic seconds, None where it is not (or never was) so.
+    `stalled_since` is in monotonic seconds, None where it is not.
     """
 
     connected: bool
     durable_offset: int
     verdicts: dict[str, int]
     suppressed: dict[str, int]
-    batches: int
     reconnects: int
     stalled_since: float | None
-    last_durable_at: float | None
-
-
-def _ignore_gap(job_id: str, missing: range) -> None:
-    """Do nothing about a gap."""
-
-
-def _ignore_batch(batch: Sequence[Recorded]) -> None:
-    """Do nothing with what was recorded."""
 
 
 class Recorder:
@@ -85,11 +75,10 @@ class Recorder:
         filters: Iterable[str],
         clock: Clock,
         evidence: Evidence | None = None,
-        on_durable: Callable[[Sequence[Recorded]], None] = _ignore_batch,
-        on_gap: Callable[[str, range], None] = _ignore_gap,
+        on_durable: Callable[[Sequence[Recorded]], None] = lambda _: None,
+        on_gap: Callable[[str, range], None] = lambda _job_id, _missing: None,
         on_session: Callable[[SessionStarted | SessionLost], None] = lambda _: None,
         batch_messages: int = BATCH_MESSAGES,
-        batch_bytes: int = BATCH_BYTES,
         linger_seconds: float = LINGER_SECONDS,
     ) -> None:
         self._transport = transport
@@ -102,14 +91,11 @@ class Recorder:
         self._on_gap = on_gap
         self._on_session = on_session
         self._batch_messages = batch_messages
-        self._batch_bytes = batch_bytes
         self._linger_seconds = linger_seconds
         self._verdicts: Counter[str] = Counter()
-        self._batches = 0
         self._sessions = 0
         self._connected = False
         self._stalled_since: float | None = None
-        self._last_durable_at: float | None = None
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Connect, and record until `stop()` says so (asked several times a second); then drain for 1 s.
@@ -157,10 +143,8 @@ class Recorder:
             self._writer.next_offset,
             dict(self._verdicts),
             dict(self._evidence.suppressed),
-            self._batches,
             max(0, self._sessions - 1),
             self._stalled_since,
-            self._last_durable_at,
         )
 
     def _connect(self, stop: Callable[[], bool]) -> bool:
@@ -186,7 +170,7 @@ class Recorder:
             return messages
         deadline = self._clock.monotonic() + self._linger_seconds
         size = sum(len(message.payload) for message in messages)
-        while len(messages) < self._batch_messages and size < self._batch_bytes:
+        while len(messages) < self._batch_messages and size < _BATCH_BYTES:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 break
@@ -241,8 +225,6 @@ class Recorder:
                     return None
                 self._pause(retry_delay(attempt, 0.0), stop)
             else:
-                self._batches += 1
-                self._last_durable_at = self._clock.monotonic()
                 if self._stalled_since is not None:
                     _log.warning("the disk has room again; recording goes on")
                     self._stalled_since = None

@@ -21,7 +21,7 @@ from jobwire.journal.index import SegmentIndex
 from jobwire.journal.quantities import KEEP_BYTES, KEEP_SECONDS, LAG_BYTES, LAG_SECONDS
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.segment import SegmentReader, index_name, list_segments, segment_name
-from jobwire.storage.failures import storage_failure
+from jobwire.storage.durable import remove_durably
 from jobwire.storage.file_lock import sole
 from jobwire.storage.files import FileSystem, SystemFiles
 
@@ -88,19 +88,18 @@ class Retention:
             lock = self._directory / RETENTION_LOCK
             what = f"prunes the journal in {self._directory}"
             with sole(lock, clock=self._clock, deadline_seconds=LOCK_SECONDS, what=what):
-                consumers = [c for c in self._consumers().all() if c.identity == reader.identity]
+                known = Consumers(self._directory).all()
+                consumers = [consumer for consumer in known if consumer.identity == reader.identity]
                 return self._prune(reader, consumers, force=force, dry_run=dry_run)
-
-    def _consumers(self) -> Consumers:
-        return Consumers(self._directory, clock=self._clock, files=self._files)
 
     def _prune(
         self, reader: JournalReader, consumers: list[Committed], *, force: bool, dry_run: bool
     ) -> Pruned:
         limits = self._limits
         slowest = min(consumers, key=lambda known: known.offset, default=None)
-        closed = [self._closed(base, end, UUID(reader.identity)) for base, end in pairwise(self._bases())]
-        left = self._bytes()
+        bases = list_segments(self._directory)
+        closed = [self._closed(base, end, UUID(reader.identity)) for base, end in pairwise(bases)]
+        left = sum(map(self._size, bases))
         first = closed[0].base if closed else reader.first_offset
         begin, removed, freed, held_by = first, [], 0, None
         for segment in closed:
@@ -112,7 +111,8 @@ class Retention:
                 held_by = slowest.name
                 break
             if not dry_run:
-                self._remove(segment.base)
+                names = index_name(segment.base), segment_name(segment.base)
+                remove_durably([self._directory / name for name in names], files=self._files)
             removed.append(segment_name(segment.base))
             freed, left, first = freed + segment.bytes, left - segment.bytes, segment.end
         lost = {c.name: first - max(c.offset, begin) for c in consumers if c.offset < first}
@@ -120,9 +120,6 @@ class Retention:
         report = Pruned(removed, freed, first, left, held_by, lost, damaged)
         self._tell(report, dry_run=dry_run)
         return report
-
-    def _bases(self) -> list[int]:
-        return list_segments(self._directory)
 
     def _closed(self, base: int, end: int, identity: UUID) -> _Closed:
         damaged = False
@@ -145,22 +142,10 @@ class Retention:
     def _size(self, base: int) -> int:
         return (self._directory / segment_name(base)).stat().st_size
 
-    def _bytes(self) -> int:
-        return sum(map(self._size, self._bases()))
-
     def _beyond(self, segment: _Closed, total_bytes: int, seconds: float, size: int) -> bool:
         """Tell whether a segment is older than so many seconds, or the journal larger than `size`."""
         age_seconds = self._clock.now() - segment.closed_at_us / _MICROSECONDS
         return age_seconds > seconds or total_bytes > size
-
-    def _remove(self, base: int) -> None:
-        path = self._directory / segment_name(base)
-        try:
-            self._files.unlink(self._directory / index_name(base))
-            self._files.unlink(path)
-            self._files.sync_directory(self._directory)
-        except OSError as error:
-            raise storage_failure("remove", path, error) from error
 
     def _tell(self, report: Pruned, *, dry_run: bool) -> None:
         if report.held_by is not None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from jobwire.journal.block import HEADER_BYTES, parse_header
-from jobwire.journal.checksum import crc32c
+from jobwire.journal.block import HEADER_BYTES, crc32c, parse_header
 from jobwire.journal.errors import BadBlockError, JournalRecreated, corrupt
 
 SUFFIX = ".seg"

@@ -64,7 +64,6 @@ class JournalWriter:
         clock: Clock,
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = SEGMENT_SECONDS,
-        lock_seconds: float = 0.0,
         files: FileSystem | None = None,
     ) -> None:
         self.directory = directory
@@ -81,7 +80,7 @@ class JournalWriter:
             make_directories(directory, files=self._files)
             self._files.sync_directory(directory.absolute().parent)
         lock, what = directory / LOCK_NAME, f"writes the journal in {directory}"
-        self._lock = acquire_sole(lock, clock=clock, deadline_seconds=lock_seconds, what=what)
+        self._lock = acquire_sole(lock, clock=clock, what=what)
         try:
             with _storage_errors("open the journal", directory):
                 self._open()

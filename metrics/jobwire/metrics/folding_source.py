@@ -8,8 +8,7 @@ from pyspark.sql.types import StructType
 
 from jobwire.core.override import override
 from jobwire.metrics.folding import COUNTS, FoldTask
-from jobwire.metrics.source.batch import JournalTable
-from jobwire.metrics.source.data_source import MqttDataSource
+from jobwire.metrics.source.data_source import JournalTable, MqttDataSource
 from jobwire.metrics.source.options import read_options
 from jobwire.metrics.source.stream import JournalStream
 

@@ -29,7 +29,7 @@ from jobwire.metrics.session import QUERY_SETTINGS, SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
 from jobwire.metrics.sink import MetricsSink
-from jobwire.metrics.source.batch import JournalTable
+from jobwire.metrics.source.data_source import JournalTable
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.stream import JournalStream
 from jobwire.testing.plain_consumer import PlainConsumer

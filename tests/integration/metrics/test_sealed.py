@@ -18,7 +18,7 @@ from jobwire.metrics.folding import FoldTask, close_tables
 from jobwire.metrics.pipeline import open_journals
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
-from jobwire.metrics.source.batch import JournalTable
+from jobwire.metrics.source.data_source import JournalTable
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.stream import JournalStream
 from jobwire.testing.rehearsal import Rehearsal

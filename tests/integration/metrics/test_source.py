@@ -292,7 +292,7 @@ def test_wrong_options_are_named(spark: Any, make_journal: Callable[..., Path]) 
 
 def test_a_foreign_checkpoint_is_refused() -> None:
     """An offset that is not ours is an error, not a guess."""
-    from jobwire.metrics.source.journal_offset import read_place  # noqa: PLC0415 - for this test only
+    from jobwire.metrics.source.stream import read_place  # noqa: PLC0415 - for this test only
 
     with pytest.raises(StorageError, match="another source"):
         read_place({"partition-1": 3})

@@ -14,8 +14,8 @@ from jobwire.core.topics import filter_matches
 from jobwire.journal.errors import JournalNotFound, JournalRecreated, JournalTruncated
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.writer import JournalWriter
-from jobwire.metrics.source.batch import microseconds
 from jobwire.metrics.source.columns import ddl, read_partition
+from jobwire.metrics.source.data_source import microseconds
 from jobwire.metrics.source.options import INLINE_PARTITION_BYTES, SourceOptions, read_options
 from jobwire.metrics.source.planning import SpanPartition, plan
 from jobwire.metrics.source.stream import JournalStream

@@ -92,7 +92,7 @@ def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) ->
     """One writer on each directory, also within one process; closing frees it."""
     with _open(tmp_path / "j"):
         with pytest.raises(AlreadyRunningError) as error:
-            _open(tmp_path / "j", lock_seconds=1.0)
+            _open(tmp_path / "j")
         assert error.value.facts["pid"] == os.getpid()
         assert str(os.getpid()) in error.value.message
     _open(tmp_path / "j").close()

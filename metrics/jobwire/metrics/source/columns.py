@@ -6,15 +6,22 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jobwire.core.topics import Topics, filter_matches
+from jobwire.journal.arrow import lost_batch, record_batches
 from jobwire.journal.errors import JournalNotFound, JournalTruncated
 from jobwire.journal.index import SegmentIndex
+from jobwire.journal.parsing import parse_accepted
 from jobwire.journal.scan import Span, is_sealed
 from jobwire.journal.segment import list_segments
+from jobwire.metrics.rows import in_order
 from jobwire.metrics.source.options import PARSE_EVENT, SourceOptions
 from jobwire.metrics.source.planning import Piece, load, planned
+from jobwire.metrics.source.verification import Judge, load_keys
 
 # As Spark's DDL. Nothing is declared NOT NULL: Spark would plan on it before it has read anything.
 _STORED = {
@@ -47,43 +54,26 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
     Blocks for the disk only. Raises the errors of jobwire.journal.
     """
-    # In an executor's worker only: the planner has no use for Arrow.
-    import pyarrow as pa  # noqa: PLC0415
-
     task = planned(partition)
     names = options.chosen(_kinds(options))
     parsed = [name for name in names if name in _EVENT]
     needed = {*names, *(("verdict", "payload") if parsed else ())} - _EVENT.keys()
     for piece in task.pieces:
-        for arrays in stored_columns(options, piece, needed, task.shard):
+        for stored in _batches(options, piece, _stored_names(options, needed)):
+            arrays = _columns_of(options, stored, task.shard)
             if parsed:
-                from jobwire.journal.parsing import parse_accepted  # noqa: PLC0415 - needs Arrow
-
                 arrays.update(parse_accepted(arrays["verdict"], arrays["payload"], parsed))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
     spare_the_collector()
 
 
-def stored_columns(
-    options: SourceOptions, piece: Piece, needed: Iterable[str], shard: int | None
-) -> Iterator[dict[str, Any]]:
-    """Yield columns of the rows that are the shard's, signatures checked where that was asked for."""
-    for stored in _batches(options, piece, _stored_names(options, needed)):
-        yield _columns_of(options, stored, shard)
-
-
 def stored_in_order(
     options: SourceOptions, piece: Piece, needed: Iterable[str], shard: int | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what `stored_columns` does, with times that do not go back (rows.in_order), whoever has the rows.
+    """Yield the `needed` columns of the shard's rows, with times that do not go back, whoever has the rows.
 
     With them goes when the latest of all rows so far was received, in microseconds since the epoch.
     """
-    import numpy as np  # noqa: PLC0415 - as above
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    from jobwire.metrics.rows import in_order  # noqa: PLC0415 - needs Arrow
-
     newest = 0
     for stored in _batches(options, piece, _stored_names(options, needed)):
         place = stored.schema.get_field_index("received_at")
@@ -104,9 +94,8 @@ def _columns_of(options: SourceOptions, stored: Any, shard: int | None) -> dict[
     if shard is not None and options.shards > 1:
         rows = stored.filter(_of_shard(stored.column("job_id"), shard, options.shards))
     arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
-    judge = _judge(options)
-    if judge is not None:
-        arrays["verdict"] = judge.verdicts(rows)
+    if options.verify:
+        arrays["verdict"] = Judge(topics=Topics(options.topic_root), keys=load_keys()).verdicts(rows)
     return arrays
 
 
@@ -117,24 +106,19 @@ def _batches(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator
 
 
 def _every_batch(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
-    from jobwire.journal.arrow import lost_batch, record_batches  # noqa: PLC0415 - as above
-
     data, span = piece.data if piece.data is not None else _load(options, piece.span), piece.span
     if not is_sealed(span):
         index = SegmentIndex.load(options.journal, span.segment_base) if options.skips_damage else None
         return record_batches(data, span, topics=Topics(options.topic_root), columns=names, skip=index)
     if not data:  # a file that is damaged anywhere cannot be read anywhere
         return iter([lost_batch(span.first_offset, span.end_offset, names)])
-    from jobwire.journal.history import sealed_batches  # noqa: PLC0415 - as above
+    from jobwire.journal.history import sealed_batches  # noqa: PLC0415 - Parquet, for who has a history
 
     return sealed_batches(data, span, names)
 
 
 def _matching(batch: Any, filters: Iterable[str]) -> Any:
     """Return which rows have a topic that matches a filter."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     topics = batch.column("topic")
     found = [name for name in topics.unique().to_pylist() if any(filter_matches(f, name) for f in filters)]
     return pc.is_in(topics, pa.array(found, pa.string()))
@@ -142,10 +126,6 @@ def _matching(batch: Any, filters: Iterable[str]) -> Any:
 
 def _of_shard(job_ids: Any, shard: int | None, shards: int) -> Any:
     """Return which jobs are the shard's: an id is 8 random hex digits. What is of no job is 0's."""
-    import numpy as np  # noqa: PLC0415 - as above
-    import pyarrow as pa  # noqa: PLC0415 - as above
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     digits = pc.fill_null(job_ids, "0" * 8).cast(pa.binary(8))
     text = np.frombuffer(digits.buffers()[1], np.uint8)[digits.offset * 8 :][: len(digits) * 8].reshape(-1, 8)
     digit = text - np.where(text >= ord("a"), ord("a") - 10, ord("0"))
@@ -176,11 +156,3 @@ def _load(options: SourceOptions, span: Span) -> bytes:
             hint="mount the directory there under the same name, or use --inline (option inline)",
             directory=str(options.journal),
         ) from None
-
-
-def _judge(options: SourceOptions) -> Any:
-    if not options.verify:
-        return None
-    from jobwire.metrics.source.verification import Judge, load_keys  # noqa: PLC0415
-
-    return Judge(topics=Topics(options.topic_root), keys=load_keys())

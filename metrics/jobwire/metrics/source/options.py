@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from jobwire.core.errors import ConfigError
+from jobwire.core.errors import ConfigError, JobwireError
 from jobwire.core.topics import DEFAULT_ROOT, check_identity
 
 # A batch of this many rows keeps Spark's fixed cost of a batch below a tenth of the work.
@@ -101,14 +101,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 def _read(name: str, reader: Callable[[str], _T], text: str) -> _T:
     try:
         return reader(text)
-    except (ValueError, ConfigError) as error:
+    except (ValueError, JobwireError) as error:
         raise ConfigError(f"option {name} of the source mqtt: {error}") from error
-
-
-def _switch(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError("true or false is wanted")
-    return text.lower() == "true"
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -120,8 +114,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def _embedded(text: str) -> bool:
-    return _one_of("none", "embedded")(text) == "embedded"
+def _is(yes: str, no: str) -> Callable[[str], bool]:
+    read = _one_of(yes, no)
+    return lambda text: read(text) == yes
+
+
+_switch = _is("true", "false")
 
 
 def _positive(text: str) -> int:
@@ -142,13 +140,6 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _name(text: str) -> str:
-    try:
-        return check_identity(text)
-    except Exception as error:
-        raise ValueError(str(error)) from error
-
-
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "journal": ("journal", lambda text: Path(text).absolute()),
     "topics": ("topics", _list),
@@ -156,11 +147,11 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "parse": ("parse", _one_of(PARSE_NONE, PARSE_EVENT)),
     "columns": ("columns", _list),
     "verify": ("verify", _switch),
-    "ingest": ("embedded", _embedded),
-    "shareGroup": ("share_group", _name),
+    "ingest": ("embedded", _is("embedded", "none")),
+    "shareGroup": ("share_group", check_identity),
     "home": ("home", lambda text: Path(text).absolute()),
     "inline": ("inline", _switch),
-    "consumer": ("consumer", _name),
+    "consumer": ("consumer", check_identity),
     "failOnDataLoss": ("fail_on_data_loss", _switch),
     "maxRowsPerBatch": ("max_rows", _positive),
     "maxBytesPerBatch": ("max_bytes", _positive),

@@ -68,7 +68,7 @@ def oldest_offset(reader: JournalReader, options: SourceOptions) -> int:
     """Return the first offset that can be read: of the journal, or of the sealed files that lead up to it."""
     if not options.history:
         return reader.first_offset
-    from jobwire.journal.history import History  # noqa: PLC0415 - needs Arrow
+    from jobwire.journal.history import History  # noqa: PLC0415 - Parquet, for who has a history
 
     return History(options.history).reaching(reader.identity, reader.first_offset)
 
@@ -80,7 +80,7 @@ def load(options: SourceOptions, span: Span) -> bytes:
     """
     if not is_sealed(span):
         return load_span(options.journal, span, skip=options.skips_damage)
-    from jobwire.journal.history import load_sealed  # noqa: PLC0415 - needs Arrow
+    from jobwire.journal.history import load_sealed  # noqa: PLC0415 - Parquet, for who has a history
 
     try:
         return load_sealed(span)
@@ -96,7 +96,7 @@ def _scan(
     """Yield spans that hold [start, end): what the journal no longer has is in the history."""
     first = min(end, reader.first_offset)
     if options.history and start < first:
-        from jobwire.journal.history import History  # noqa: PLC0415 - needs Arrow
+        from jobwire.journal.history import History  # noqa: PLC0415 - Parquet, for who has a history
 
         yield from History(options.history).scan(reader.identity, start, first)
         start = first

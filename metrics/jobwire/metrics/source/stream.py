@@ -7,7 +7,7 @@ is `partitions`. All methods but `read` run in Spark's source runner, from one t
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,7 +25,6 @@ from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import read_partition
 from jobwire.metrics.source.ingest import Ingest
-from jobwire.metrics.source.journal_offset import JournalOffset, read_place
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions
 from jobwire.metrics.source.planning import oldest_offset, plan
 from jobwire.storage.file_lock import AlreadyRunningError
@@ -33,6 +32,31 @@ from jobwire.storage.file_lock import AlreadyRunningError
 # A watermark for retention, which works in segments of minutes: no need to pay an fsync a batch.
 _COMMIT_SECONDS = 1.0
 _log = logging.getLogger(__name__)
+
+
+class JournalOffset(NamedTuple):
+    """A place in a journal as Spark keeps it in its checkpoint.
+
+    Everything below `offset` of the journal `identity` is before it.
+    """
+
+    identity: str
+    offset: int
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return what Spark stores. It compares texts, so the keys are in sorted order."""
+        return {"journal": self.identity, "offset": self.offset}
+
+
+def read_place(stored: dict[str, object]) -> JournalOffset:
+    """Return the place in `stored`; raises StorageError when it is not one of ours."""
+    identity, offset = stored.get("journal"), stored.get("offset")
+    if not isinstance(identity, str) or not isinstance(offset, int):
+        raise StorageError(
+            f"the checkpoint holds no place in a journal: {sorted(stored)}",
+            hint="it belongs to another source; give this query a checkpoint of its own",
+        )
+    return JournalOffset(identity, offset)
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
