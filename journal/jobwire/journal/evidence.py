@@ -9,7 +9,7 @@ the journal stay right.
 
 import json
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 
 from jobwire.core.clock import Clock
 from jobwire.core.token_bucket import TokenBucket
@@ -43,10 +43,11 @@ class Evidence:
         burst_bytes: float = BURST_BYTES,
     ) -> None:
         self._clock = clock
-        self._rate = bytes_per_minute / _MINUTE_SECONDS
-        self._burst = burst_bytes
-        self._budgets: dict[str, TokenBucket] = {}
-        self._lines: dict[str, TokenBucket] = {}
+        rate = bytes_per_minute / _MINUTE_SECONDS
+        self._budgets = defaultdict[str, TokenBucket](lambda: TokenBucket(burst=burst_bytes, per_second=rate))
+        self._lines = defaultdict[str, TokenBucket](
+            lambda: TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
+        )
         self._unlogged: Counter[str] = Counter()
         self._untold: Counter[str] = Counter()
         self._told_at = clock.monotonic()
@@ -54,11 +55,8 @@ class Evidence:
 
     def keeps(self, entry: Entry) -> bool:
         """Tell whether the rejected entry goes into the journal; count it where it does not."""
-        budget = self._budgets.get(entry.verdict)
-        if budget is None:
-            budget = self._budgets[entry.verdict] = TokenBucket(burst=self._burst, per_second=self._rate)
         size = len(entry.payload) + len(entry.topic) + _ENTRY_BYTES
-        if budget.take(size, self._clock.monotonic()):
+        if self._budgets[entry.verdict].take(size, self._clock.monotonic()):
             return True
         self.suppressed[entry.verdict] += 1
         self._untold[entry.verdict] += 1
@@ -66,10 +64,7 @@ class Evidence:
 
     def log(self, entry: Entry, judged: Judged) -> None:
         """Log the rejection, or count it for the next line of the same reason."""
-        bucket = self._lines.get(judged.verdict)
-        if bucket is None:
-            bucket = self._lines[judged.verdict] = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
-        if not bucket.take(1, self._clock.monotonic()):
+        if not self._lines[judged.verdict].take(1, self._clock.monotonic()):
             self._unlogged[judged.verdict] += 1
             return
         more = self._unlogged.pop(judged.verdict, 0)

@@ -280,7 +280,7 @@ def test_wrong_options_are_named(spark: Any, make_journal: Callable[..., Path]) 
         ({"topix": "x"}, "no option topix"),
         ({"startingOffset": "soon"}, "startingOffset"),
         ({"verify": "maybe"}, "verify"),
-        ({"startingTime": "2026-01-01T00:00:00"}, "names no zone"),
+        ({"startingTime": "2026-01-01T00:00:00"}, "with a zone"),
     ):
         with pytest.raises(Exception, match=words):
             table(spark, journal, **options).count()

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,11 +12,9 @@ from pyspark.sql.datasource import InputPartition
 
 from jobwire.core.topics import Topics, filter_matches
 from jobwire.journal.arrow import lost_batch, record_batches
-from jobwire.journal.errors import JournalNotFound, JournalTruncated
 from jobwire.journal.index import SegmentIndex
 from jobwire.journal.parsing import parse_accepted
-from jobwire.journal.scan import Span, is_sealed
-from jobwire.journal.segment import list_segments
+from jobwire.journal.scan import is_sealed
 from jobwire.metrics.rows import in_order
 from jobwire.metrics.source.options import PARSE_EVENT, SourceOptions
 from jobwire.metrics.source.planning import Piece, load, planned
@@ -106,7 +103,7 @@ def _batches(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator
 
 
 def _every_batch(options: SourceOptions, piece: Piece, names: list[str]) -> Iterator[Any]:
-    data, span = piece.data if piece.data is not None else _load(options, piece.span), piece.span
+    data, span = piece.data if piece.data is not None else load(options, piece.span), piece.span
     if not is_sealed(span):
         index = SegmentIndex.load(options.journal, span.segment_base) if options.skips_damage else None
         return record_batches(data, span, topics=Topics(options.topic_root), columns=names, skip=index)
@@ -142,17 +139,3 @@ def spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def _load(options: SourceOptions, span: Span) -> bytes:
-    try:
-        return load(options, span)
-    except JournalTruncated:
-        if options.journal.is_dir() and list_segments(options.journal):
-            raise
-        # The planner saw it a moment ago, so it is this host that does not.
-        raise JournalNotFound(
-            f"the executor on {socket.gethostname()} sees no journal in {options.journal}",
-            hint="mount the directory there under the same name, or use --inline (option inline)",
-            directory=str(options.journal),
-        ) from None

@@ -1,6 +1,5 @@
 """What Spark looks up under the name `mqtt`: the journal as a stream, and as a table over a range of it."""
 
-import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +8,12 @@ from pyspark.sql.types import StructType
 
 from jobwire.core.errors import ConfigError
 from jobwire.core.override import override
+from jobwire.journal.parsing import microsecond_of
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.source.columns import ddl, read_partition
 from jobwire.metrics.source.options import EARLIEST, LATEST, SourceOptions, read_options
 from jobwire.metrics.source.planning import oldest_offset, plan
 from jobwire.metrics.source.stream import JournalStream
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class JournalTable(DataSourceReader):
@@ -60,14 +58,12 @@ def _bound(reader: JournalReader, options: SourceOptions, word: str, time: str) 
 
 
 def microseconds(text: str) -> int:
-    """Return ISO 8601 `text` as microseconds since the epoch; raises ConfigError without a zone."""
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"not a time: {text!r}", hint="ISO 8601, such as 2026-01-31T12:00:00Z") from error
-    if moment.tzinfo is None:
-        raise ConfigError(f"the time {text!r} names no zone", hint="add Z or an offset such as +01:00")
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    """Return ISO 8601 `text` as microseconds since the epoch; raises ConfigError, also without a zone."""
+    moment = microsecond_of(text)
+    if moment is None:
+        hint = "ISO 8601 with Z or an offset, such as 2026-01-31T12:00:00Z"
+        raise ConfigError(f"not a time with a zone: {text!r}", hint=hint)
+    return moment
 
 
 class MqttDataSource(DataSource):

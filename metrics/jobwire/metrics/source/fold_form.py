@@ -4,7 +4,7 @@ The same values as `testing.plain_consumer` computes row by row; a test holds bo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -73,13 +73,7 @@ def _usage(payloads: Any, events: Any) -> Any:
     named = pc.and_(pc.match_substring_regex(payloads, _USAGE), events)
     if not pc.any(named, min_count=0).as_py():
         return None
-    return pa.array(
-        [
-            usage_text(payload) if wanted else None
-            for wanted, payload in zip(named.to_pylist(), payloads.to_pylist(), strict=True)
-        ],
-        pa.string(),
-    )
+    return _texts(named, payloads, usage_text)
 
 
 def usage_text(payload: bytes) -> str | None:
@@ -125,10 +119,10 @@ def _notes(topics: Any, verdicts: Any, payloads: Any) -> Any:
     if not pc.any(told, min_count=0).as_py():
         return pa.nulls(len(verdicts), pa.string())
     told = pc.and_(told, pc.equal(topics, SUPPRESSED_TOPIC))
-    return pa.array(
-        [
-            payload.decode(errors="replace") if wanted else None
-            for wanted, payload in zip(told.to_pylist(), payloads.to_pylist(), strict=True)
-        ],
-        pa.string(),
-    )
+    return _texts(told, payloads, lambda payload: payload.decode(errors="replace"))
+
+
+def _texts(wanted: Any, payloads: Any, text_of: Callable[[bytes], str | None]) -> Any:
+    """Return the text of each payload that is wanted, null in other rows."""
+    rows = zip(wanted.to_pylist(), payloads.to_pylist(), strict=True)
+    return pa.array([text_of(payload) if row else None for row, payload in rows], pa.string())

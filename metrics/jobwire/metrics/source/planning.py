@@ -1,14 +1,16 @@
 """Cutting a range of offsets into tasks: by size, or by job."""
 
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from jobwire.core.override import override
-from jobwire.journal.errors import JournalCorrupt
+from jobwire.journal.errors import JournalCorrupt, JournalNotFound, JournalTruncated
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Span, is_sealed, load_span
+from jobwire.journal.segment import list_segments
 from jobwire.metrics.source.options import SourceOptions
 
 _EVERYTHING = 1 << 62
@@ -52,7 +54,7 @@ def plan(reader: JournalReader, options: SourceOptions, start: int, end: int) ->
     def piece(span: Span) -> Piece:
         return Piece(span, load(options, span) if options.inline else None)
 
-    spans = _joined(_scan(reader, options, start, end, _EVERYTHING))
+    spans = list(_scan(reader, options, start, end, _EVERYTHING))
     if options.shards:
         pieces = [piece(span) for span in spans]
         for shard in range(options.shards):
@@ -76,18 +78,28 @@ def oldest_offset(reader: JournalReader, options: SourceOptions) -> int:
 def load(options: SourceOptions, span: Span) -> bytes:
     """Return the bytes of a span, of a segment or a sealed file; none of a damaged file that may be skipped.
 
-    Raises the errors of jobwire.journal.
+    Raises the errors of jobwire.journal; JournalNotFound on a host that does not see the journal.
     """
-    if not is_sealed(span):
-        return load_span(options.journal, span, skip=options.skips_damage)
-    from jobwire.journal.history import load_sealed  # noqa: PLC0415 - Parquet, for who has a history
+    if is_sealed(span):
+        from jobwire.journal.history import load_sealed  # noqa: PLC0415 - Parquet, for who has a history
 
+        try:
+            return load_sealed(span)
+        except JournalCorrupt:
+            if not options.skips_damage:
+                raise
+            return b""
     try:
-        return load_sealed(span)
-    except JournalCorrupt:
-        if not options.skips_damage:
+        return load_span(options.journal, span, skip=options.skips_damage)
+    except JournalTruncated:
+        if options.journal.is_dir() and list_segments(options.journal):
             raise
-        return b""
+        # The planner saw it a moment ago, so it is this host that does not.
+        raise JournalNotFound(
+            f"the executor on {socket.gethostname()} sees no journal in {options.journal}",
+            hint="mount the directory there under the same name, or use --inline (option inline)",
+            directory=str(options.journal),
+        ) from None
 
 
 def _scan(
@@ -102,15 +114,3 @@ def _scan(
         start = first
     if start < end:
         yield from reader.scan(start, end, max_bytes=max_bytes)
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Return one span for each segment."""
-    found: list[Span] = []
-    for span in spans:
-        if found and found[-1].segment_base == span.segment_base:
-            before = found.pop()
-            length = before.length + span.length
-            span = before._replace(length=length, end_offset=span.end_offset)  # noqa: PLW2901 - the two as one
-        found.append(span)
-    return found
