@@ -25,7 +25,8 @@ _SECONDS = 60.0
 _SERVE = """
 import os, signal, sys
 from jobwire.cli.main import main
-from jobwire.delivery import handover_server, relay
+from jobwire.delivery import handover_server
+from jobwire.registry import relay
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,11 +8,12 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jobwire.core.canonical import MAX_INTEGER
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, RefusedError, TransportError
+from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import is_job_id
 from jobwire.delivery.handover import MENTION
 
@@ -39,21 +40,9 @@ class SentSoFar(NamedTuple):
     confirmed_seq: int
 
 
-class Send(Protocol):
-    """Sends what is due of a job. Raises JobwireError, TransportError where there is no broker."""
-
-    def __call__(self, job_id: str, *, expiry_seconds: int | None) -> SentSoFar:
-        """Send; `expiry_seconds` None is the process's own, 0 is never."""
-        ...
-
-
-class PublishingBroker(NamedTuple):
-    """Where the process publishes; what a worker brings along for another is not for it."""
-
-    address: str
-    host: str
-    port: int
-    topic_root: str
+# Sends what is due of a job; seconds of expiry None are the process's own, 0 is never. Raises JobwireError,
+# TransportError where there is no broker.
+Send = Callable[[str, int | None], SentSoFar]
 
 
 class HandOverRequest(NamedTuple):
@@ -73,9 +62,12 @@ class _Awaited(NamedTuple):
 
 
 class HandOverServer:
-    """The `Callee` of hand-overs. Thread-safe. Begins without a broker: `broker_found` tells of one."""
+    """The `Callee` of hand-overs. Thread-safe. Begins without a broker: `broker_found` tells of one.
 
-    def __init__(self, *, broker: PublishingBroker, send: Send, clock: Clock) -> None:
+    What a worker brings along for another broker than `broker` is not for it.
+    """
+
+    def __init__(self, *, broker: BrokerSettings, send: Send, clock: Clock) -> None:
         self._broker = broker
         self._send = send
         self._clock = clock
@@ -167,7 +159,7 @@ class HandOverServer:
             if self._closed or self._clock.monotonic() >= give_up:
                 return _ALONE
             try:
-                return self._send(request.job_id, expiry_seconds=request.expiry_seconds)
+                return self._send(request.job_id, request.expiry_seconds)
             except RefusedError:
                 return _ALONE
             except TransportError:

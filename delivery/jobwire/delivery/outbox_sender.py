@@ -19,7 +19,6 @@ from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.outbox import (
     EXPIRY_SECONDS,
     Delivery,
-    Position,
     SentMark,
     SignedEvent,
     due_entries,
@@ -224,7 +223,7 @@ class OutboxSender:
         while True:
             position = self._events.position()
             mark = self._read_mark()
-            due = self._due(position, mark, repeat=repeat)
+            due = due_entries(self._events.outbox, mark, position, now=self._clock.now(), repeat=repeat)
             sent = self._published(transport, due)
             last = note_sent(sent, mark, position, note=self._write_mark, clock=self._clock)
             if not last:
@@ -239,9 +238,6 @@ class OutboxSender:
     def _unconfirmed(self) -> int:
         left = unconfirmed(self._events.outbox, self._read_mark(), self._events.position())
         return sum(1 for _ in left)
-
-    def _due(self, position: Position, mark: SentMark, *, repeat: bool) -> Iterator[SignedEvent]:
-        return due_entries(self._events.outbox, mark, position, now=self._clock.now(), repeat=repeat)
 
     def _published(self, transport: Transport, due: Iterator[SignedEvent]) -> Iterator[SignedEvent]:
         for event in due:

@@ -90,17 +90,6 @@ class JobView:
     an event is the attempt's first, nor how much it missed: it folds nothing, and takes a jump of any width.
     """
 
-    __slots__ = (
-        "_digests",
-        "_missing",
-        "attempt",
-        "attempt_seq",
-        "joined_late",
-        "last_seq",
-        "status",
-        "token",
-    )
-
     def __init__(
         self,
         *,

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from jobwire.core.clock import Clock
 from jobwire.core.ports import SessionLost, SessionStarted, Transport
 from jobwire.core.redaction import Redactor
+from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
-from jobwire.delivery.handover_server import HandOverServer, PublishingBroker
+from jobwire.delivery.handover_server import HandOverServer
 from jobwire.delivery.outbox import EXPIRY_SECONDS
-from jobwire.delivery.relay import Relay
 from jobwire.jobs.record import REGISTRY, JobRecord
 from jobwire.journal.consumers import Consumers
 from jobwire.journal.reader import JournalReader
@@ -22,10 +22,10 @@ from jobwire.journal.retention import Retention
 from jobwire.journal.writer import JournalWriter
 from jobwire.registry.attention import AttentionHook
 from jobwire.registry.duties import Duties
-from jobwire.registry.event_log import HomeOutboxes
 from jobwire.registry.folding import Folder
 from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
+from jobwire.registry.relay import Relay
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
 from jobwire.registry.telling import Teller
@@ -50,7 +50,7 @@ class Connections(NamedTuple):
     for sending.
     """
 
-    broker: PublishingBroker
+    broker: BrokerSettings
     recording: Callable[[], Transport]
     sending: Callable[[], Transport]
     shared: bool = False
@@ -137,10 +137,9 @@ class Assembly:
             grace_seconds=_GRACE_SECONDS,
         )
         self.relay = Relay(
-            outboxes=HomeOutboxes(store),
+            store=store,
             topics=topics,
             connection=self.sender,
-            clock=clock,
             expiry_seconds=EXPIRY_SECONDS,
         )
         self.handover = HandOverServer(broker=connections.broker, send=self.relay.send, clock=clock)

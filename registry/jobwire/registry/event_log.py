@@ -193,7 +193,7 @@ def remove_mark(store: RecordStore, job_id: str) -> None:
 
 
 class HomeOutboxes:
-    """The outboxes of one home; see `delivery.relay.Outboxes`.
+    """The outboxes of one home, of the jobs that may have something to send.
 
     Found by their sent marks, which are there while something may be unsent. A mark is a hint that no
     writer flushes: after the machine was started again the records are asked, once.
@@ -216,7 +216,7 @@ class HomeOutboxes:
         return sorted(stem for stem in stems if is_job_id(stem))
 
     def waiting(self, stop: Callable[[], bool] = lambda: False) -> list[str]:
-        """See `Outboxes.waiting`."""
+        """Return the ids of those jobs whose worker is silent. Raises StorageError."""
         now = self._store.clock.now()
         seen: dict[str, int] = {}
         found: list[str] = []
@@ -235,13 +235,13 @@ class HomeOutboxes:
         return found
 
     def open(self, job_id: str) -> HomeEventLog:
-        """See `Outboxes.open`."""
+        """Return the job's log, for any attempt. Raises NotFoundError."""
         if os.path.exists(self._store.outbox_path(job_id)):  # noqa: PTH110 - as above
             self._store.repair(job_id, deadline_seconds=1.0)
         return HomeEventLog(self._store, job_id, attempt=None)
 
     def settle(self, job_id: str) -> None:
-        """See `Outboxes.settle`."""
+        """Note that nothing is left to send until the job's worker speaks again. Raises StorageError."""
         self._settled[job_id] = self._seen.get(job_id, 0)
         record = self._store.get(job_id)
         # Without a confirmation the mark is all that tells of the broker's word.

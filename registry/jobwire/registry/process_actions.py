@@ -20,7 +20,6 @@ from jobwire.core.roles import Role
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
-from jobwire.delivery.handover_server import PublishingBroker
 from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
@@ -140,7 +139,7 @@ def _connections(home: Path, settings: BrokerSettings) -> Connections:
     # take more than 23 characters (MQTT-3.1.3-5).
     name = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
     return Connections(
-        broker=PublishingBroker(settings.address, settings.host, settings.port, settings.topic_root),
+        broker=settings,
         recording=lambda: _transport(settings, f"registry-{name}", clean_session=False),
         sending=lambda: _transport(settings, _random_id()),
         # A certificate is one identity and one session: a second connection ends the first (docs/adr/0103).

@@ -43,9 +43,9 @@ def move_aside(jobs: str, job_id: str, *, reason: str, at: str, files: FileSyste
     The caller holds the record's lock. The reason is written first: a crash between the two leaves a
     reason without a record, and the next reader does it again. Raises StorageError.
     """
-    source = _join(jobs, f"{job_id}.json")
-    folder = _join(jobs, FOLDER)
-    target = _join(folder, f"{job_id}.{at.replace(':', '').replace('.', '')}.json")
+    source = os.path.join(jobs, f"{job_id}.json")
+    folder = os.path.join(jobs, FOLDER)
+    target = os.path.join(folder, f"{job_id}.{at.replace(':', '').replace('.', '')}.json")
     try:
         files.make_directory(folder)
         body = {"job_id": job_id, "reason": reason, "at": at}
@@ -61,7 +61,7 @@ def move_aside(jobs: str, job_id: str, *, reason: str, at: str, files: FileSyste
 def find(jobs: str, job_id: str | None = None) -> list[Quarantined]:
     """Return what stands in quarantine, oldest first; of one job where `job_id` is given."""
     found: list[Quarantined] = []
-    folder = _join(jobs, FOLDER)
+    folder = os.path.join(jobs, FOLDER)
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def find(jobs: str, job_id: str | None = None) -> list[Quarantined]:
         if not name.endswith(".json") or name.endswith(_REASON) or name.startswith("."):
             continue
         if job_id is None or name.startswith(job_id + "."):
-            found.append(_describe(_join(folder, name)))
+            found.append(_describe(os.path.join(folder, name)))
     return found
 
 
@@ -118,7 +118,3 @@ def _describe(path: str) -> Quarantined:
     facts = body if isinstance(body, dict) else {}
     job_id = os.path.basename(path).partition(".")[0]
     return Quarantined(job_id, path, str(facts.get("reason", "unknown reason")), str(facts.get("at", "")))
-
-
-def _join(*parts: str) -> str:
-    return os.path.join(*parts)

@@ -26,7 +26,7 @@ from jobwire.jobs.record import JobRecord
 from jobwire.jobs.snapshot import encode_snapshot
 from jobwire.registry.decisions import decided
 from jobwire.registry.store import RecordStore
-from jobwire.registry.telling import history_path, lines_from
+from jobwire.registry.telling import lines_from
 
 _PROGRESS_SECONDS = 5.0
 _IDLE_SECONDS = 0.2
@@ -254,7 +254,7 @@ class StateQueue:
             known = self._decided.get(record.job_id)
         if known is None or known.created_at != record.created_at:
             known = _StatedFacts(record.created_at)
-        lines = lines_from(history_path(self._store, record.job_id), known.offset)
+        lines = lines_from(self._store.audit(record.job_id).events_path, known.offset)
         with contextlib.suppress(StorageError), contextlib.closing(lines):
             found = decided(lines, record, line=known.line, offset=known.offset, redact=self._redactor.redact)
             facts = kept_facts([*known.facts, *found.facts])

@@ -19,7 +19,6 @@ from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.jobs.fact import FACT, Fact, decode_fact, encode_fact
 from jobwire.journal.entry import Entry
-from jobwire.registry.audit import EVENTS
 from jobwire.registry.decisions import decided, purged
 from jobwire.registry.told import ToldUpTo
 from jobwire.storage import file_lock
@@ -47,7 +46,7 @@ _log = logging.getLogger("jobwire.registry")
 
 def last_facts(store: RecordStore, record: JobRecord, *, by: str) -> list[Fact]:
     """Return the facts of a job that is about to be removed, with that one."""
-    with contextlib.closing(lines_from(history_path(store, record.job_id), 0)) as lines:
+    with contextlib.closing(lines_from(store.audit(record.job_id).events_path, 0)) as lines:
         found = decided(lines, record)
     at = utc_timestamp(store.clock.now())
     return [*found.facts, purged(record, found.line + 1, at=at, by=by)]
@@ -141,7 +140,7 @@ class Teller:
         # First: what it says is in the history that is read after it.
         record = self._store.get(job_id)
         before = self._told.up_to(job_id, record.created_at)
-        history = history_path(self._store, job_id)
+        history = self._store.audit(job_id).events_path
         if before.offset > _size(history):
             before = before._replace(line=0, offset=0)  # changed by hand; its place tells what is told
         with contextlib.closing(lines_from(history, before.offset)) as lines:
@@ -171,7 +170,7 @@ class Teller:
             if not taken.exists() and not self._take(taken):
                 self._told.forget_purged()
                 return
-            with contextlib.closing(lines_from(taken, 0)) as lines:
+            with contextlib.closing(lines_from(str(taken), 0)) as lines:
                 while batch := list(islice(lines, _JOBS)):
                     self._journal(list(self._untold(batch)))
             self._told.flush()
@@ -205,7 +204,7 @@ class Teller:
         """Yield the jobs whose history is longer, or shorter, than what was told of it."""
         for job_id in self._store.job_ids():
             with contextlib.suppress(StorageError):
-                if _size(history_path(self._store, job_id)) != self._told.offset(job_id):
+                if _size(self._store.audit(job_id).events_path) != self._told.offset(job_id):
                     yield job_id
 
 
@@ -218,25 +217,20 @@ def _spool_lock(store: RecordStore) -> contextlib.AbstractContextManager[None]:
     )
 
 
-def history_path(store: RecordStore, job_id: str) -> Path:
-    """Return where the history of the job stands."""
-    return Path(store.log_dir(job_id)) / EVENTS
-
-
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     """Return the file's size, 0 where there is none. Raises StorageError."""
     try:
-        return path.stat().st_size
+        return Path(path).stat().st_size
     except FileNotFoundError:
         return 0
     except OSError as error:
         raise storage_failure("look for", path, error) from error
 
 
-def lines_from(path: Path, offset: int) -> Generator[bytes, None, None]:
+def lines_from(path: str, offset: int) -> Generator[bytes, None, None]:
     """Yield the whole lines from byte `offset` on; none where there is no file. Raises StorageError."""
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             file.seek(offset)
             for raw in file:
                 if raw.endswith(b"\n"):

@@ -78,19 +78,6 @@ class AdmissionState:
     later change has another one.
     """
 
-    __slots__ = (
-        "audit_offset",
-        "fields",
-        "in_flight",
-        "local",
-        "noted",
-        "recent",
-        "settled",
-        "stamp",
-        "unjournaled",
-        "view",
-    )
-
     def __init__(self, fields: AdmissionFields, stamp: Stamp) -> None:
         self.fields = fields
         self.stamp = stamp

@@ -11,8 +11,8 @@ import pytest
 from jobwire.core.clock import Clock, SystemClock, utc_timestamp
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
+from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
-from jobwire.delivery.handover_server import PublishingBroker
 from jobwire.jobs.event import compose, encode_signed
 from jobwire.jobs.record import JobRecord, Timeouts
 from jobwire.journal.errors import JournalNotFound
@@ -108,7 +108,7 @@ class Town:
         process = RegistryProcess(
             store=RecordStore(self.store.home, clock=self.clock),
             connections=Connections(
-                broker=PublishingBroker("test:1", "test", 1, TOPICS.root),
+                broker=BrokerSettings("test", 1, topic_root=TOPICS.root),
                 recording=lambda: self.transport("registry", "registry", clean_session=False),
                 sending=lambda: self.transport("registry", "registry-sender"),
             ),

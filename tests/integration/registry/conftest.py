@@ -11,8 +11,8 @@ import pytest
 from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Transport
+from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
-from jobwire.delivery.handover_server import PublishingBroker
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
 from jobwire.registry.assembly import Connections
@@ -48,7 +48,7 @@ class Site:
     def connections(self) -> Connections:
         """Return the ways of the registry process to the broker."""
         return Connections(
-            broker=PublishingBroker("test:1", "test", 1, self.topics.root),
+            broker=BrokerSettings("test", 1, topic_root=self.topics.root),
             recording=lambda: self.transport("registry", "registry-test", clean_session=False),
             sending=lambda: self.transport("registry", f"registry-{os.urandom(4).hex()}"),
         )

@@ -9,9 +9,10 @@ import pytest
 
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import UnreachableError
+from jobwire.core.settings import BrokerSettings
 from jobwire.delivery import handover, handover_server
 from jobwire.delivery.handover import DELIVER, HandedOver, HandOver
-from jobwire.delivery.handover_server import HandOverServer, PublishingBroker, SentSoFar
+from jobwire.delivery.handover_server import HandOverServer, SentSoFar
 from jobwire.testing import wait_for
 from jobwire.testing.calls import serving_calls
 
@@ -28,10 +29,10 @@ class _Process:
         self.sent: list[str] = []
         self.failing = 0
         self.server = HandOverServer(
-            broker=PublishingBroker("test:1", "test", 1, "root"), send=self._send, clock=SystemClock()
+            broker=BrokerSettings("test", 1, topic_root="root"), send=self._send, clock=SystemClock()
         )
 
-    def _send(self, job_id: str, *, expiry_seconds: int | None) -> SentSoFar:
+    def _send(self, job_id: str, expiry_seconds: int | None) -> SentSoFar:
         if self.failing:
             self.failing -= 1
             raise UnreachableError(f"no broker within {expiry_seconds} s")

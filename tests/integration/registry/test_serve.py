@@ -11,7 +11,6 @@ import pytest
 from jobwire.core.clock import SystemClock
 from jobwire.core.errors import ConflictError, RefusedError, StorageError
 from jobwire.core.lease import LeaseGrant
-from jobwire.delivery.relay import Relay
 from jobwire.jobs.fact import FACT
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import JobRecord, Timeouts
@@ -24,6 +23,7 @@ from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
+from jobwire.registry.relay import Relay
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.upkeep import Announcements
 from jobwire.registry.wire import WireAdmission

@@ -17,7 +17,6 @@ from jobwire.registry.queue import JobQueue
 from jobwire.registry.spec import JobSpec
 from jobwire.registry.states import StateQueue, Urgency
 from jobwire.registry.store import RecordStore
-from jobwire.registry.telling import history_path
 from jobwire.testing import InMemoryBroker, ManualClock
 
 
@@ -106,7 +105,7 @@ def test_a_state_goes_out_where_the_history_cannot_be_read(
 ) -> None:
     """A worker's confirmation does not wait for what was decided."""
     job = queue.register(JobSpec()).record
-    path = history_path(queue.store, job.job_id)
+    path = Path(queue.store.audit(job.job_id).events_path)
     path.unlink()
     path.mkdir()
     states.offer(job.job_id, job, Urgency.STATUS)

@@ -7,9 +7,7 @@ found no broker, or was taken by a broker that lost it.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Protocol
 
-from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, TransportError
 from jobwire.core.token_bucket import TokenBucket
 from jobwire.core.topics import Topics
@@ -17,6 +15,8 @@ from jobwire.delivery.connection import BrokerConnection
 from jobwire.delivery.event_log import EventLog
 from jobwire.delivery.handover_server import SentSoFar
 from jobwire.delivery.outbox import SignedEvent, due_entries, is_settled, note_sent
+from jobwire.registry.event_log import HomeOutboxes
+from jobwire.registry.store import RecordStore
 from jobwire.storage.file_lock import LockTimeoutError
 
 # Lines about outboxes that cannot be sent.
@@ -27,38 +27,21 @@ _TURN_SECONDS = 2.0
 _log = logging.getLogger("jobwire.registry")
 
 
-class Outboxes(Protocol):
-    """The outboxes of one home."""
-
-    def waiting(self, stop: Callable[[], bool]) -> list[str]:
-        """Return the ids of the jobs that may have something to send and whose worker is silent."""
-        ...
-
-    def settle(self, job_id: str) -> None:
-        """Note that nothing is left to send until the job's worker speaks again. Raises StorageError."""
-        ...
-
-    def open(self, job_id: str) -> EventLog:
-        """Return the job's log, for any attempt; raises NotFoundError."""
-        ...
-
-
 class Relay:
-    """Looks at all outboxes; from one thread. `expiry_seconds` is for terminal events, on MQTT 5."""
+    """Looks at the outboxes of a home, from one thread. `expiry_seconds` is of terminal events, on MQTT 5."""
 
     def __init__(
         self,
         *,
-        outboxes: Outboxes,
+        store: RecordStore,
         topics: Topics,
         connection: BrokerConnection,
-        clock: Clock,
         expiry_seconds: int,
     ) -> None:
-        self._outboxes = outboxes
+        self._outboxes = HomeOutboxes(store)
         self._topics = topics
         self._connection = connection
-        self._clock = clock
+        self._clock = store.clock
         self._expiry_seconds = expiry_seconds
         self._lines = TokenBucket(burst=_LOG_BURST, per_second=_LOG_PER_SECOND)
         # What failed for each job, so that it is said once; jobs with events that cannot be read.
@@ -96,7 +79,7 @@ class Relay:
                 # Refused, locked or unreadable: the others need not wait for it.
                 self._report(job_id, error)
 
-    def send(self, job_id: str, *, expiry_seconds: int | None = None) -> SentSoFar:
+    def send(self, job_id: str, expiry_seconds: int | None) -> SentSoFar:
         """Send what is due of one job; from any thread. `expiry_seconds` None is the relay's own, 0 is never.
 
         Waits for whoever sends it just now, within limits. Raises JobwireError.

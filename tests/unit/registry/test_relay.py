@@ -9,10 +9,10 @@ import pytest
 from jobwire.core.clock import utc_timestamp
 from jobwire.core.topics import Topics
 from jobwire.delivery.connection import BrokerConnection
-from jobwire.delivery.relay import Relay
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.event_log import HomeEventLog, HomeOutboxes
+from jobwire.registry.event_log import HomeEventLog
+from jobwire.registry.relay import Relay
 from jobwire.registry.store import RecordStore
 from jobwire.testing import InMemoryBroker, ManualClock
 
@@ -33,9 +33,7 @@ def mqtt() -> InMemoryBroker:
 def relay(store: RecordStore, clock: ManualClock, mqtt: InMemoryBroker) -> Relay:
     """Give the duty, sending to that broker."""
     sender = BrokerConnection(connect=lambda: mqtt.transport("sender"), clock=clock)
-    return Relay(
-        outboxes=HomeOutboxes(store), topics=Topics(), connection=sender, clock=clock, expiry_seconds=60
-    )
+    return Relay(store=store, topics=Topics(), connection=sender, expiry_seconds=60)
 
 
 def _job(store: RecordStore, job_id: str) -> JobRecord:
