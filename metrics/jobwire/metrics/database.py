@@ -17,7 +17,7 @@ from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.core.override import override
 from jobwire.metrics.errors import FULL_HINT, SinkError
 from jobwire.metrics.settings import split_url
-from jobwire.metrics.statements import COUNTED, schema
+from jobwire.metrics.statements import COUNTED, schema, upsert
 from jobwire.storage.named_files import check_target
 
 POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
@@ -81,13 +81,13 @@ class Database(ABC):
         with self._errors():
             self._connection.cursor().executemany(self._translated(statement), values)
 
-    @abstractmethod
-    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
-        """Insert whole rows, in the order of the table's columns; `conflict` ends the statement."""
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Put whole rows into the table, in the order of its columns (`statements.upsert`)."""
+        self.execute_many(upsert(table), rows)
 
-    def change(self, table: str, rows: Iterable[Row], statement: str, conflict: str) -> None:  # noqa: ARG002 - SQLite's
+    def change(self, table: str, rows: Iterable[Row], statement: str) -> None:  # noqa: ARG002 - SQLite's
         """Change rows that are there, given whole: by the statement, or as `add` does, what is quicker."""
-        self.add(table, rows, conflict)
+        self.add(table, rows)
 
     def close(self) -> None:
         """Close the connection; idempotent."""
@@ -196,13 +196,7 @@ class SqliteDatabase(Database):
                 raise
 
     @override
-    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
-        """Insert whole rows, one by one."""
-        values = ", ".join("?" * len(self.rows(f"PRAGMA table_info({table})")))
-        self.execute_many(f"INSERT INTO {table} VALUES ({values}) {conflict}", rows)  # noqa: S608 - names of ours
-
-    @override
-    def change(self, table: str, rows: Iterable[Row], statement: str, conflict: str) -> None:  # noqa: ARG002 - one by one
+    def change(self, table: str, rows: Iterable[Row], statement: str) -> None:  # noqa: ARG002 - one by one
         """Run the statement: it leaves columns, and with them indexes, alone."""
         self.execute_many(statement, rows)
 
@@ -307,16 +301,15 @@ class PostgresDatabase(Database):
             yield
 
     @override
-    def add(self, table: str, rows: Iterable[Row], conflict: str) -> None:
-        """Insert whole rows in one statement, out of a table of this connection's own."""
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Put the rows in by one statement, out of a table of this connection's own."""
         with self._errors():
             self._connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS staged_{table} (LIKE {table})")
             self._connection.execute(f"TRUNCATE staged_{table}")
             with self._connection.cursor().copy(f"COPY staged_{table} FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
-            statement = f"INSERT INTO {table} SELECT * FROM staged_{table} WHERE true {conflict}"  # noqa: S608 - names of ours
-            self._connection.execute(statement)
+            self._connection.execute(upsert(table, f"SELECT * FROM staged_{table}"))  # noqa: S608 - names of ours
 
     @override
     def scan(self, statement: str) -> Iterator[Row]:

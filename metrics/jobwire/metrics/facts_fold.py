@@ -20,7 +20,8 @@ from jobwire.core.terminal_text import safe
 from jobwire.jobs.fact import ENDING_FACTS, Fact, FactKind
 from jobwire.journal.parsing import microsecond_of
 from jobwire.metrics.buckets import ATTEMPT, EVERYTHING, LABEL, PICKUP, QUEUED, SESSION, WORKER
-from jobwire.metrics.fold import Count, Ended, end_counts, length_counts
+from jobwire.metrics.fold import Count, Length, end_counts, length_counts
+from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, STARTED_US, JobRow
 from jobwire.metrics.rows import LATENESS_US, FactRow
 
 _LONGEST = 64
@@ -28,7 +29,6 @@ _SECOND_US = 1_000_000
 # An owner that nobody named is host:pid; a figure for every process would be one a job.
 _PROCESS = re.compile(r":[0-9]+$")
 Window = tuple[int, int]
-_Length = tuple[int, str, int, int]
 
 
 class DecidedJob(NamedTuple):
@@ -74,20 +74,18 @@ class DecidedJob(NamedTuple):
 class FactChanges(NamedTuple):
     """What facts add: new rows of jobs, counts by window, kind, timeout, session; repetitions by window.
 
-    `queued` are jobs that were claimed for the first time: when, by which session, after how long.
+    `queued` are jobs that were claimed for the first time: how long they had waited, by session.
     """
 
     jobs: dict[str, DecidedJob]
     counts: Counter[tuple[Window, str, str, str]]
     repeated: Counter[Window]
-    queued: list[_Length]
+    queued: list[Length]
 
     def lengths(self) -> Iterator[Count]:
         """Yield rows of `histograms` without the shard: from registration to the first claim."""
-        yield from length_counts(
-            QUEUED, EVERYTHING, [(at, "", waited, weight) for at, _, waited, weight in self.queued]
-        )
-        yield from length_counts(QUEUED, SESSION, [one for one in self.queued if one[1]])
+        yield from length_counts(QUEUED, EVERYTHING, [one._replace(value="") for one in self.queued])
+        yield from length_counts(QUEUED, SESSION, [one for one in self.queued if one.value])
 
 
 def windows_of(at_us: int, widths: Iterable[int]) -> list[Window]:
@@ -118,86 +116,61 @@ def fold_facts(
         changes.counts.update((window, str(fact.kind), fact.timeout, job.session) for window in windows)
         if before.claimed_us is None and job.claimed_us is not None and job.registered_us is not None:
             waited = max(0, job.claimed_us - job.registered_us)
-            changes.queued.append((job.claimed_us, job.session, waited, 1))
+            changes.queued.append(Length(job.session, job.claimed_us, waited, 1))
     return changes
 
 
-class End(NamedTuple):
-    """How a job ended, as `fold.Ended` has it in columns."""
-
-    finished_us: int
-    started_us: int
-    waiting_us: int
-    outcome: str
-    session: str
-
-
-class Settled(NamedTuple):
-    """Ends to be counted, taken back where `weight` is -1; `facts` of the same jobs, where there are any."""
-
-    ended: Ended
-    facts: list[DecidedJob | None]
-
-    def lengths(self) -> Iterator[Count]:
-        """Yield rows of `histograms` without the shard: what only facts tell of jobs that ended."""
-        decided = [number for number, facts in enumerate(self.facts) if facts is not None]
-        rows = [(number, self.facts[number]) for number in decided]
-        for dimension, values in (
-            (WORKER, [(number, facts.worker) for number, facts in rows if facts and facts.worker]),
-            (ATTEMPT, [(number, str(facts.attempts)) for number, facts in rows if facts]),
-            (LABEL, [(number, pair) for number, facts in rows if facts for pair in _pairs(facts.labels)]),
-        ):
-            places = [number for number, _ in values]
-            some = Ended._make([column[place] for place in places] for column in self.ended)
-            yield from end_counts(some, dimension, [value for _, value in values])
-        picked = [self._pickup(number, facts) for number, facts in rows if facts and facts.claimed_us]
-        yield from length_counts(PICKUP, EVERYTHING, [one for one in picked if one is not None])
-
-    def _pickup(self, number: int, facts: DecidedJob) -> _Length | None:
-        """Return how long a claimed job took to start; a job that was ended for its worker need not have."""
-        if facts.outcome is not None or facts.claimed_us is None:
-            return None
-        waited = max(0, self.ended.started_us[number] - facts.claimed_us)
-        return self.ended.finished_us[number], "", waited, self.ended.weight[number]
-
-
-def settle(
-    ended: Ended,
+def end_lengths(
+    said: Mapping[str, tuple[JobRow | None, JobRow | None]],
     before: Mapping[str, DecidedJob],
     after: Mapping[str, DecidedJob],
-    known: Mapping[str, End],
-) -> Settled:
-    """Return the ends to be counted: `ended` is what the batch's events say, `known` what earlier ones said.
+) -> Iterator[Count]:
+    """Yield rows of `histograms` without the shard: the ends to be counted, and those to be taken back.
 
-    `before` and `after` are the facts of all these jobs around the batch.
+    `said` has, around the batch, the rows of jobs that ended by their events or have facts in it, and
+    `before` and `after` the facts of all these. Of no session and no worker nothing is counted.
     """
-    if not (after or known):  # nobody decided anything: what events say holds
-        return Settled(ended, [None] * len(ended.weight))
-    found = Settled(Ended([], [], [], [], [], [], []), [])
-    said: dict[str, list[End | None]] = {job_id: [end, end] for job_id, end in known.items()}
-    for *end, weight, job_id in zip(*ended, strict=True):
-        said.setdefault(job_id, [None, None])[weight > 0] = End(*end)
-    for job_id in (*said, *(job_id for job_id in after if job_id not in said)):
-        first, last = said.get(job_id, (None, None))
+    weights: list[int] = []
+    rows: list[JobRow] = []
+    decided: list[tuple[int, JobRow, DecidedJob]] = []
+    for job_id, (first, last) in said.items():
         old, new = before.get(job_id), after.get(job_id)
         if old is not None and new is not None and old.created_at != new.created_at:
             old = None  # another job, whose end stays counted
-        for facts, settled, weight in ((old, _decided(first, old), -1), (new, _decided(last, new), 1)):
-            if settled is not None:
-                for column, value in zip(found.ended, (*settled, weight, job_id), strict=True):
-                    column.append(value)  # type: ignore[attr-defined]  # lists, made above
-                found.facts.append(facts)
-    return found
+        for weight, word, facts in ((-1, first, old), (1, last, new)):
+            row = word if facts is None else _decided(word, facts)
+            if row is None or row[FINISHED_US] is None:
+                continue
+            weights.append(weight)
+            rows.append(row)
+            if facts is not None:
+                decided.append((weight, row, facts))
+    yield from end_counts(EVERYTHING, [""] * len(rows), weights, rows)
+    ended = zip(weights, rows, strict=True)
+    for dimension, ends in (
+        (SESSION, [(row[SESSION_NAME], weight, row) for weight, row in ended if row[SESSION_NAME]]),
+        (WORKER, [(facts.worker, weight, row) for weight, row, facts in decided if facts.worker]),
+        (ATTEMPT, [(str(facts.attempts), weight, row) for weight, row, facts in decided]),
+        (LABEL, [(pair, weight, row) for weight, row, facts in decided for pair in _pairs(facts.labels)]),
+    ):
+        if ends:
+            yield from end_counts(dimension, *zip(*ends, strict=True))
+    # How long a claimed job took to start; one that was ended for its worker need not have.
+    picked = [
+        Length("", row[FINISHED_US], max(0, row[STARTED_US] - facts.claimed_us), weight)
+        for weight, row, facts in decided
+        if facts.outcome is None and facts.claimed_us
+    ]
+    yield from length_counts(PICKUP, EVERYTHING, picked)
 
 
-def _decided(end: End | None, facts: DecidedJob | None) -> End | None:
-    """Return how a job ended, if it did: by a decision, else by its worker's word."""
-    if facts is None:
-        return end
-    if facts.outcome is not None and facts.ended_us is not None:
-        begun = next((at for at in (facts.claimed_us, facts.registered_us) if at is not None), facts.ended_us)
-        return End(facts.ended_us, min(begun, facts.ended_us), 0, facts.outcome, facts.session)
-    return end._replace(session=facts.session or end.session) if end is not None else None
+def _decided(row: JobRow | None, facts: DecidedJob) -> JobRow | None:
+    """Return a job's row as it ended, if it did: by a decision, else by its worker's word."""
+    if facts.outcome is None or facts.ended_us is None:
+        return (row[0], facts.session or row[SESSION_NAME], *row[2:]) if row is not None else None
+    begun = next((at for at in (facts.claimed_us, facts.registered_us) if at is not None), facts.ended_us)
+    start_us = min(begun, facts.ended_us)
+    return facts.job_id, facts.session, start_us, facts.ended_us, None, facts.outcome, 0, 0, 0
 
 
 def _pairs(labels: str) -> list[str]:

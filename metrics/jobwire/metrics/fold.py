@@ -6,12 +6,13 @@ late: a row that is older than the watermark before it (the recorder's clock was
 watermark. So a window that lies before it does not change.
 
 What a batch says of a job is a few segments: stretches in which its seqs rise by one. A job with one
-segment that continues what the tables know is the common case, and stays in columns up to the
-database; every other job goes through `JobTotals`.
+segment that continues what the tables know is the common case; every other job is joined from its parts.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,19 @@ from jobwire.metrics.buckets import (
     WAITED,
     buckets_of,
 )
-from jobwire.metrics.job_totals import OPEN, STARTED, WAITING, JobTotals, Run, Segment, one_event
+from jobwire.metrics.job_totals import (
+    FINISHED_US,
+    OPEN,
+    OUTCOME,
+    STARTED,
+    STARTED_US,
+    WAITING,
+    WAITING_US,
+    JobRow,
+    joined,
+    overlaps,
+    runs_of,
+)
 from jobwire.metrics.rows import DUPLICATE, LATENESS_US, NO_TIME, Flags, Ints, Rows, counts_of
 
 SECOND_US = 1_000_000
@@ -76,23 +89,31 @@ class Segments(NamedTuple):
         return Segments(self.order, *(column[wanted] for column in self[1:]))
 
 
-class Ended(NamedTuple):
-    """Jobs that ended (`weight` 1), or whose known end is to be taken back (-1); a column each."""
+class JobSessions(NamedTuple):
+    """Which session works on each job: `of_job` has its place in `names` by the job's number in the rows."""
 
-    finished_us: Sequence[int]
-    started_us: Sequence[int]
-    waiting_us: Sequence[int]
-    outcome: Sequence[str]
-    session: Sequence[str]
-    weight: Sequence[int]
-    job: Sequence[str]
+    of_job: Ints
+    names: list[str]
+
+
+class Length(NamedTuple):
+    """A length of time to be counted, or taken back where `weight` is -1, in the window of a moment."""
+
+    value: str
+    moment_us: int
+    length_us: int
+    weight: int
 
 
 def segments_of(rows: Rows) -> Segments:
     """Return the segments of the accepted rows."""
     accepted = np.flatnonzero(rows.accepted)
     # By job, and within a job as read: the first copy of an event is the one that counts.
-    order = accepted[np.argsort(rows.job[accepted], kind="stable")]
+    return _segments_at(rows, accepted[np.argsort(rows.job[accepted], kind="stable")])
+
+
+def _segments_at(rows: Rows, order: Ints) -> Segments:
+    """Return the segments of the rows at these places, which are in the order of their jobs."""
     job, seq, received, label = rows.job[order], rows.seq[order], rows.received_us[order], rows.label[order]
     if not len(order):
         return Segments(order, *(order for _ in range(7)))
@@ -120,11 +141,8 @@ def segments_of(rows: Rows) -> Segments:
     )
 
 
-def job_columns(rows: Rows, found: Segments) -> list[Sequence[Any]]:
-    """Return the segments as columns of the table `job_totals`, in its order: each as a job of its own.
-
-    Without the session, which rows do not tell.
-    """
+def job_rows(rows: Rows, found: Segments, sessions: JobSessions) -> Iterator[JobRow]:
+    """Yield each segment as a job of its own: a row of the table `job_totals`."""
     first, last = found.order[found.begin], found.order[found.end - 1]
     ended = found.terminal >= 0
     outcome = np.where(ended, rows.label[found.terminal], len(rows.labels))
@@ -138,10 +156,9 @@ def job_columns(rows: Rows, found: Segments) -> list[Sequence[Any]]:
     def texts(codes: Ints, names: Sequence[str]) -> list[str]:
         return [names[code] for code in codes.tolist()]
 
-    count = len(found.job)
-    return [
+    return zip(
         texts(found.job, rows.jobs),
-        [""] * count,
+        texts(sessions.of_job[found.job], sessions.names),
         found.started_us.tolist(),
         where_ended(rows.received_us),
         where_ended(rows.seq),
@@ -154,41 +171,33 @@ def job_columns(rows: Rows, found: Segments) -> list[Sequence[Any]]:
         rows.seq[last].tolist(),
         texts(rows.label[last], rows.labels),
         rows.received_us[last].tolist(),
-        [None] * count,
-    ]
-
-
-def add_segments(rows: Rows, found: Segments, totals: JobTotals, fresh: Flags) -> None:
-    """Add one job's segments to its totals; clear `fresh` where a row was known already."""
-    for number in range(len(found.job)):
-        places = found.order[found.begin[number] : found.end[number]]
-        first, last = int(places[0]), int(places[-1])
-        if not totals.overlaps(int(rows.seq[first]), int(rows.seq[last])):
-            totals.add(_segment(rows, found, number, first, last))
-            continue
-        for place in places.tolist():
-            seq = int(rows.seq[place])
-            if totals.overlaps(seq, seq):
-                fresh[place] = False
-            else:
-                totals.add(one_event(seq, int(rows.received_us[place]), rows.labels[rows.label[place]]))
-
-
-def _segment(rows: Rows, found: Segments, number: int, first: int, last: int) -> Segment:
-    def at(place: int) -> tuple[int, int, str]:
-        return int(rows.seq[place]), int(rows.received_us[place]), rows.labels[rows.label[place]]
-
-    (first_seq, first_us, _), (last_seq, last_us, last_event) = at(first), at(last)
-    terminal, started = int(found.terminal[number]), int(found.started[number])
-    begun_us = int(found.started_us[number])
-    return Segment(
-        run=Run(first_seq, last_seq, first_us, last_us, last_event),
-        started=started,
-        started_us=begun_us if started else None,
-        earliest_us=begun_us,
-        terminal=at(terminal) if terminal >= 0 else None,
-        waiting_us=int(found.waiting_us[number]),
+        repeat(None),
+        strict=False,
     )
+
+
+def with_segments(
+    rows: Rows, found: Segments, sessions: JobSessions, known: JobRow | None, fresh: Flags
+) -> JobRow:
+    """Return a job's row after its segments, whatever they repeat or leave out, given the row before.
+
+    Clears `fresh` where an event was known already.
+    """
+    parts = [known] if known else []
+    runs = runs_of(known) if known else []
+    for number, row in enumerate(job_rows(rows, found, sessions)):
+        new: Iterable[JobRow] = (row,)
+        places = found.order[found.begin[number] : found.end[number]]
+        (run,) = runs_of(row)
+        if overlaps(runs, run.first_seq, run.last_seq):
+            repeated = np.array([overlaps(runs, seq, seq) for seq in rows.seq[places].tolist()], np.bool_)
+            fresh[places[repeated]] = False
+            new = job_rows(rows, _segments_at(rows, places[~repeated]), sessions)
+        for part in new:
+            parts.append(part)
+            (run,) = runs_of(part)
+            insort(runs, run)
+    return joined(parts)
 
 
 def watermark_us(rows: Rows, before: int) -> int:
@@ -196,12 +205,12 @@ def watermark_us(rows: Rows, before: int) -> int:
     return max(before, rows.newest_us - LATENESS_US)
 
 
-def window_counts(rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[str]) -> Iterator[Count]:
-    """Yield (width, start, event type, session, events); `session` holds each job's place in `sessions`."""
-    code = (rows.label * len(sessions) + session[rows.job])[fresh]
+def window_counts(rows: Rows, fresh: Flags, sessions: JobSessions) -> Iterator[Count]:
+    """Yield (width, start, event type, session, events)."""
+    code = (rows.label * len(sessions.names) + sessions.of_job[rows.job])[fresh]
     for width, start, number, count in _counted(rows.received_us[fresh], code):
-        label, place = divmod(number, len(sessions))
-        yield width, start, rows.labels[label], sessions[place], count
+        label, place = divmod(number, len(sessions.names))
+        yield width, start, rows.labels[label], sessions.names[place], count
 
 
 def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
@@ -220,16 +229,14 @@ def rejection_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
             yield width, start, reason, count * times
 
 
-def usage_counts(
-    rows: Rows, fresh: Flags, session: Ints, sessions: Sequence[str]
-) -> dict[tuple[int, str, str], list[int]]:
+def usage_counts(rows: Rows, fresh: Flags, sessions: JobSessions) -> dict[tuple[int, str, str], list[int]]:
     """Return events, tokens in and out, and millionths of a dollar by (hour, session, model)."""
     sums: dict[tuple[int, str, str], list[int]] = {}
     places = np.flatnonzero(fresh & (rows.note > 0))
     hours = rows.received_us[places] // (_HOUR_SECONDS * SECOND_US) * _HOUR_SECONDS
     for place, hour in zip(places.tolist(), hours.tolist(), strict=True):
         *amounts, model = json.loads(rows.notes[rows.note[place]])
-        key = hour, sessions[session[rows.job[place]]], safe(model)
+        key = hour, sessions.names[sessions.of_job[rows.job[place]]], safe(model)
         known = sums.setdefault(key, [0, 0, 0, 0])
         sums[key] = [total + amount for total, amount in zip(known, (1, *amounts), strict=True)]
     return sums
@@ -246,53 +253,49 @@ def delay_counts(rows: Rows, fresh: Flags) -> Iterator[Count]:
         yield width, AHEAD, EVERYTHING, start, "", "", 0, count
 
 
-def end_counts(ended: Ended, dimension: str, values: Sequence[str]) -> Iterator[Count]:
-    """Yield rows of `histograms` without the shard: jobs that ended, by what `dimension` says of each.
-
-    Lengths are counted in the window of the end, `begun` in that of the start.
-    """
-    if not ended.weight:
-        return
-    pairs = list(zip(values, ended.outcome, strict=True))
-    kinds = sorted(set(pairs))
-    place = {kind: number for number, kind in enumerate(kinds)}
-    kind = np.array([place[pair] for pair in pairs], np.int64)
-    finished, started, waited, weight = (
-        np.array(column, np.int64)
-        for column in (ended.finished_us, ended.started_us, ended.waiting_us, ended.weight)
-    )
-    every = np.ones(len(kind), np.bool_)
-    for measure, moments, lengths, wanted in (
-        (DURATION, finished, buckets_of(finished - started), every),
-        (WAITED, finished, buckets_of(waited), waited > 0),
-        (BEGUN, started, np.zeros(len(kind), np.int64), every),
-    ):
-        widths = _DIMENSION_WIDTHS.get(dimension, _RARE_WIDTHS)
-        code = lengths * len(kinds) + kind
-        for width, start, number, count in _counted(
-            moments[wanted], code[wanted], weight[wanted], widths=widths
-        ):
-            bucket, which = divmod(number, len(kinds))
-            yield width, measure, dimension, start, *kinds[which], bucket, count
-
-
-def length_counts(
-    measure: str, dimension: str, lengths: Sequence[tuple[int, str, int, int]]
+def end_counts(
+    dimension: str, values: Sequence[str], weights: Sequence[int], ends: Sequence[JobRow]
 ) -> Iterator[Count]:
-    """Yield rows of `histograms` without the shard and outcome, for (moment, value, length, weight) each."""
-    if not lengths:
-        return
-    values = sorted({value for _, value, _, _ in lengths})
-    place = {value: number for number, value in enumerate(values)}
-    moments, which, long, weight = (
-        np.array(column, np.int64)
-        for column in zip(*((at, place[value], us, w) for at, value, us, w in lengths), strict=True)
+    """Yield rows of `histograms` without the shard.
+
+    `ends` are the rows of jobs that ended; the weight of one is -1 where it is to be taken back. Lengths are
+    counted in the window of the end, `begun` in that of the start.
+    """
+    kinds = list(zip(values, [row[OUTCOME] for row in ends], strict=True))
+    finished, started, waited = (
+        np.array([row[place] for row in ends], np.int64) for place in (FINISHED_US, STARTED_US, WAITING_US)
     )
-    code = buckets_of(long) * len(values) + which
-    widths = _DIMENSION_WIDTHS.get(dimension, _RARE_WIDTHS)
+    weight = np.array(weights, np.int64)
+    every = np.ones(len(kinds), np.bool_)
+    for measure, moments, lengths, wanted in (
+        (DURATION, finished, finished - started, every),
+        (WAITED, finished, waited, waited > 0),
+        (BEGUN, started, np.zeros(len(kinds), np.int64), every),
+    ):
+        what = measure, dimension
+        yield from _lengths_counted(what, kinds, moments, lengths, np.where(wanted, weight, 0))
+
+
+def length_counts(measure: str, dimension: str, lengths: Sequence[Length]) -> Iterator[Count]:
+    """Yield rows of `histograms` without the shard and outcome."""
+    if lengths:
+        values, *columns = zip(*lengths, strict=True)
+        kinds = [(value, "") for value in values]
+        arrays = (np.array(column, np.int64) for column in columns)
+        yield from _lengths_counted((measure, dimension), kinds, *arrays)
+
+
+def _lengths_counted(
+    what: tuple[str, str], kinds: Sequence[tuple[str, str]], moments: Ints, lengths: Ints, weight: Ints
+) -> Iterator[Count]:
+    """Yield what `length_counts` does, given measure and dimension, and value and outcome of each length."""
+    places = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    names = list(places)
+    code = buckets_of(lengths) * len(names) + np.array([places[kind] for kind in kinds], np.int64)
+    widths = _DIMENSION_WIDTHS.get(what[1], _RARE_WIDTHS)
     for width, start, number, count in _counted(moments, code, weight, widths=widths):
-        bucket, value = divmod(number, len(values))
-        yield width, measure, dimension, start, values[value], "", bucket, count
+        bucket, which = divmod(number, len(names))
+        yield width, *what, start, *names[which], bucket, count
 
 
 def _counted(

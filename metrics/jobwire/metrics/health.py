@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.metrics.database import Database
-from jobwire.metrics.statements import queries
+from jobwire.metrics.statements import queries, upsert
 
 # Rows are trimmed now and then: deleting with every batch would double its writes.
 _TRIM_EVERY = 100
@@ -83,7 +83,7 @@ class HealthTable:
                 self._clock.now(),
                 json.dumps(dict(health.phases)),
             )
-            self._database.execute(sql["put_health"], values)
+            self._database.execute(upsert("health"), values)
             self._written += 1
             if self._written % _TRIM_EVERY == 0:
                 self._database.execute(sql["trim_health"])

@@ -31,33 +31,9 @@ HAVING COUNT(*) < (SELECT MAX(shards) FROM metrics_schema) OR MIN(next_offset) <
 -- name: progress
 SELECT first_offset, next_offset, watermark_us FROM progress WHERE journal = ? AND shard = ?
 
--- name: put_progress
-INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
-VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (journal, shard) DO UPDATE SET
-    first_offset = excluded.first_offset, next_offset = excluded.next_offset,
-    watermark_us = excluded.watermark_us, updated_at = excluded.updated_at
-
 -- name: begin_progress
 INSERT INTO progress (journal, shard, first_offset, next_offset, watermark_us, updated_at)
 VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT (journal, shard) DO NOTHING
-
--- name: put_idle
-INSERT INTO idle (journal, next_offset, until_us) VALUES (?, ?, ?)
-ON CONFLICT (journal) DO UPDATE SET next_offset = excluded.next_offset, until_us = excluded.until_us
-
--- The next three end the statement that adds rows to the table (`Database.add`).
--- name: add_window_counts
-ON CONFLICT (width_seconds, window_start, event_type, session, shard)
-DO UPDATE SET events = window_counts.events + excluded.events
-
--- name: add_rejection_counts
-ON CONFLICT (width_seconds, window_start, reason, shard)
-DO UPDATE SET events = rejection_counts.events + excluded.events
-
--- name: add_histograms
-ON CONFLICT (width_seconds, measure, dimension, window_start, value, outcome, bucket, shard)
-DO UPDATE SET events = histograms.events + excluded.events
 
 -- Given whole rows of jobs that are there and have not ended (SQLite).
 -- name: go_on
@@ -70,41 +46,9 @@ WHERE job_id = ?1
 -- name: job_totals_of
 SELECT * FROM job_totals WHERE job_id IN (...)
 
--- name: put_job_totals
-ON CONFLICT (job_id) DO UPDATE SET
-    started_us = excluded.started_us, finished_us = excluded.finished_us,
-    terminal_seq = excluded.terminal_seq, outcome = excluded.outcome, events = excluded.events,
-    attempts = excluded.attempts, waiting_us = excluded.waiting_us, first_seq = excluded.first_seq,
-    first_us = excluded.first_us, last_seq = excluded.last_seq, last_event = excluded.last_event,
-    last_event_us = excluded.last_event_us, runs = excluded.runs
-
 -- The list of ids is filled in by the caller.
 -- name: job_facts_of
 SELECT * FROM job_facts WHERE job_id IN (...)
-
--- The next three end the statement that adds rows to the table (`Database.add`).
--- name: put_job_facts
-ON CONFLICT (job_id) DO UPDATE SET
-    created_at = excluded.created_at, place = excluded.place, session = excluded.session,
-    registered_us = excluded.registered_us, claimed_us = excluded.claimed_us,
-    attempts = excluded.attempts, requeues = excluded.requeues, outcome = excluded.outcome,
-    ended_us = excluded.ended_us, ended_by = excluded.ended_by, timeout = excluded.timeout,
-    worker = excluded.worker, labels = excluded.labels, purged_us = excluded.purged_us
-
--- name: add_fact_counts
-ON CONFLICT (width_seconds, window_start, kind, timeout, session, shard)
-DO UPDATE SET facts = fact_counts.facts + excluded.facts
-
--- name: add_usage_counts
-ON CONFLICT (window_start, session, model, shard) DO UPDATE SET
-    events = usage_counts.events + excluded.events, tokens_in = usage_counts.tokens_in + excluded.tokens_in,
-    tokens_out = usage_counts.tokens_out + excluded.tokens_out,
-    cost_micro_usd = usage_counts.cost_micro_usd + excluded.cost_micro_usd
-
--- How each job ended by a worker's word, if it did. The list of ids is filled in by the caller.
--- name: ends_of
-SELECT finished_us, started_us, waiting_us, outcome, COALESCE(session, ''), job_id
-FROM job_totals WHERE finished_us IS NOT NULL AND job_id IN (...)
 
 -- When a job was first heard of, by its worker's word or a fact. The lists of ids are filled in by the caller.
 -- name: begun_of
@@ -122,13 +66,6 @@ UPDATE job_totals SET job_id = ? WHERE job_id = ?
 
 -- name: set_aside_job_facts
 UPDATE job_facts SET job_id = ? WHERE job_id = ?
-
--- name: put_health
-INSERT INTO health (run_id, batch_id, rows, duration_ms, backlog, watermark_at, updated_at, phases)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (run_id, batch_id) DO UPDATE SET
-    rows = excluded.rows, duration_ms = excluded.duration_ms, backlog = excluded.backlog,
-    watermark_at = excluded.watermark_at, updated_at = excluded.updated_at, phases = excluded.phases
 
 -- name: trim_health
 DELETE FROM health WHERE updated_at < (SELECT updated_at FROM health ORDER BY updated_at DESC LIMIT 1 OFFSET 1000)

@@ -14,10 +14,9 @@ from jobwire.core.clock import Clock
 from jobwire.metrics.database import Database, SqliteDatabase, open_database, shard_place
 from jobwire.metrics.rows import LATENESS_US
 from jobwire.metrics.sink import AppliedRange, MetricsSink
-from jobwire.metrics.statements import queries
+from jobwire.metrics.statements import SUMS, queries, upsert
 
 _JOBS = ("job_totals", "job_facts", "kept_sessions")
-_COUNTS = ("window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts")
 CatchUp = Callable[[str, int, int, int], None]
 """Folds in [start, end) of a journal, given its identity, with so many shards."""
 
@@ -71,7 +70,7 @@ class AllShards:
     def rest(self, identity: str, end: int, at_us: int) -> None:
         """Note that a journal ended there at that time: what is received later is stamped later."""
         with contextlib.closing(open_database(self._sink)) as database:
-            database.execute(queries()["put_idle"], (identity, end, at_us - LATENESS_US))
+            database.execute(upsert("idle"), (identity, end, at_us - LATENESS_US))
 
     def drop_kept_sessions(self) -> None:
         """Forget them: the rebuild is finished, and they are in the tables again."""
@@ -114,7 +113,7 @@ class AllShards:
         database.execute("DELETE FROM progress")
         for journal, place in places.items():
             for shard in shards:
-                database.execute(queries()["put_progress"], (journal, shard, *place, self._clock.now()))
+                database.execute(upsert("progress"), (journal, shard, *place, self._clock.now()))
 
     def _divide_files(self, main: SqliteDatabase, present: int, shards: int) -> None:
         """Write the new files whole, then change the first one, which says what counts; others go last."""
@@ -138,9 +137,9 @@ class AllShards:
                 main.execute(f"DELETE FROM main.{table} WHERE shard_of(job_id) <> 0")  # noqa: S608 - names of ours
             for source in sources[1:]:
                 _move_jobs(main, source, "main", 0)
-                for table in _COUNTS:
-                    rows = f"SELECT * FROM {source}.{table} WHERE true"  # noqa: S608 - names of ours
-                    main.execute(f"INSERT INTO main.{table} {rows} {queries()[f'add_{table}']}")
+                for table in SUMS:
+                    # WHERE: SQLite takes ON CONFLICT for a join's otherwise (sqlite.org/lang_upsert.html).
+                    main.execute(upsert(table, f"SELECT * FROM {source}.{table} WHERE true"))  # noqa: S608 - names of ours
             self._put_progress(main, range(1))
             main.execute(queries()["set_shards"], (shards,))
         for number in range(len(old)):

@@ -7,36 +7,45 @@ offset, and insists that they begin exactly there.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from jobwire.core.clock import Clock
-from jobwire.metrics.buckets import EVERYTHING, SESSION
+from jobwire.jobs.fact import Fact, decode_fact
 from jobwire.metrics.database import Database, Row
 from jobwire.metrics.errors import DataLossError, SinkError
-from jobwire.metrics.facts_sink import apply_facts
+from jobwire.metrics.facts_fold import (
+    DecidedJob,
+    FactChanges,
+    Window,
+    end_lengths,
+    fold_facts,
+    windows_of,
+)
 from jobwire.metrics.fold import (
-    Ended,
+    WIDTHS_SECONDS,
+    Count,
+    JobSessions,
     Segments,
-    add_segments,
     delay_counts,
-    end_counts,
-    job_columns,
+    job_rows,
     rejection_counts,
     segments_of,
     usage_counts,
     watermark_us,
     window_counts,
+    with_segments,
 )
-from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobTotals, continued, row_of, totals_of
+from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobRow, continued
 from jobwire.metrics.lives import lives
 from jobwire.metrics.migration import FORM, OLDEST, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
-from jobwire.metrics.rows import Flags, Ints, Rows
-from jobwire.metrics.statements import COUNTED, queries
+from jobwire.metrics.rows import DUPLICATE, UNREADABLE, FactRow, Flags, Rows
+from jobwire.metrics.statements import COUNTED, queries, upsert
 
 # What a replay must give again, byte for byte, and where it is read: whatever the journals' numbers are.
 COMPARED = {
@@ -48,6 +57,10 @@ COMPARED = {
     "job_facts": "job_facts",
     "usage": "usage",
 }
+
+
+# Rows of `job_totals` around a batch, by job.
+Said = dict[str, tuple[JobRow | None, JobRow | None]]
 
 
 class AppliedRange(NamedTuple):
@@ -127,21 +140,19 @@ class MetricsSink:
         """
         with self._database.transaction(self._shard):
             found = self._database.rows(self._sql["progress"], (journal, self._shard))
-            place = AppliedRange(*found[0]) if found else None
-            fresh = rows.since(place.next_offset) if place else rows
+            stored = AppliedRange(*found[0]) if found else None
+            fresh = rows.since(stored.next_offset) if stored else rows
             if fresh.begin < fresh.end:
                 if self._fail_on_data_loss:
-                    _check_complete(fresh, place, journal)
-                before = place.watermark_us if place else 0
+                    _check_complete(fresh, stored, journal)
+                before = stored.watermark_us if stored else 0
                 fresh = fresh._replace(received_us=np.maximum(fresh.received_us, before))
                 for part in lives(self._database, self._sql, fresh):
                     self._write(part)
                 watermark = watermark_us(fresh, before)
-                begun = place.first_offset if place else fresh.begin
-                self._database.execute(
-                    self._sql["put_progress"],
-                    (journal, self._shard, begun, fresh.end, watermark, self._clock.now()),
-                )
+                begun = stored.first_offset if stored else fresh.begin
+                place = (journal, self._shard, begun, fresh.end, watermark, self._clock.now())
+                self._database.execute(upsert("progress"), place)
                 if self._keep.is_due(before, watermark):
                     self._keep.trim(self._database, self._shard, self._shards, watermark)
         return Applied(fresh.size, rows.size - fresh.size)
@@ -186,124 +197,106 @@ class MetricsSink:
     def _write(self, rows: Rows) -> None:
         fresh = rows.accepted.copy()
         found = segments_of(rows)
-        jobs = _Jobs(rows, self._known(rows, found))
-        jobs.asked = self._sessions_of(jobs.names(found.job) - jobs.known.keys())
-        missed = self._continue(jobs, found)
-        if missed.any():
-            self._add_exactly(jobs, found.of(missed), fresh)
-        facts = apply_facts(self._database, self._sql, rows.facts, jobs.ended)
-        jobs.ended = facts.ended
-        for table, counts in (
-            ("window_counts", window_counts(rows, fresh, jobs.session, jobs.sessions)),
-            ("rejection_counts", chain(rejection_counts(rows, fresh), facts.refused)),
-            ("histograms", chain(jobs.histograms(fresh), facts.lengths)),
-            ("fact_counts", facts.counts),
-        ):
-            # Each key once: PostgreSQL refuses to change a row twice in one statement.
-            told: dict[Row, int] = {}
-            for *key, count in counts:
-                where = (*key, self._shard)
-                told[where] = told.get(where, 0) + count
-            self._database.add(table, [(*key, told[key]) for key in sorted(told)], self._sql[f"add_{table}"])
-        used = usage_counts(rows, fresh, jobs.session, jobs.sessions)
-        added = [(*key, self._shard, *sums) for key, sums in sorted(used.items())]
-        self._database.add("usage_counts", added, self._sql["add_usage_counts"])
+        ids = {code: rows.jobs[code] for code in np.unique(found.job).tolist()}
+        known = {row[0]: row for row in self._database.rows_of(self._sql["job_totals_of"], ids.values())}
+        sessions = self._sessions(rows, ids, known)
+        said = self._add_events(rows, found, known, sessions, fresh)
+        facts, unreadable = _facts_in(rows)
+        changes, ends = self._add_facts(facts, said)
+        refused = chain(
+            rejection_counts(rows, fresh),
+            ((*window, DUPLICATE, count) for window, count in changes.repeated.items()),
+            ((*window, UNREADABLE, count) for window, count in unreadable.items()),
+        )
+        lengths = chain(delay_counts(rows, fresh), ends, changes.lengths())
+        told = ((*window, *names, count) for (window, *names), count in changes.counts.items())
+        self._count("window_counts", window_counts(rows, fresh, sessions))
+        self._count("rejection_counts", refused)
+        self._count("histograms", lengths)
+        self._count("fact_counts", told)
+        used = usage_counts(rows, fresh, sessions)
+        self._database.add("usage_counts", [(*key, self._shard, *sums) for key, sums in sorted(used.items())])
 
-    def _known(self, rows: Rows, found: Segments) -> dict[str, Row]:
-        """Return the rows of those jobs that have one, by job."""
-        ids = [rows.jobs[code] for code in np.unique(found.job).tolist()]
-        return {row[0]: row for row in self._database.rows_of(self._sql["job_totals_of"], ids)}
+    def _count(self, table: str, counts: Iterable[Count]) -> None:
+        # Each key once: PostgreSQL refuses to change a row twice in one statement.
+        told: defaultdict[Row, int] = defaultdict(int)
+        for *key, count in counts:
+            told[*key, self._shard] += count
+        self._database.add(table, [(*key, told[key]) for key in sorted(told)])
 
-    def _continue(self, jobs: "_Jobs", found: Segments) -> Flags:
-        """Store the segments that continue what is known of their job; return which ones do not."""
-        missed = ~found.alone
-        alone = found.of(~missed)
-        places = np.flatnonzero(~missed).tolist()
+    def _sessions(self, rows: Rows, ids: Mapping[int, str], known: Mapping[str, Row]) -> JobSessions:
+        """Return the sessions of the jobs with these numbers: what is stored, else what is found."""
+        names = self._sessions_of(ids.values() - known.keys())
+        names |= {job_id: row[SESSION_NAME] for job_id, row in known.items()}
+        of_job = np.zeros(len(rows.jobs), np.int64)
+        places = {"": 0}
+        for code, job_id in ids.items():
+            if name := names.get(job_id):
+                of_job[code] = places.setdefault(name, len(places))
+        return JobSessions(of_job, list(places))
+
+    def _add_events(
+        self, rows: Rows, found: Segments, known: Mapping[str, Row], sessions: JobSessions, fresh: Flags
+    ) -> Said:
+        """Store what the segments say of their jobs; return the rows around it of those that ended."""
+        said: Said = {}
         put: list[Row] = []
         going_on: list[Row] = []
-        segments = zip(*job_columns(jobs.rows, alone), strict=True)
-        for place, code, segment in zip(places, alone.job.tolist(), segments, strict=True):
-            before = jobs.known.get(segment[0])
-            if before is None:
-                after: Row | None = (segment[0], jobs.session_of(segment[0]), *segment[2:])
-            else:
-                after = continued(before, segment)
+        exactly = ~found.alone
+        alone = found.of(found.alone)
+        places = np.flatnonzero(found.alone).tolist()
+        for place, segment in zip(places, job_rows(rows, alone, sessions), strict=True):
+            before = known.get(segment[0])
+            after = segment if before is None else continued(before, segment)
             if after is None:
-                missed[place] = True
-                continue
-            # The end of a job is in an index; that it goes on changes its row only.
-            (put if before is None or after[FINISHED_US] is not None else going_on).append(after)
-            jobs.is_now(code, after)
-        self._database.add("job_totals", put, self._sql["put_job_totals"])
-        self._database.change("job_totals", going_on, self._sql["go_on"], self._sql["put_job_totals"])
-        return missed
+                exactly[place] = True
+            elif after[FINISHED_US] is not None:
+                said[after[0]] = before, after
+                put.append(after)
+            else:
+                # The end of a job is in an index; that it goes on changes its row only.
+                (put if before is None else going_on).append(after)
+        # Jobs with gaps, repeated events or an end, each looked at by itself.
+        rest = found.of(exactly)
+        codes, first = np.unique(rest.job, return_index=True)
+        for code, begin, end in zip(
+            codes.tolist(), first.tolist(), [*first[1:].tolist(), None], strict=False
+        ):
+            before = known.get(rows.jobs[code])
+            put.append(with_segments(rows, rest.of(slice(begin, end)), sessions, before, fresh))
+            if (before and before[FINISHED_US] is not None) or put[-1][FINISHED_US] is not None:
+                said[rows.jobs[code]] = before, put[-1]
+        self._database.add("job_totals", put)
+        self._database.change("job_totals", going_on, self._sql["go_on"])
+        return said
 
-    def _add_exactly(self, jobs: "_Jobs", found: Segments, fresh: Flags) -> None:
-        """Add segments to jobs with gaps, repeated events or an end, each looked at by itself."""
-        codes, first = np.unique(found.job, return_index=True)
-        changed = []
-        ends = np.append(first[1:], len(found.job))
-        for code, begin, end in zip(codes.tolist(), first.tolist(), ends.tolist(), strict=True):
-            name = jobs.rows.jobs[code]
-            known = jobs.known.get(name)
-            totals = totals_of(known) if known else JobTotals(name, jobs.session_of(name))
-            jobs.take_back(known)
-            add_segments(jobs.rows, found.of(slice(begin, end)), totals, fresh)
-            changed.append(row_of(totals))
-            jobs.is_now(code, changed[-1])
-        self._database.add("job_totals", changed, self._sql["put_job_totals"])
+    def _add_facts(
+        self, facts: Sequence[tuple[FactRow, Fact]], said: Said
+    ) -> tuple[FactChanges, Iterator[Count]]:
+        """Store the facts; return what they change, and how long jobs that ended took."""
+        others = {fact.job_id for _, fact in facts} - said.keys()
+        before = {
+            row[0]: DecidedJob(*row)
+            for row in self._database.rows_of(self._sql["job_facts_of"], others | said.keys())
+        }
+        changes = fold_facts(facts, before, WIDTHS_SECONDS)
+        self._database.add("job_facts", sorted(changes.jobs.values()))
+        same = {row[0]: row for row in self._database.rows_of(self._sql["job_totals_of"], others)}
+        around = said | {job_id: (same.get(job_id), same.get(job_id)) for job_id in others}
+        return changes, end_lengths(around, before, before | changes.jobs)
 
 
-class _Jobs:
-    """What a batch needs to know of its jobs: their rows before it, their sessions, and who ended."""
-
-    def __init__(self, rows: Rows, known: dict[str, Row]) -> None:
-        self.rows = rows
-        self.known = known
-        self.asked: dict[str, str] = {}
-        self.session = np.zeros(len(rows.jobs), np.int64)
-        self.sessions = [""]
-        self.ended = Ended([], [], [], [], [], [], [])
-        self._place = {"": 0}
-
-    def names(self, codes: Ints) -> set[str]:
-        """Return the ids of the jobs with these numbers."""
-        return {self.rows.jobs[code] for code in codes.tolist()}
-
-    def session_of(self, job_id: str) -> str:
-        """Return the session of a job that is new."""
-        return self.asked.get(job_id, "")
-
-    def histograms(self, fresh: Flags) -> Iterator[Row]:
-        """Yield what the batch adds to `histograms`."""
-        yield from delay_counts(self.rows, fresh)
-        yield from end_counts(self.ended, EVERYTHING, [""] * len(self.ended.weight))
-        if any(self.ended.session):
-            yield from end_counts(self.ended, SESSION, self.ended.session)
-
-    def take_back(self, row: Row | None) -> None:
-        """Take the end of a job back, if it has one, before its row changes."""
-        if row is not None:
-            self._end_of(row, -1)
-
-    def is_now(self, code: int, row: Row) -> None:
-        """Note the row of a job as it is after the batch."""
-        if row[SESSION_NAME]:
-            self.session[code] = self._number(row[SESSION_NAME])
-        self._end_of(row, 1)
-
-    def _end_of(self, row: Row, weight: int) -> None:
-        job_id, session, started_us, finished_us, _, outcome, _, _, waiting_us, *_ = row
-        if finished_us is not None:
-            values = (finished_us, started_us, waiting_us, outcome, session, weight, job_id)
-            for column, value in zip(self.ended, values, strict=True):
-                column.append(value)  # type: ignore[attr-defined]  # lists, made above
-
-    def _number(self, session: str) -> int:
-        number = self._place.setdefault(session, len(self.sessions))
-        if number == len(self.sessions):
-            self.sessions.append(session)
-        return number
+def _facts_in(rows: Rows) -> tuple[list[tuple[FactRow, Fact]], Counter[Window]]:
+    """Return the facts that can be read, and the windows in which others were told."""
+    read: list[tuple[FactRow, Fact]] = []
+    unreadable: Counter[Window] = Counter()
+    for row in rows.facts:
+        fact = decode_fact(row.payload.encode(), job_id=row.job_id)
+        if fact is None:
+            unreadable.update(windows_of(row.told_us, WIDTHS_SECONDS))
+        else:
+            read.append((row, fact))
+    return read, unreadable
 
 
 def _check_complete(rows: Rows, place: AppliedRange | None, journal: str) -> None:

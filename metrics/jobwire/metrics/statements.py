@@ -1,4 +1,4 @@
-"""The SQL files: `schema.sql` and `facts.sql` as a list of statements, `queries.sql` by name."""
+"""The SQL: `schema.sql` as a list of statements, `queries.sql` by name, and what puts rows into a table."""
 
 import re
 from collections.abc import Iterator
@@ -6,14 +6,11 @@ from functools import cache
 from importlib import resources
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-# What stands before the first view of a file makes tables.
-_VIEWS = "CREATE VIEW"
-# What each shard has rows of. `job_states` joins two of them, which stand in the same shard.
-COUNTED = (
-    *("progress", "window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts"),
-    *("job_totals", "job_facts"),
-)
 _COMMENT = re.compile(r"--[^\n]*")
+# Beside their key they hold numbers that add up.
+SUMS = ("window_counts", "rejection_counts", "histograms", "fact_counts", "usage_counts")
+# What each shard has rows of. `job_states` joins two of them, which stand in the same shard.
+COUNTED = ("progress", *SUMS, "job_totals", "job_facts")
 
 
 @cache
@@ -25,11 +22,28 @@ def queries() -> dict[str, str]:
 
 def schema() -> Iterator[str]:
     """Yield the statements that make the tables, then the views; none holds a semicolon inside."""
-    texts = [text.partition(_VIEWS) for text in map(_text, ("schema.sql", "facts.sql"))]
-    parts = [tables for tables, _, _ in texts] + [mark + views for _, mark, views in reversed(texts)]
-    for statement in _COMMENT.sub("", "".join(parts)).split(";"):
+    for statement in _COMMENT.sub("", _text("schema.sql")).split(";"):
         if statement.strip():
             yield statement.strip()
+
+
+@cache
+def upsert(table: str, source: str = "") -> str:
+    """Return the statement that puts a whole row into the table, or those of `source`, which is a SELECT.
+
+    Numbers are added to those of a row with the same key, everything else takes its place.
+    """
+    begin = f"CREATE TABLE IF NOT EXISTS {table} ("
+    lines = next(text for text in schema() if text.startswith(begin)).splitlines()
+    columns = [name for name, *_ in map(str.split, lines) if name.islower()]
+    # The first column, where the table names none.
+    told = [line.partition("PRIMARY KEY (")[2].rstrip(")") for line in lines if "PRIMARY KEY (" in line]
+    (key,) = told or columns[:1]
+    old = f"{table}.{{0}} + " if table in SUMS else ""
+    rest = [name for name in columns if name not in key.split(", ")]
+    changes = ", ".join(f"{name} = {old.format(name)}excluded.{name}" for name in rest)
+    rows = source or f"VALUES ({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table} {rows} ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
 def _text(name: str) -> str:

@@ -231,6 +231,18 @@ def test_sessions_are_asked_once_a_job(tmp_path: Path, table_of: TableOf) -> Non
     tables.sink.close()
 
 
+def test_jobs_without_a_session_count_alike_in_any_batches(tmp_path: Path, table_of: TableOf) -> None:
+    """Whether a job with a session ends in the same batch changes nothing for one that has none."""
+    entries = [e for e in Rehearsal(seed=6, jobs=12, active=4) if e.verdict == "accepted"]
+    digests = []
+    for size in (len(entries), 3):
+        tables = Tables(tmp_path / f"{size}.db", lambda job: "docs" if int(job, 16) % 3 == 0 else "")
+        tables.apply([table_of(entries[at : at + size], at) for at in range(0, len(entries), size)])
+        digests.append(tables.sink.digests())
+        tables.sink.close()
+    assert digests[0] == digests[1]
+
+
 def test_no_rows_change_nothing(tables: Tables, table_of: TableOf) -> None:
     """An empty batch is a batch."""
     tables.apply([table_of([])])
