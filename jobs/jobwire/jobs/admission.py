@@ -119,6 +119,11 @@ class JobView:
             self._missing.close(seq)
         self._digests[seq] = (digest, self.attempt)
         if len(self._digests) > REMEMBERED:
+            self.forget(REMEMBERED)
+
+    def forget(self, keep: int) -> None:
+        """Forget the digests of all but the `keep` events that were seen last: a job may speak for months."""
+        while len(self._digests) > keep:
             self._digests.popitem(last=False)
 
     def accept(self, accepted: Accepted) -> None:

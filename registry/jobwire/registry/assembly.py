@@ -111,7 +111,7 @@ class Assembly:
             clock=clock,
             on_folded=self._on_folded,
             is_awaited=lambda job_id: self.handover.is_awaited(job_id),  # noqa: PLW0108 - made below
-            teller=self.teller,
+            told=self.told,
         )
         self.repair = GapRepair(
             store=store, views=self.views, topics=topics, writer=writer, on_journaled=self.journaled.set

@@ -27,7 +27,7 @@ from jobwire.registry.journaled import Journaled
 from jobwire.registry.revision import Revision
 from jobwire.registry.set_aside import SetAsideJob, SetAsideJobs
 from jobwire.registry.store import RecordStore
-from jobwire.registry.telling import Teller
+from jobwire.registry.told import Told
 from jobwire.registry.views import Views
 from jobwire.storage import file_lock
 
@@ -55,7 +55,7 @@ class Folder:
 
     `on_folded(job_id, record, urgent)` is told of each record that changed; urgent where more than its
     progress did, with None where it may have changed and is to be read. A job that `is_awaited` does not
-    wait its turn. `teller` is told of the facts. `journal` takes entries whose
+    wait its turn. `told` takes in the facts. `journal` takes entries whose
     verdict was found by the fold. A full disk is waited out, a job that cannot be folded set aside; raises
     StorageError where the journal cannot be read.
     """
@@ -73,7 +73,7 @@ class Folder:
         clock: Clock,
         on_folded: OnFolded,
         is_awaited: Callable[[str], bool] = lambda _: False,
-        teller: Teller | None = None,
+        told: Told | None = None,
     ) -> None:
         self._store = store
         self._views = views
@@ -84,12 +84,11 @@ class Folder:
         self._clock = clock
         self._on_folded = on_folded
         self._is_awaited = is_awaited
-        self._teller = teller
+        self._told = told
         self._backlog = Backlog(clock.monotonic())
         self._next = self._committed = consumers.register(CONSUMER)
         self._aside = SetAsideJobs(consumers, clock=clock)
-        for job_id in self._aside:
-            views.hold(job_id, held=True)
+        views.is_held = self._aside.is_unreadable
         self._read_until = float("-inf")
         # Everything below the offset is in the records, and all that was received until then (epoch
         # seconds); but for the jobs set aside.
@@ -158,8 +157,8 @@ class Folder:
         Raises JobwireError.
         """
         offset = self.offset
-        if self._teller is not None:
-            self._teller.flush()  # what lies below the offset is not read again
+        if self._told is not None:
+            self._told.flush()  # what lies below the offset is not read again
         if offset != self._committed:
             self._consumers.commit(CONSUMER, offset)
             self._committed = offset
@@ -189,8 +188,8 @@ class Folder:
 
     def _take(self, row: Stored, now: float) -> None:
         address = self._topics.parse(row.topic)
-        if address is not None and row.verdict == FACT and self._teller is not None:
-            self._teller.note(address.job_id, row.payload)
+        if address is not None and row.verdict == FACT and self._told is not None:
+            self._told.read(address.job_id, row.payload)
             return
         if address is None or address.kind != "events" or address.job_id in self._aside:
             return
@@ -267,7 +266,6 @@ class Folder:
         """Leave its entries to the journal; where even that cannot be noted, everything waits for it."""
         self._busy.pop(job_id, None)
         if self._aside.put(job_id, entries[0].offset, why, unreadable=unreadable):
-            self._views.hold(job_id, held=unreadable)
             self._backlog.done(job_id)
         else:
             self._backlog.put_off(job_id, self._clock.monotonic() + _ROOM_SECONDS)
@@ -279,33 +277,28 @@ class Folder:
                 self._store.get(job_id)
             if file_lock.is_held(self._store.lock_path(job_id)):
                 why = aside.reason if aside.reason.startswith(_LOCKED) else _LOCKED
-                self._put_off_again(job_id, why, unreadable=False)
+                self._aside.failed(job_id, why, unreadable=False)
                 return False
             entries, reached = self._collect(job_id, aside.offset)
             outcome = self._fold([(job_id, entries)] if entries else [])
             if outcome.busy or outcome.failed:
                 why = "the disk is full" if outcome.disk_full else outcome.failed.get(job_id, _LOCKED)
-                self._put_off_again(job_id, why, unreadable=bool(outcome.failed))
+                self._aside.failed(job_id, why, unreadable=bool(outcome.failed))
                 return False
             self._note_decided(job_id, entries)
             self._tell(outcome.revisions)
             self.folded += len(entries)
             self._move(job_id, reached)
         except (JobwireError, OSError) as error:
-            self._put_off_again(job_id, str(error), unreadable=True)
+            self._aside.failed(job_id, str(error), unreadable=True)
             return False
         return True
-
-    def _put_off_again(self, job_id: str, why: str, *, unreadable: bool) -> None:
-        self._aside.failed(job_id, why, unreadable=unreadable)
-        self._views.hold(job_id, held=unreadable and job_id in self._aside)
 
     def _move(self, job_id: str, reached: int) -> None:
         if reached < self._next:
             self._aside.move(job_id, reached)
             return
         self._aside.take_back(job_id)
-        self._views.hold(job_id, held=False)
         _log.info("job %s: what waited for it is folded", job_id)
 
     def _collect(self, job_id: str, offset: int) -> tuple[list[Journaled], int]:

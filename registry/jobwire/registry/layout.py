@@ -34,6 +34,8 @@ OUTBOX = "outbox"
 SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"
 _log = LateLog("jobwire.registry")
+# Inode, time of change and size: each record that is written is a new file.
+Stamp = tuple[int, int, int]
 # In the order of their making; the last one tells that all others are there for good.
 _FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
 
@@ -55,14 +57,18 @@ class HomeLayout(HomePaths):
 
     def exists(self, job_id: str) -> bool:
         """Tell whether the job has a record. Raises StorageError where that cannot be told."""
+        return self.record_stamp(job_id) is not None
+
+    def record_stamp(self, job_id: str) -> Stamp | None:
+        """Return what differs once the record has changed; None where there is none. Raises StorageError."""
         path = self.record_path(job_id)
         try:
-            os.stat(path)
+            found = os.stat(path)
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             raise storage_failure("look for", path, error) from error
-        return True
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def has_jobs(self) -> bool:
         """Tell whether anything was ever written here."""

@@ -9,7 +9,8 @@ for it any more.
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from jobwire.core.clock import Clock, epoch
 from jobwire.core.errors import JobwireError, NotFoundError
@@ -27,23 +28,23 @@ _LONGEST_RETRY_SECONDS = 60.0
 _log = logging.getLogger("jobwire.registry")
 
 
+@dataclass
 class SetAsideJob:
-    """One job. `offset`: its first entry that is not folded; `since` epoch, `retry_at` monotonic seconds."""
+    """One job. `offset`: its first entry that is not folded; `since` epoch, `retry_at` monotonic seconds.
 
-    __slots__ = ("delay", "offset", "reason", "retry_at", "since", "unreadable")
+    One that is not `unreadable` is only locked, and can be read.
+    """
 
-    def __init__(self, offset: int, *, reason: str, unreadable: bool, since: float, retry_at: float) -> None:
-        self.offset = offset
-        self.reason = reason
-        # Else it is only locked, and can be read.
-        self.unreadable = unreadable
-        self.since = since
-        self.retry_at = retry_at
-        self.delay = _FIRST_RETRY_SECONDS
+    offset: int
+    reason: str
+    unreadable: bool
+    since: float
+    retry_at: float
+    delay: float = _FIRST_RETRY_SECONDS
 
 
 class SetAsideJobs:
-    """The jobs set aside in one journal; from one thread, but for `reasons`."""
+    """The jobs set aside in one journal; from one thread, but for `reasons` and `is_unreadable`."""
 
     def __init__(self, consumers: Consumers, *, clock: Clock) -> None:
         self._consumers = consumers
@@ -62,12 +63,14 @@ class SetAsideJobs:
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._jobs))
-
     def reasons(self) -> Mapping[str, str]:
         """Return the jobs, each with why; from any thread."""
         return {job_id: aside.reason for job_id, aside in list(self._jobs.items())}
+
+    def is_unreadable(self, job_id: str) -> bool:
+        """Tell whether the job waits because its record cannot be read; from any thread."""
+        aside = self._jobs.get(job_id)
+        return aside is not None and aside.unreadable
 
     def put(self, job_id: str, offset: int, reason: str, *, unreadable: bool) -> bool:
         """Set the job aside, durably; False where that cannot be done now."""

@@ -102,16 +102,6 @@ class Teller:
                 raise
         return self.told - before
 
-    def note(self, job_id: str, payload: bytes) -> None:
-        """Take in a fact that was read in the journal."""
-        fact = decode_fact(payload, job_id=job_id)
-        if fact is not None:
-            self._told.note(fact)
-
-    def flush(self) -> None:
-        """Return when what was noted is on the disk; from any thread. Raises StorageError."""
-        self._told.flush()
-
     def _next_jobs(self) -> list[str]:
         with self._guard:
             jobs = list(islice(self._waiting, _JOBS))

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.jobs.fact import Fact, FactKind
+from jobwire.jobs.fact import Fact, FactKind, decode_fact
 from jobwire.storage.sqlite.failures import DamagedDatabaseError
 from jobwire.storage.sqlite.schema import Schema
 from jobwire.storage.sqlite.sqlite_file import SqliteFile, remove_database
@@ -62,6 +62,12 @@ class Told:
         with self._guard:
             known = self._known(job_id)
         return known.offset if known is not None else 0
+
+    def read(self, job_id: str, payload: bytes) -> None:
+        """Take in an entry of the journal with the verdict FACT; what is none of this job is passed over."""
+        fact = decode_fact(payload, job_id=job_id)
+        if fact is not None:
+            self.note(fact)
 
     def note(self, fact: Fact) -> None:
         """Take in a fact that is in the journal."""

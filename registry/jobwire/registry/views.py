@@ -6,38 +6,35 @@ journal does not is accepted by its digest (it was verified when it was applied)
 judged by the one rule of `core.admission` against the present record plus what was accepted since.
 """
 
-import os
+import contextlib
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jobwire.core.errors import NotFoundError
-from jobwire.jobs.admission import ACCEPTED, REMEMBERED, Accepted, JobView, Reason
+from jobwire.jobs.admission import ACCEPTED, Accepted, JobView, Reason
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord
-from jobwire.registry import quarantine, seqs
+from jobwire.registry import seqs
 from jobwire.registry.audit import AuditLog, Line
 from jobwire.registry.journaled import ahead_of
+from jobwire.registry.layout import Stamp
 from jobwire.registry.store import RecordStore
-from jobwire.storage.failures import storage_failure
 
 MAX_JOBS = 4096
 # Nobody can tell who signed them, so a stranger may fill this: it is far more than a job says in a day.
 MAX_UNDECIDED_BYTES = 64 << 20
-# Digests kept a job. Redeliveries come from the broker's in-flight window; of an older event only the
-# reason differs (`replayed` instead of `duplicate`).
-_RECENT = 64
-_COMPACT_AT = 128
+# Digests kept of a job's folded events. Redeliveries come from the broker's in-flight window; of an older
+# event only the reason differs (`replayed` instead of `duplicate`).
+_RECENT = 128
 _TAIL_LINES = 128
 # Far more than the time between two readings of the clock that stamps files.
 _TICK_NS = 100_000_000
 # The verdicts of events that the history has taken in.
 _HELD = frozenset({ACCEPTED, str(Reason.LATE)})
-
-Stamp = tuple[int, int, int]
 
 
 class AdmissionFields(NamedTuple):
@@ -87,15 +84,12 @@ class AdmissionState:
         self.unjournaled: OrderedDict[int, bytes] = OrderedDict()
         self.local: set[int] = set()
         self.in_flight: dict[int, str] = {}
-        self.recent: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT)
-        self.noted = 0
         self.view = JobView(token=fields.token)
 
     def accept(self, event: Event, digest: bytes) -> None:
         """Note an event that was accepted from the wire."""
         self.view.accept(Accepted(event, digest))
         self.in_flight[event.seq] = event.event
-        self._note(event.seq, digest, self.fields.attempt)
 
     @property
     def first_unjournaled(self) -> int:
@@ -121,12 +115,7 @@ class AdmissionState:
         if line["verdict"] == ACCEPTED and not self.is_journaled(seq):
             self.unjournaled[seq] = raw
         if self.view.seen(seq) is None:
-            self._note(seq, raw, self.view.attempt)
             self.view.remember(seq, raw)
-
-    def _note(self, seq: int, digest: bytes, attempt: int) -> None:
-        self.recent.append((seq, digest, attempt))
-        self.noted += 1
 
     def is_journaled(self, seq: int) -> bool:
         """Tell whether the journal holds the event, folded or not."""
@@ -155,27 +144,6 @@ class AdmissionState:
                 status = EVENT_TRANSITIONS.get((status, self.in_flight[seq]), status)
         view.status = status
 
-    def compact(self) -> None:
-        """Forget old digests where there are many: a job may speak for months.
-
-        Not while events are missing: without the digests they could not be told from replays.
-        """
-        if self.noted < (REMEMBERED if self.view.missing else _COMPACT_AT):
-            return
-        old, self.noted = self.view, 0
-        fresh = JobView(
-            token=old.token,
-            status=old.status,
-            attempt_seq=old.attempt_seq,
-            last_seq=min((item[0] for item in self.recent), default=old.last_seq + 1) - 1,
-        )
-        for seq, digest, attempt in sorted(self.recent):
-            fresh.attempt = attempt
-            fresh.remember(seq, digest)
-        fresh.last_seq = max(fresh.last_seq, old.last_seq)
-        fresh.attempt = old.attempt
-        self.view = fresh
-
 
 class Views:
     """The jobs that were spoken of lately, each as fresh as its record. Thread-safe under `guard`.
@@ -192,9 +160,8 @@ class Views:
         self._max_jobs = max_jobs
         # Of messages that were not judged: how many, and how many bytes.
         self._undecided: dict[str, tuple[int, int]] = {}
-        self._held: set[str] = set()
-        # When the folder changed that was listed, and who stood there.
-        self._in_quarantine: tuple[int, frozenset[str]] = (-1, frozenset())
+        # Tells, in any thread, whether a job's entries wait in the journal because its record cannot be read.
+        self.is_held: Callable[[str], bool] = lambda _: False
         self._jobs: OrderedDict[str, AdmissionState] = OrderedDict()
         # Held by whoever reads or changes what `get` returned: recorder and fold do.
         self.guard = threading.RLock()
@@ -206,12 +173,12 @@ class Views:
         the history with it, is there and cannot be read.
         """
         with self.guard:
-            stamp = self._stamp(job_id)
+            stamp = self._store.record_stamp(job_id)
             state = self._jobs.get(job_id)
             if stamp is None:
                 self._jobs.pop(job_id, None)
-                if job_id in self._quarantined():
-                    self._store.require(job_id)
+                with contextlib.suppress(NotFoundError):
+                    self._store.require(job_id)  # raises where it stands in quarantine
                 return None
             if state is None or state.stamp != stamp:
                 # What stamps the file is the system's clock.
@@ -240,8 +207,8 @@ class Views:
             if state is None or state.fields.token != record.auth_token:
                 return
             state.follow(admission_fields(record))
-            state.compact()
-            stamp = self._stamp(record.job_id)
+            state.view.forget(_RECENT)
+            stamp = self._store.record_stamp(record.job_id)
             if stamp is not None:
                 state.stamp, state.settled = stamp, False
 
@@ -257,7 +224,7 @@ class Views:
     def is_undecided(self, job_id: str) -> bool:
         """Tell whether messages of the job wait to be judged."""
         with self.guard:
-            return job_id in self._held or job_id in self._undecided
+            return self.is_held(job_id) or job_id in self._undecided
 
     def undecided(self, job_id: str, size: int) -> bool:
         """Note one more message that waits to be judged; False where there are too many bytes of them."""
@@ -278,26 +245,6 @@ class Views:
             if state is not None and not state.in_flight and not state.local:
                 del self._jobs[job_id]  # it has not seen them
 
-    def hold(self, job_id: str, *, held: bool) -> None:
-        """Note whether the job's entries wait in the journal because its record cannot be read."""
-        with self.guard:
-            (self._held.add if held else self._held.discard)(job_id)
-
-    def _quarantined(self) -> frozenset[str]:
-        """Return the jobs that stand in quarantine; one stat where nothing changed."""
-        folder = f"{self._store.jobs_path()}/{quarantine.FOLDER}"
-        try:
-            changed_at = os.stat(folder).st_mtime_ns  # noqa: PTH116 - asked for every unknown job's message
-        except FileNotFoundError:
-            return frozenset()
-        except OSError as error:
-            raise storage_failure("look for", folder, error) from error
-        settled = time.time_ns() - changed_at > _TICK_NS
-        if self._in_quarantine[0] != changed_at:
-            found = frozenset(item.job_id for item in quarantine.find(self._store.jobs_path()))
-            self._in_quarantine = (changed_at if settled else -1, found)
-        return self._in_quarantine[1]
-
     def _read(self, job_id: str, state: AdmissionState | None, stamp: Stamp) -> AdmissionState | None:
         try:
             record = self._store.get(job_id)
@@ -313,15 +260,6 @@ class Views:
         _read_history(log, state)
         state.stamp = stamp
         return state
-
-    def _stamp(self, job_id: str) -> Stamp | None:
-        try:
-            status = os.stat(self._store.record_path(job_id))  # noqa: PTH116 - asked for every message
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise storage_failure("look for", self._store.record_path(job_id), error) from error
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _forget_old(self) -> None:
         if len(self._jobs) <= self._max_jobs:

@@ -25,8 +25,6 @@ _SHARE = 0.05
 _NO_LIMIT = 2**31
 _TICK_SECONDS = 0.1
 
-Mark = tuple[int, int, int]
-
 
 class LocalJobs:
     """Reads one home directory. `warn` takes what a person should know about unreadable records."""
@@ -34,7 +32,7 @@ class LocalJobs:
     def __init__(self, store: RecordStore, *, warn: Callable[[str], None]) -> None:
         self._store = store
         self._warn = warn
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, tuple[int, int, int]] = {}
         self._known: set[str] = set()
         self._unreadable: set[str] = set()
         self._written = -1
@@ -42,7 +40,7 @@ class LocalJobs:
 
     def read(self, job_id: str) -> JobRecord:
         """Return the record; raises NotFoundError and StorageError as `RecordStore.get`."""
-        mark = self._mark(job_id)
+        mark = self._store.record_stamp(job_id)
         record = self._store.get(job_id)
         if mark is not None:
             self._marks[job_id] = mark
@@ -51,7 +49,7 @@ class LocalJobs:
 
     def changed(self, job_id: str) -> JobRecord | None:
         """Return the record if it was written since it was last read, else None; raises as `read`."""
-        mark = self._mark(job_id)
+        mark = self._store.record_stamp(job_id)
         if mark is not None and mark == self._marks.get(job_id):
             return None
         return self.read(job_id)
@@ -105,13 +103,6 @@ class LocalJobs:
             self._unreadable.add(job_id)
             self._warn(str(error))
             return None
-
-    def _mark(self, job_id: str) -> Mark | None:
-        try:
-            found = os.stat(self._store.record_path(job_id))  # noqa: PTH116 - a polled call
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _written_at(self) -> int:
         """Return the time stamp that moves with every record that is written, new ones among them."""

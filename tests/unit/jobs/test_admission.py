@@ -251,6 +251,17 @@ def test_memory_is_bounded() -> None:
     assert len(view.missing) <= 4096
 
 
+def test_what_is_forgotten_is_a_replay() -> None:
+    """Of an event whose digest was let go only the reason differs; what is missing is still let in."""
+    view = JobView(token=TOKEN)
+    for seq, kind in ((1, "started"), (3, "progress"), (4, "progress")):
+        judge(view, payload(seq, kind))
+    view.forget(1)
+    assert reason(judge(view, payload(4, "progress"))) == "duplicate"
+    assert reason(judge(view, payload(3, "progress"))) == "replayed"
+    assert reason(judge(view, payload(2, "progress"))) == "late"
+
+
 def test_seq_rises_by_so_much_and_no_more() -> None:
     """Whoever folds refuses a farther jump, and goes on with the next event that fits."""
     view = JobView(token=TOKEN)

@@ -57,7 +57,7 @@ class TellingProcess:
             journal=self.writer.append,
             clock=store.clock,
             on_folded=lambda *_: None,
-            teller=self.teller,
+            told=self.told,
         )
 
     def fold(self) -> None:
