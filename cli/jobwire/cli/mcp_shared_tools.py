@@ -54,6 +54,7 @@ class SharedTools(ABC):
         wanted["job_id"] = os.environ.get("JOBWIRE_JOB", "")
         if wait_seconds <= 0:
             return self.call("lock-acquire", **wanted)
+        check_seconds("wait_seconds", wait_seconds)
         found = self.wait("lock-acquire", {**wanted, "wait": True}, wait_seconds)
         if not found["woke"]:
             if "waiting" in found:

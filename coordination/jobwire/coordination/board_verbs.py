@@ -104,8 +104,7 @@ def _verify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    found = Boards(store).views(only_open=args.get("open", False), limit=limit_of(args))
-    mine = [one for one in found if agent in {*one.board.names, one.board.opened_by}]
+    mine = Boards(store).views(only_open=args.get("open", False), agent=agent, limit=limit_of(args))
     return {"boards": [one.to_json() for one in mine]}
 
 

@@ -121,7 +121,7 @@ class Housekeeping:
             bring_up(self._store, self._tell, stop)
         tell_due(self._store)
         # A phase whose time is over ends here, and the members are asked what comes next.
-        if self._store.rows("boards", {"open": 1, "limit": 1}):
+        if self._store.rows("boards", {"open": 1, "agent": None, "limit": 1}):
             Boards(self._store).views(only_open=True, limit=_BOARDS)
         now = self._clock.monotonic()
         if now - self._collected_at >= _COLLECT_SECONDS:

@@ -58,6 +58,8 @@ def test_a_worker_elsewhere_works_with_tools_alone(host: AgentHost) -> None:
         tools.lock_acquire(["b.py"])
     with pytest.raises(NoWorkError):
         tools.lock_acquire(["b.py"], wait_seconds=0.01)
+    with pytest.raises(InvalidInputError):
+        tools.lock_acquire(["b.py"], wait_seconds=float("nan"))
     assert len(tools.lock_release()["locks"]) == 1
     tools.reply(thread, "soon there")
     assert tools.search("soon")["messages"]

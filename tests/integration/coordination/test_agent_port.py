@@ -250,6 +250,20 @@ def test_a_board_is_for_its_members(agents: Agents) -> None:
         lead.call("board-show", {"board": "board-none"})
 
 
+def test_an_agent_finds_its_board_behind_the_boards_of_others(agents: Agents) -> None:
+    """The newest are those that it is on, or opened, however many others there are."""
+    lead, member, other = agents("lead"), agents("member"), agents("other")
+    asked: dict[str, object] = {"checkpoint": "PLAN", "proposal": "do it"}
+    mine = lead.call("board-open", {**asked, "members": ["member", "ann"]})["board_id"]
+    for _ in range(3):
+        other.call("board-open", {**asked, "members": ["bob", "eve"]})
+    for one, open_ in ((lead, False), (member, True)):
+        found: Any = one.call("board-list", {"limit": 2, "open": open_})
+        assert [board["board_id"] for board in found["boards"]] == [mine]
+    others: Any = other.call("board-list", {"limit": 2})
+    assert len(others["boards"]) == 2
+
+
 @pytest.fixture
 def plan(host: AgentHost) -> Tasks:
     """Give the plan of a lead: the builder's task, another that waits for it, one that is anybody's."""
@@ -304,6 +318,7 @@ def test_what_a_task_refuses_it_refuses_everywhere(agents: Agents, plan: Tasks) 
         (builder, "task-claim", {"task_id": "T1", "expect_version": 9}, ConflictError, "not_expected"),
         (lead, "task-review", {"task_id": "T1", "approve": True}, ConflictError, "not_expected"),
         (lead, "task-review", {"task_id": "T1", "approve": False}, InvalidInputError, "invalid_input"),
+        (lead, "task-list", {"statuses": ["redy"]}, InvalidInputError, "invalid_input"),
         (lead, "task-merge", {"task_id": "T1"}, InvalidInputError, "invalid_input"),
         (lead, "task-retry", {"task_id": "T1"}, InvalidInputError, "invalid_input"),
         (lead, "task-cancel", {"task_id": "T1"}, InvalidInputError, "invalid_input"),

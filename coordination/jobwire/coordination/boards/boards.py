@@ -122,10 +122,13 @@ class Boards:
             found = look(self._store, board_id, self._store.clock.now())
         return self._settled(*found)
 
-    def views(self, *, only_open: bool = False, limit: int = 100) -> list[BoardView]:
-        """Return the boards, newest first."""
+    def views(
+        self, *, only_open: bool = False, agent: str | None = None, limit: int = 100
+    ) -> list[BoardView]:
+        """Return the boards, or those that an agent is on or opened, newest first."""
         with self._store.reading():
-            rows = self._store.rows("boards", {"open": int(only_open), "limit": limit})
+            values = {"open": int(only_open), "agent": agent, "limit": limit}
+            rows = self._store.rows("boards", values)
             found = [look_at(self._store, Board(*row), self._store.clock.now()) for row in rows]
         return [self._settled(*one) for one in found]
 

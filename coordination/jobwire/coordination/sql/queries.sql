@@ -606,8 +606,11 @@ INSERT INTO boards ({board}) VALUES ({:board});
 SELECT {board} FROM boards WHERE board_id = :board_id;
 
 -- name: boards
--- The boards, newest first; open ones only where asked.
-SELECT {board} FROM boards WHERE :open = 0 OR resolution IS NULL ORDER BY opened_ms DESC, board_id LIMIT :limit;
+-- The boards, newest first; open ones only where asked, and of one who is on them or opened them; NULL matches any.
+SELECT {board} FROM boards
+WHERE (:open = 0 OR resolution IS NULL)
+    AND (:agent IS NULL OR opened_by = :agent OR EXISTS (SELECT 1 FROM json_each(members) WHERE value = :agent))
+ORDER BY opened_ms DESC, board_id LIMIT :limit;
 
 -- name: set_asked
 -- The members of this phase and round were asked.

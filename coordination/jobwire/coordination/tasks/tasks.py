@@ -25,6 +25,7 @@ from jobwire.coordination.tasks.states import (
     no_task,
 )
 from jobwire.coordination.tasks.stored import (
+    READY,
     TaskRun,
     TaskView,
     all_tasks,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from jobwire.coordination.work_words import Worded
 
 _LOOKS = 5
+_WORDS = frozenset({READY, *map(str, TaskStatus)})
 
 
 class TaskClaimed(NamedTuple):
@@ -146,8 +148,11 @@ class Tasks:
     ) -> list[TaskView]:
         """Return the tasks of a run that are in one of these states, `ready` among them, and an owner's.
 
-        Those behind the number `after`, in the order of addition.
+        Those behind the number `after`, in the order of addition. Raises InvalidInputError for another state.
         """
+        for word in statuses:
+            if word not in _WORDS:
+                raise InvalidInputError(f"status is {word!r:.80}", hint=f"one of {', '.join(sorted(_WORDS))}")
         values = {
             "run_id": storable(run_id),
             "statuses": f",{','.join(statuses)}," if statuses else None,

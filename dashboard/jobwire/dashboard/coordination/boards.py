@@ -19,7 +19,10 @@ MOST_SAID = 500
 def board_list(store: CoordinationStore, now: float) -> list[dict[str, object]]:
     """Return the boards, newest first."""
     with store.reading():
-        names = [Board(*row).board_id for row in store.rows("boards", {"open": 0, "limit": MOST_BOARDS})]
+        names = [
+            Board(*row).board_id
+            for row in store.rows("boards", {"open": 0, "agent": None, "limit": MOST_BOARDS})
+        ]
         return [_head(_view(store, name, now)) for name in names]
 
 
