@@ -25,7 +25,6 @@ from jobwire.coordination.command import failure_json, who_am_i
 from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.taking import STORE_AGENT
-from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
@@ -56,7 +55,6 @@ class AgentTools(TaskTools):
             *(self.send, self.reply, self.wait_reply, self.search, self.agents),
             *self.shared(),
             *self.task_tools(),
-            self.task_add,
         ]
 
     def close(self) -> None:
@@ -112,30 +110,6 @@ class AgentTools(TaskTools):
     def reply(self, thread: str, summary: str, body: str = "") -> Said:
         """Say something in a thread, for example the answer to its question."""
         return self.call("reply", thread_id=thread, summary=summary, body=body)
-
-    def task_add(
-        self,
-        title: str,
-        *,
-        owner: str = "",
-        body: str = "",
-        depends_on: list[str] | None = None,
-        accept: list[str] | None = None,
-        reviewers: list[str] | None = None,
-        run: str = "default",
-    ) -> Said:
-        """Add a task to a run's plan. It is sent to its owner when all that it depends on is completed."""
-        new = NewTask(
-            title,
-            run_id=run,
-            text=body,
-            owner=owner,
-            acceptance=tuple(accept or ()),
-            needs=tuple(depends_on or ()),
-            reviewers=tuple(reviewers or ()),
-        )
-        with Home(self._home).tasks(self._agent) as tasks:
-            return {"task": tasks.add(new).view.to_json(tasks.store.now_ms)}
 
     def wait_reply(self, thread: str, timeout_seconds: float = 600.0) -> Said:
         """Wait for what others say in a thread after your last question there."""

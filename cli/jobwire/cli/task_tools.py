@@ -26,13 +26,13 @@ class TaskTools(SharedTools):
     def task_tools(self) -> list[Callable[..., Said]]:
         """Return these tools."""
         return [
-            *(self.task_list, self.task_show, self.task_claim),
+            *(self.task_list, self.task_show, self.task_add, self.task_claim),
             *(self.task_complete, self.task_fail, self.task_review),
         ]
 
     def task_list(self, run: str = "default", status: str = "", after: int = 0) -> Said:
-        """Show a run's tasks and what each waits for; `status` for example ready, in_review or failed.
-        Where there is `more`, ask again with its `after`.
+        """Show a run's tasks, at most 1,000, and what each waits for; `status` for example ready, in_review
+        or failed. Where there is `more`, ask again with its `after`.
         """  # noqa: D205 - shown to agents as it is
         wanted = [status] if status else []
         return self.look("task-list", run_id=run, statuses=wanted, after=after, limit=_MOST)
@@ -40,6 +40,21 @@ class TaskTools(SharedTools):
     def task_show(self, task: str, run: str = "default") -> Said:
         """Show one task: what it waits for, its runs and how each ended."""
         return self.look("task-show", task_id=task, run_id=run)
+
+    def task_add(
+        self,
+        title: str,
+        *,
+        owner: str = "",
+        body: str = "",
+        depends_on: list[str] | None = None,
+        accept: list[str] | None = None,
+        reviewers: list[str] | None = None,
+        run: str = "default",
+    ) -> Said:
+        """Add a task to a run's plan. It is sent to its owner when all that it depends on is completed."""
+        lists = {"needs": depends_on or [], "acceptance": accept or [], "reviewers": reviewers or []}
+        return self.call("task-add", title=title, owner=owner, text=body, run_id=run, **lists)
 
     def task_claim(
         self, task: str = "", run: str = "default", lease_seconds: float = DEFAULT_LEASE_SECONDS

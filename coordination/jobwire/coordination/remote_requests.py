@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination.actions import said
+from jobwire.coordination.actions import body_of, said
 from jobwire.coordination.agent_verbs import verb_named
 from jobwire.coordination.boards.statements import MAX_PROPOSAL, MAX_RESOLUTION
 from jobwire.coordination.locks.targets import canonical
@@ -41,6 +41,7 @@ _OPTIONS = {
     "interval_seconds": "interval",
     "job_id": "job",
     "members": "member",
+    "needs": "depends_on",
     "recommendations": "recommendation",
     "statuses": "status",
     "task_id": "task",
@@ -152,6 +153,10 @@ def _board_verify(args: Namespace, asked: Request) -> None:
     asked["sealed"] = read_named_text(args.file, "resolution", limit=MAX_RESOLUTION).strip()
 
 
+def _task_add(args: Namespace, asked: Request) -> None:
+    asked["text"] = body_of(args)
+
+
 def _task_complete(args: Namespace, asked: Request) -> None:
     if args.branch:
         if "payload" in asked:
@@ -176,6 +181,7 @@ _MORE: Mapping[str, Callable[[Namespace, Request], None]] = {
     "board-open": _board_open,
     **dict.fromkeys(("board-show", "board-resolve"), _board_read),
     "board-verify": _board_verify,
+    "task-add": _task_add,
     "task-complete": _task_complete,
     "task-review": _task_review,
 }

@@ -68,6 +68,11 @@ def _reviewed(found: Answer) -> str:
     return moved_words(task)
 
 
+def _added(found: Answer) -> str:
+    words = "is there already" if found["duplicate"] else "would be" if found["dry_run"] else "is"
+    return safe(f"task {found['task']['task_id']} {words} {found['task']['status']}")
+
+
 _OF_VERBS: dict[str, Callable[[Answer], str]] = {
     "lock-acquire": lock_words.held,
     "lock-renew": lock_words.held,
@@ -83,6 +88,7 @@ _OF_VERBS: dict[str, Callable[[Answer], str]] = {
     "board-messages": talk,
     "board-list": lambda found: board_table(found["boards"]),
     "board-verify": lambda _: "genuine: nothing was changed since",
+    "task-add": _added,
     "task-review": _reviewed,
     "task-retry": lambda found: safe(f"task {found['task']['task_id']} is open again"),
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.message import DEFAULT_RUN
 from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
@@ -37,6 +38,28 @@ def _tasks(store: CoordinationStore, agent: str, args: dict[str, Any]) -> Tasks:
 
 def _told(store: CoordinationStore, task: Task, **more: object) -> dict[str, object]:
     return {**more, "task": view_of(store, task).to_json(store.now_ms), "thread_id": task.thread_id}
+
+
+def _add(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
+    dry_run = args.pop("dry_run", False)
+    given: dict[str, Any] = {name: tuple(args[name]) for name in _LISTS if name in args}
+    if "retry_delays" in given:
+        given["retry_delays"] = _seconds(given["retry_delays"])
+    added = Tasks(store, agent).add_all([NewTask(**{**args, **given})], dry_run=dry_run)[0]
+    return {
+        "task": added.view.to_json(store.now_ms),
+        "duplicate": added.duplicate,
+        "dry_run": dry_run,
+    }
+
+
+def _seconds(words: tuple[str, ...]) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, words))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"retry delays are {','.join(words)[:80]!r}", hint="seconds: 30,120,600"
+        ) from error
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -128,12 +151,27 @@ def _moves(move: Callable[..., Task], *options: str) -> VerbBody:
     return do
 
 
+_LISTS = ("acceptance", "needs", "reviewers", "retry_delays")
+_NEW = ("title", "text", "owner", "intent", "risk", "priority", "review", "on_failed_dependency")
 _TASK = {"task_id": TEXT, "run_id": TEXT}
 _MOVE = {**_TASK, "expect_version": WHOLE}
 _WORK = {**_MOVE, "incarnation": TEXT}
 _ENDS = {**_WORK, **WORDS, "token": TEXT}
 _NAMED = ("task_id",)
 TASK_VERBS: Mapping[str, AgentVerb] = {
+    "task-add": AgentVerb(
+        {
+            **_TASK,
+            **dict.fromkeys(_NEW, TEXT),
+            **dict.fromkeys(_LISTS, TEXTS),
+            "max_attempts": WHOLE,
+            "dry_run": FLAG,
+        },
+        _add,
+        ("title",),
+        changes=True,
+        commands=True,
+    ),
     "task-list": AgentVerb(
         {"run_id": TEXT, "statuses": TEXTS, "owner": TEXT, "stuck": FLAG, "limit": WHOLE, "after": WHOLE},
         _list,

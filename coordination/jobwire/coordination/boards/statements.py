@@ -77,7 +77,7 @@ def check_board(new: NewBoard) -> None:
         raise InvalidInputError(f"a quorum of {new.quorum}", hint="at most the number of members")
 
 
-def checked_saying(new: NewBoard, said: Statement) -> Statement:
+def checked_statement(new: NewBoard, said: Statement) -> Statement:
     """Return what a member said elsewhere with its defaults; raises InvalidInputError."""
     if said.member not in new.members:
         raise InvalidInputError(f"{said.member!r:.80} is not on the board")

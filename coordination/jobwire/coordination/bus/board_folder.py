@@ -17,7 +17,7 @@ from jobwire.coordination.boards.statements import (
     NewBoard,
     PastBoard,
     check_board,
-    checked_saying,
+    checked_statement,
 )
 from jobwire.coordination.bus import message_bus
 from jobwire.coordination.taking import STORE_AGENT
@@ -104,7 +104,7 @@ def _said(
         for member, one in _object(folder, name).items():
             if not isinstance(one, dict):
                 raise InvalidInputError(f"{name}: {member!r:.60}: it is no object")
-            said.append(checked_saying(new, Statement(member, turn, _at(one, otherwise_ms), one)))
+            said.append(checked_statement(new, Statement(member, turn, _at(one, otherwise_ms), one)))
     return tuple(sorted(said, key=lambda one: (one.at_ms, _ORDER[one.turn])))
 
 
@@ -119,19 +119,12 @@ def _discussion(
 ) -> Iterator[Statement]:
     """Yield what was said to each other: a line less decides nothing, so the rest is taken."""
     place = f"{message_bus.BOARD}/{DISCUSSION}"
-    *lines, torn = _bytes(folder, DISCUSSION).split(b"\n")
-    if torn.strip():
-        left_out(f"{place}:{len(lines) + 1}: the last line is torn")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for where, one in message_bus.lines_of(_bytes(folder, DISCUSSION), place, left_out):
         try:
-            one = decode_object(line)
-            yield checked_saying(
-                new, Statement(str(one.get("from")), BoardTurn.DISCUSS, _at(one, started_ms), one)
-            )
+            said = Statement(str(one.get("from")), BoardTurn.DISCUSS, _at(one, started_ms), one)
+            yield checked_statement(new, said)
         except _REFUSED as error:
-            left_out(f"{place}:{number}: {error.message}")
+            left_out(f"{where}: {error.message}")
 
 
 def _at(said: Mapping[str, object], otherwise_ms: int) -> int:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from jobwire.coordination.liveness import AgentStatus
+from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import InvalidInputError
+from jobwire.core.strict_json import decode_object
 from jobwire.core.topics import check_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 QUEUE, LOCKS, WORKERS, EVENTS, BOARD = "queue.jsonl", "locks.json", "worker-status.json", "events", "board"
 # Types whose messages touch a file in events/; a failure wakes as a completion does.
@@ -63,6 +65,22 @@ def milliseconds(text: object) -> int:
     if found <= 0:
         raise InvalidInputError(f"{text!r:.60} lies before 1970")
     return found
+
+
+def lines_of(
+    content: bytes, place: str, left_out: Callable[[str], object]
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the objects in lines of JSON with their places; `left_out` is told of what is none, or torn."""
+    *lines, torn = content.split(b"\n")
+    if torn.strip():
+        left_out(f"{place}:{len(lines) + 1}: the last line is torn")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield f"{place}:{number}", decode_object(line)
+        except JsonShapeError as error:
+            left_out(f"{place}:{number}: {error.message}")
 
 
 def agent_of(name: object) -> str:

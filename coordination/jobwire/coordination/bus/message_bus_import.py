@@ -115,15 +115,8 @@ def read_bus(store: CoordinationStore, folder: str, run_id: str) -> dict[str, ob
 
 
 def _messages(queue: bytes, run_id: str, found: BusTakenIn) -> Iterator[tuple[str, int, NewMessage]]:
-    *lines, torn = queue.split(b"\n")
-    if torn.strip():
-        found.leave_out(f"{message_bus.QUEUE}:{len(lines) + 1}: the last line is torn")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{message_bus.QUEUE}:{number}"
+    for place, body in message_bus.lines_of(queue, message_bus.QUEUE, found.leave_out):
         try:
-            body = decode_object(line)
             at_ms, new = _message(body, run_id)
         except _REFUSED as error:
             found.leave_out(f"{place}: {error.message}")

@@ -1,4 +1,4 @@
-"""What the verbs of `jobwire tasks` do that make or draw a plan; the others are those of agents."""
+"""What the verbs of `jobwire tasks` do with a whole plan; the others are those of agents."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.actions import body_of
 from jobwire.coordination.command import say, who_am_i
 from jobwire.coordination.message import split_words
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.graph import mermaid, text_graph
-from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.tasks.words import task_table
 from jobwire.core.errors import InvalidInputError, NotFoundError
@@ -26,39 +24,6 @@ if TYPE_CHECKING:
 
 MAX_PLAN = 16 * 1024 * 1024
 _FORMATS = {".md": "markdown", ".markdown": "markdown", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-
-
-def task_add(args: Namespace) -> int:
-    """Add a task."""
-    tasks = _tasks(args)
-    new = NewTask(
-        args.title,
-        args.task,
-        args.run_id,
-        body_of(args),
-        args.owner,
-        args.intent,
-        args.risk,
-        args.priority,
-        tuple(args.accept),
-        split_words(args.depends_on),
-        args.review,
-        split_words(args.reviewers),
-        args.max_attempts,
-        _delays(args.retry_delays),
-        args.on_failed_dependency,
-    )
-    added = tasks.add_all([new], dry_run=args.dry_run)[0]
-    view, now_ms = added.view, tasks.store.now_ms
-    body = {
-        "task": view.to_json(now_ms),
-        "duplicate": added.duplicate,
-        "dry_run": args.dry_run,
-        "event_id": tasks.store.latest_event(),
-    }
-    words = "is there already" if added.duplicate else "would be" if args.dry_run else "is"
-    say(args, body, f"task {view.task.task_id} {words} {view.status(now_ms)}")
-    return 0
 
 
 def task_import(args: Namespace) -> int:
@@ -152,11 +117,3 @@ def _plan_text(path: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError("the plan is not valid UTF-8", hint="is it a text file?") from error
-
-
-def _delays(text: str) -> tuple[float, ...]:
-    try:
-        found = tuple(float(one) for one in split_words(text))
-    except ValueError as error:
-        raise InvalidInputError(f"retry delays are {text[:80]!r}", hint="seconds: 30,120,600") from error
-    return found
