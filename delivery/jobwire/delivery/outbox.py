@@ -8,11 +8,15 @@ job's lock.
     append ── fsync ──► (kept) ── PUBACK ──► sent mark ── confirmed by the registry ──► done
 """
 
+import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError
+from jobwire.core.late_log import LateLog
+from jobwire.storage.files import FILE_MODE
 
 # What the broker took and the registry does not confirm is sent again after this long, then after twice
 # as long, and so on: an absent registry process must not make every publish repeat the whole backlog.
@@ -22,6 +26,7 @@ RESEND_SECONDS = 10.0
 DEFAULT_ATTEMPTS = 3
 # Retained terminal events and states leave an MQTT 5 broker after a week (SPEC section 1), likewise.
 EXPIRY_SECONDS = 7 * 86400
+_log = LateLog("jobwire.outbox")
 
 
 class SignedEvent(NamedTuple):
@@ -49,6 +54,35 @@ class SentMark(NamedTuple):
     address: str = ""
     waiting_seq: int = 0
     waiting_at: float = 0.0
+
+
+class SentMarkFile:
+    """The sent mark of one outbox; whoever writes it holds the send lock."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> SentMark:
+        """Return the mark; the empty one where there is none or it is damaged."""
+        try:
+            with open(self.path, "rb") as file:  # noqa: PTH123 - pathlib is an import more at start-up
+                return _decode_mark(file.read(4096))
+        except (OSError, ValueError, TypeError):
+            return SentMark()
+
+    def write(self, mark: SentMark) -> None:
+        """Note `mark`; a failure is only logged, since the mark saves work and promises nothing."""
+        try:
+            descriptor = os.open(
+                self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE
+            )
+            try:
+                # Fixed width: a shorter text over a longer one would leave its end behind.
+                os.pwrite(descriptor, json.dumps(mark).ljust(256).encode(), 0)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            _log.warning("cannot note what was sent in %s: %s", self.path, error.strerror)
 
 
 class Position(NamedTuple):
@@ -83,6 +117,11 @@ class Outbox(Protocol):
         ...
 
     @property
+    def mark(self) -> SentMarkFile:
+        """Return the sent mark."""
+        ...
+
+    @property
     def damaged(self) -> bool:
         """Tell whether something could not be read so far."""
         ...
@@ -102,14 +141,6 @@ class Outbox(Protocol):
     @property
     def last_seq(self) -> int:
         """Return the highest seq in the outbox, 0 where it is empty."""
-        ...
-
-    def sent_mark(self) -> SentMark:
-        """Return the mark; the empty one where there is none or it is damaged."""
-        ...
-
-    def mark_sent(self, mark: SentMark) -> None:
-        """Note `mark`; a failure is only logged, since the mark saves work and promises nothing."""
         ...
 
 
@@ -200,3 +231,16 @@ def _waited_enough(mark: SentMark, confirmed_seq: int, now: float) -> bool:
         since, repeats = mark.waiting_at, mark.repeats
     # A clock that was set back counts as enough: once more is harmless.
     return not 0 <= now - since < RESEND_SECONDS * 2 ** min(repeats, 16)
+
+
+def _decode_mark(content: bytes) -> SentMark:
+    acked_seq, sent_at, repeats, failed_at, address, waiting_seq, waiting_at = json.loads(content)
+    return SentMark(
+        int(acked_seq),
+        float(sent_at),
+        int(repeats),
+        float(failed_at),
+        str(address),
+        int(waiting_seq),
+        float(waiting_at),
+    )

@@ -1,15 +1,15 @@
-"""The outbox beside a ticket: a file of entries, and the sent mark, which an outbox in a home has too."""
+"""The outbox beside a ticket: a file of entries."""
 
 import json
 import os
 from collections.abc import Iterable, Sequence
 
 from jobwire.core.late_log import LateLog
-from jobwire.delivery.outbox import SentMark, SignedEvent
+from jobwire.delivery.outbox import SentMarkFile, SignedEvent
 from jobwire.jobs.event import EVENT_TYPES
 from jobwire.storage.durable import append_durably, replace_durably
 from jobwire.storage.failures import storage_failure
-from jobwire.storage.files import FILE_MODE, FileSystem, StrPath, SystemFiles
+from jobwire.storage.files import FileSystem, StrPath, SystemFiles
 
 # A rewrite costs three flushes, an entry some 400 bytes: below this it is cheaper to skip than to cut.
 REWRITE_BYTES = 32 * 1024
@@ -17,35 +17,6 @@ REWRITE_BYTES = 32 * 1024
 _TAIL_BYTES = 192 * 1024
 _ASIDE = ".damaged"
 _log = LateLog("jobwire.outbox")
-
-
-class SentMarkFile:
-    """The sent mark of one outbox; whoever writes it holds the send lock."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> SentMark:
-        """Return the mark; the empty one where there is none or it is damaged."""
-        try:
-            with open(self.path, "rb") as file:  # noqa: PTH123 - pathlib is an import more at start-up
-                return _decode_mark(file.read(4096))
-        except (OSError, ValueError, TypeError):
-            return SentMark()
-
-    def write(self, mark: SentMark) -> None:
-        """Note `mark`; a failure is only logged, since the mark saves work and promises nothing."""
-        try:
-            descriptor = os.open(
-                self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE
-            )
-            try:
-                # Fixed width: a shorter text over a longer one would leave its end behind.
-                os.pwrite(descriptor, json.dumps(mark).ljust(256).encode(), 0)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            _log.warning("cannot note what was sent in %s: %s", self.path, error.strerror)
 
 
 class OutboxFile:
@@ -58,7 +29,7 @@ class OutboxFile:
     def __init__(self, path: StrPath, *, files: FileSystem | None = None) -> None:
         self.path = os.fspath(path)
         self._files = files or SystemFiles()
-        self._mark = SentMarkFile(f"{self.path.removesuffix('.ndjson')}.sent")
+        self.mark = SentMarkFile(f"{self.path.removesuffix('.ndjson')}.sent")
         self._aside_path = f"{self.path}{_ASIDE}"
         # Set by reading: a line cannot be read.
         self.damaged = False
@@ -130,17 +101,9 @@ class OutboxFile:
             kept = b"".join(map(encode_entry, entries[len(gone) :]))
             replace_durably(self.path, kept, files=self._files)
 
-    def sent_mark(self) -> SentMark:
-        """See `Outbox.sent_mark`."""
-        return self._mark.read()
-
-    def mark_sent(self, mark: SentMark) -> None:
-        """See `Outbox.mark_sent`."""
-        self._mark.write(mark)
-
     def remove(self) -> None:
         """Remove the outbox and its mark; missing ones are fine. What was set aside stays."""
-        for path in (self.path, self._mark.path):
+        for path in (self.path, self.mark.path):
             try:
                 self._files.unlink(path)
             except OSError as error:
@@ -199,16 +162,3 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 def _whole_lines(content: bytes) -> Sequence[bytes]:
     """Split at line breaks; what follows the last one is torn and was never acknowledged."""
     return content.split(b"\n")[:-1]
-
-
-def _decode_mark(content: bytes) -> SentMark:
-    acked_seq, sent_at, repeats, failed_at, address, waiting_seq, waiting_at = json.loads(content)
-    return SentMark(
-        int(acked_seq),
-        float(sent_at),
-        int(repeats),
-        float(failed_at),
-        str(address),
-        int(waiting_seq),
-        float(waiting_at),
-    )

@@ -181,12 +181,12 @@ class OutboxSender:
 
     def _read_mark(self) -> SentMark:
         """Return the mark on the disk, which tells of other processes, or what is known here beyond it."""
-        mark = self._events.outbox.sent_mark()
+        mark = self._events.outbox.mark.read()
         return mark if mark.acked_seq >= self._mark.acked_seq else self._mark
 
     def _write_mark(self, mark: SentMark) -> None:
         self._mark = mark
-        self._events.outbox.mark_sent(mark)
+        self._events.outbox.mark.write(mark)
 
     def _sent_meanwhile(self, seq: int, started: float, *, repeat: bool) -> bool:
         """Tell whether another process did the work while this one waited for the lock."""

@@ -194,7 +194,7 @@ class TicketEventLog:
             if last.attempt > self._ticket.attempt:
                 # An old ticket was put back in the place of a newer one.
                 raise claimed_again(self.job_id, self._ticket.attempt, last.attempt)
-        unsent = [entry.seq for entry in self.outbox.entries(after=self.outbox.sent_mark().acked_seq)]
+        unsent = [entry.seq for entry in self.outbox.entries(after=self.outbox.mark.read().acked_seq)]
         if unsent:
             _log.warning(
                 "%s held %d unsent events of another ticket: they are dropped", self.outbox.path, len(unsent)

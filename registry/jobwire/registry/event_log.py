@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.core.errors import JobwireError
 from jobwire.core.late_log import LateLog
 from jobwire.core.topics import is_job_id
-from jobwire.delivery.outbox import Position, SignedEvent
-from jobwire.delivery.outbox_file import SentMarkFile
+from jobwire.delivery.outbox import Position, SentMarkFile, SignedEvent
 from jobwire.delivery.signing import Draft, check_attempt, check_open, sign_next
 from jobwire.registry.audit import PUBLISHER
 from jobwire.registry.history_outbox import HistoryOutbox
@@ -146,7 +145,7 @@ class HomeEventLog:
         attended = os.path.exists(self._serve_file)  # noqa: PTH110 - pathlib is an import more at start-up
         confirmed = record.confirmed_seq if attended else None
         if confirmed is not None and record.terminal and confirmed < record.last_seq:
-            mark = self.outbox.sent_mark()
+            mark = self.outbox.mark.read()
             if mark.acked_seq >= record.last_seq and not mark.waiting_seq:
                 # It ended before this home had a registry process: the broker's word was enough.
                 confirmed = None

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 
 from jobwire.core.late_log import LateLog
-from jobwire.delivery.outbox import SentMark, SignedEvent
-from jobwire.delivery.outbox_file import SentMarkFile
+from jobwire.delivery.outbox import SentMarkFile, SignedEvent
 from jobwire.jobs.event import TERMINAL_EVENTS
 from jobwire.registry.audit import PUBLISHER, AuditLog, held_event
 from jobwire.storage.lines import whole_length
@@ -34,7 +33,7 @@ class HistoryOutbox:
     def __init__(self, log: AuditLog, mark_path: str) -> None:
         self._history = log
         self.path = log.events_path
-        self._mark = SentMarkFile(mark_path)
+        self.mark = SentMarkFile(mark_path)
         # Set by reading: an event cannot be read.
         self.damaged = False
 
@@ -80,14 +79,6 @@ class HistoryOutbox:
         """See `Outbox.last_seq`."""
         last = self.last()
         return last.seq if last else 0
-
-    def sent_mark(self) -> SentMark:
-        """See `Outbox.sent_mark`."""
-        return self._mark.read()
-
-    def mark_sent(self, mark: SentMark) -> None:
-        """See `Outbox.mark_sent`."""
-        self._mark.write(mark)
 
     def _event(self, raw: bytes) -> SignedEvent | None:
         held = held_event(raw)

@@ -63,7 +63,7 @@ class Relay:
                 break
             try:
                 events = self._outboxes.open(job_id)
-                if is_settled(events.position(), events.outbox.sent_mark()):
+                if is_settled(events.position(), events.outbox.mark.read()):
                     self._outboxes.settle(job_id)
                 else:
                     with suppress(LockTimeoutError):  # its worker sends
@@ -103,10 +103,10 @@ class Relay:
     ) -> SentSoFar:
         """Send in order until `stop`. Raises LockTimeoutError where somebody else sends for longer."""
         with events.sending(deadline_seconds=wait_seconds):
-            position, mark = events.position(), events.outbox.sent_mark()
+            position, mark = events.position(), events.outbox.mark.read()
             due = due_entries(events.outbox, mark, position, now=self._clock.now())
             sent = self._published(events.job_id, due, stop, expiry_seconds)
-            last = note_sent(sent, mark, position, note=events.outbox.mark_sent, clock=self._clock)
+            last = note_sent(sent, mark, position, note=events.outbox.mark.write, clock=self._clock)
         confirmed = events.position().confirmed_seq or 0
         return SentSoFar(acked_seq=max(mark.acked_seq, last, confirmed), confirmed_seq=confirmed)
 

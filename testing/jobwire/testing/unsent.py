@@ -10,4 +10,4 @@ from jobwire.registry.store import RecordStore
 def unsent(home: Path | str, job_id: str) -> list[SignedEvent]:
     """Return what is not confirmed; without a registry process, what the broker did not acknowledge."""
     events = HomeEventLog(RecordStore(home), job_id, attempt=None)
-    return list(unconfirmed(events.outbox, events.outbox.sent_mark(), events.position()))
+    return list(unconfirmed(events.outbox, events.outbox.mark.read(), events.position()))

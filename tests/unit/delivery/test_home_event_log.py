@@ -259,7 +259,7 @@ class TestOfAnEarlierVersion:
         outboxes = HomeOutboxes(store)
         assert outboxes.job_ids() == [JOB]
         again = outboxes.open(JOB)
-        due = due_entries(again.outbox, again.outbox.sent_mark(), again.position(), now=0.0)
+        due = due_entries(again.outbox, again.outbox.mark.read(), again.position(), now=0.0)
         assert list(due) == [said[0], signed]
         assert not Path(old.path).exists()
         assert outboxes.job_ids() == [JOB]
@@ -321,12 +321,12 @@ class TestWhoHasSomethingToSend:
         for draft in (STARTED, COMPLETED):
             events.append(draft)
         position = events.position()
-        events.outbox.mark_sent(mark_after(SentMark(), position, first_seq=1, acked_seq=2, now=0.0))
+        events.outbox.mark.write(mark_after(SentMark(), position, first_seq=1, acked_seq=2, now=0.0))
         Path(store.home, SERVE_FILE).write_text("{}")
-        assert is_settled(events.position(), events.outbox.sent_mark())
+        assert is_settled(events.position(), events.outbox.mark.read())
         outboxes = HomeOutboxes(store)
         outboxes.waiting()
         outboxes.settle(JOB)
         assert outboxes.waiting() == []
         (Path(store.home) / "outbox" / ".boot").unlink()
-        assert is_settled(HomeOutboxes(store).open(JOB).position(), events.outbox.sent_mark())
+        assert is_settled(HomeOutboxes(store).open(JOB).position(), events.outbox.mark.read())

@@ -14,6 +14,7 @@ from jobwire.delivery.outbox import (
     Outbox,
     Position,
     SentMark,
+    SentMarkFile,
     SignedEvent,
     due_entries,
     mark_after,
@@ -102,7 +103,7 @@ def test_an_empty_outbox_has_nothing(kind: Kind, tmp_path: Path) -> None:
     """A job that never spoke has no events and no mark."""
     outbox = kind(tmp_path).outbox
     assert (list(outbox.entries()), outbox.last(), outbox.last_seq) == ([], None, 0)
-    assert outbox.sent_mark() == SentMark()
+    assert outbox.mark.read() == SentMark()
 
 
 @BOTH
@@ -149,8 +150,8 @@ def test_the_mark_is_one_hint(kind: Kind, tmp_path: Path) -> None:
     """The sent mark reads back as noted."""
     outbox = kind(tmp_path).outbox
     mark = SentMark(7, 1.5, 2, 3.5, "b:1", 6, 1.25)
-    outbox.mark_sent(mark)
-    assert outbox.sent_mark() == mark
+    outbox.mark.write(mark)
+    assert outbox.mark.read() == mark
 
 
 class TestHistory:
@@ -222,6 +223,8 @@ class Kept:
 
     path, damaged = "memory", False
 
+    mark = SentMarkFile("/dev/null")
+
     def __init__(self, entries: Iterable[SignedEvent]) -> None:
         self._entries = list(entries)
 
@@ -237,13 +240,6 @@ class Kept:
     def last_seq(self) -> int:
         """See `Outbox.last_seq`."""
         return self._entries[-1].seq
-
-    def sent_mark(self) -> SentMark:
-        """See `Outbox.sent_mark`."""
-        return SentMark()
-
-    def mark_sent(self, mark: SentMark) -> None:
-        """See `Outbox.mark_sent`."""
 
 
 _ENTRIES = [_entry(1), _entry(2), _entry(3, attempt=2), _entry(4, attempt=2), _entry(5, attempt=2)]

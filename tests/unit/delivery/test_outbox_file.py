@@ -68,7 +68,7 @@ def test_a_line_of_other_types_is_no_entry(line: bytes) -> None:
 def test_an_absent_outbox_is_empty(tmp_path: Path) -> None:
     """A job that never published has no entries and no mark."""
     outbox = OutboxFile(tmp_path / "0a1b2c3d.ndjson")
-    assert (outbox.entries(), outbox.last_seq, outbox.sent_mark()) == ([], 0, SentMark())
+    assert (outbox.entries(), outbox.last_seq, outbox.mark.read()) == ([], 0, SentMark())
     outbox.trim(5)
     outbox.remove()
 
@@ -182,10 +182,10 @@ def test_the_mark_round_trips(
 ) -> None:
     """The sent mark reads back as noted, also over a longer one."""
     outbox = OutboxFile(make_folder() / "0a1b2c3d.ndjson")
-    outbox.mark_sent(SentMark(2**53 - 1, 1.23456789e9, 50, 1.23456789e8, "a-rather-long-host.example:8883"))
+    outbox.mark.write(SentMark(2**53 - 1, 1.23456789e9, 50, 1.23456789e8, "a-rather-long-host.example:8883"))
     mark = SentMark(seq, sent_at, repeats, failed_at, "b:1")
-    outbox.mark_sent(mark)
-    assert outbox.sent_mark() == mark
+    outbox.mark.write(mark)
+    assert outbox.mark.read() == mark
 
 
 @pytest.mark.parametrize("content", [b"", b"[1", b"[1,2]", b"null", b'["x",1,2,3,""]', b"\xff"])
@@ -193,7 +193,7 @@ def test_a_damaged_mark_counts_as_none(tmp_path: Path, content: bytes) -> None:
     """Without a readable mark everything is sent once more, which is harmless."""
     outbox = OutboxFile(tmp_path / "0a1b2c3d.ndjson")
     (tmp_path / "0a1b2c3d.sent").write_bytes(content)
-    assert outbox.sent_mark() == SentMark()
+    assert outbox.mark.read() == SentMark()
 
 
 def test_a_mark_that_cannot_be_written_is_only_logged(
@@ -201,5 +201,5 @@ def test_a_mark_that_cannot_be_written_is_only_logged(
 ) -> None:
     """Losing the mark costs a redelivery, so it is no error."""
     outbox = OutboxFile(tmp_path / "missing" / "0a1b2c3d.ndjson")
-    outbox.mark_sent(SentMark(1))
+    outbox.mark.write(SentMark(1))
     assert "cannot note" in caplog.text

@@ -130,7 +130,7 @@ def test_one_that_waited_for_a_failed_sender_does_not_try_again(
     with events.sending(deadline_seconds=1):
         waiting.start()
         wait_for(lambda: clock.slept, what="the other one waiting for the lock")
-        events.outbox.mark_sent(SentMark(0, 0.0, 0, clock.monotonic(), "bus:1"))
+        events.outbox.mark.write(SentMark(0, 0.0, 0, clock.monotonic(), "bus:1"))
     waiting.join(60)
     assert isinstance(answers[0].failure, UnreachableError)
     assert senders.connections == 0
@@ -141,7 +141,7 @@ def test_an_old_failure_does_not_keep_anybody_from_trying(
 ) -> None:
     """A failure from before this try, from a later boot's clock, or of another broker is no answer."""
     for failed_at, address in ((clock.monotonic() - 1, "bus:1"), (clock.monotonic() + 1e6, "bus:1")):
-        events.outbox.mark_sent(SentMark(0, 0.0, 0, failed_at, address))
+        events.outbox.mark.write(SentMark(0, 0.0, 0, failed_at, address))
     assert publish(events, senders.sender(events), STARTED).delivered
 
 
