@@ -173,7 +173,6 @@ def _fold(home: Path, files: FileSystem) -> None:
         durable_offset=lambda: 3,
         consumers=Consumers(home / "journal", clock=CLOCK, files=files),
         journal=lambda _: None,
-        clock=CLOCK,
         on_folded=lambda *_: None,
     )
     folder.step(hurry=True)

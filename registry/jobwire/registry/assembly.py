@@ -1,5 +1,6 @@
 """The registry process, wired from its parts. The only place that picks them."""
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ _MOST_TOLD = 1000
 # Jobs that cannot be folded, named in the health file.
 _NAMED = 20
 _HOUR = 3600.0
+_log = logging.getLogger("jobwire.registry")
 
 
 class Connections(NamedTuple):
@@ -61,23 +63,21 @@ class Assembly:
 
     def __init__(
         self,
+        writer: JournalWriter,
         *,
         store: RecordStore,
         connections: Connections,
-        clock: Clock,
         rules: RetentionRules,
-        writer: JournalWriter,
-        warn: Callable[[str], None],
         on_attention: Sequence[str] = (),
     ) -> None:
-        self._clock = clock
+        self._clock = clock = store.clock
         self.duties = Duties(clock)
         self.journaled = threading.Event()
         topics = Topics(connections.broker.topic_root)
         self.transport = connections.recording()
         sending = (lambda: self.transport) if connections.shared else connections.sending
         self.sender = BrokerConnection(connect=sending, clock=clock, owned=not connections.shared)
-        self.queue = JobQueue(store, warn=_seldom(warn, clock))
+        self.queue = JobQueue(store, warn=_seldom(_log.warning, clock))
         self.views = Views(store)
         self.reader = JournalReader(writer.directory, clock=clock)
         redactor = Redactor(os.environ)
@@ -86,7 +86,6 @@ class Assembly:
             store=store,
             topics=topics,
             sender=self.sender,
-            clock=clock,
             expiry_seconds=EXPIRY_SECONDS,
             redactor=redactor,
             on_record=self.attention.look,
@@ -108,7 +107,6 @@ class Assembly:
             durable_offset=lambda: writer.next_offset,
             consumers=Consumers(writer.directory, clock=clock),
             journal=writer.append,
-            clock=clock,
             on_folded=self._on_folded,
             is_awaited=lambda job_id: self.handover.is_awaited(job_id),  # noqa: PLW0108 - made below
             told=self.told,
@@ -133,7 +131,6 @@ class Assembly:
             queue=self.queue,
             complete_until=self._complete_until,
             put_off=self.folder.put_off,
-            clock=clock,
             grace_seconds=_GRACE_SECONDS,
         )
         self.relay = Relay(

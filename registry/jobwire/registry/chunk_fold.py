@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from jobwire.core.clock import Clock
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Reason
@@ -55,7 +54,6 @@ class ChunkFold:
         views: Views,
         topics: Topics,
         journal: Callable[[Sequence[Entry]], object],
-        clock: Clock,
         read_until: Callable[[], int],
         begun_at: int,
     ) -> None:
@@ -63,7 +61,6 @@ class ChunkFold:
         self._views = views
         self._topics = topics
         self._journal = journal
-        self._clock = clock
         self._read_until = read_until
         self._careful_below = begun_at
 
@@ -140,7 +137,7 @@ class ChunkFold:
         self, job_id: str, entries: Sequence[Journaled], decided: Sequence[Journaled]
     ) -> Iterator[Entry]:
         """Yield the events among what was undecided as they go into the journal, for its other readers."""
-        now_us = int(self._clock.now() * _MICROSECONDS)
+        now_us = int(self._store.clock.now() * _MICROSECONDS)
         for before, after in zip(entries, decided, strict=True):
             if before.verdict == UNDECIDED and after.verdict in EVENTS:
                 yield Entry(now_us, self._topics.events(job_id), after.payload, after.retained, after.verdict)

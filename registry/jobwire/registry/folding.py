@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, StorageError
 from jobwire.core.topics import Topics
 from jobwire.jobs.admission import ACCEPTED, Parsed, parse
@@ -70,7 +69,6 @@ class Folder:
         durable_offset: Callable[[], int],
         consumers: Consumers,
         journal: Callable[[Sequence[Entry]], object],
-        clock: Clock,
         on_folded: OnFolded,
         is_awaited: Callable[[str], bool] = lambda _: False,
         told: Told | None = None,
@@ -81,7 +79,7 @@ class Folder:
         self._reader = reader
         self._durable_offset = durable_offset
         self._consumers = consumers
-        self._clock = clock
+        self._clock = clock = store.clock
         self._on_folded = on_folded
         self._is_awaited = is_awaited
         self._told = told
@@ -100,7 +98,6 @@ class Folder:
             views=views,
             topics=topics,
             journal=journal,
-            clock=clock,
             read_until=lambda: self._next,
             begun_at=self._begun_at,
         )

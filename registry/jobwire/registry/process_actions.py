@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobwire.core.backoff import retry_delay
@@ -23,7 +24,7 @@ from jobwire.delivery.connection import BrokerConnection
 from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
 from jobwire.registry.actions import say, warn
-from jobwire.registry.assembly import Connections
+from jobwire.registry.assembly import Assembly, Connections
 from jobwire.registry.call_service import Callee
 from jobwire.registry.purge import Purge, Purged, load_rules
 from jobwire.registry.queue import JobQueue
@@ -54,13 +55,17 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     home = Path(args.home)
     settings = _settings(args)
+    store = RecordStore(home)
     process = RegistryProcess(
-        store=RecordStore(home),
-        connections=_connections(home, settings),
-        clock=SystemClock(),
-        rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
+        store=store,
+        assemble=partial(
+            Assembly,
+            store=store,
+            connections=_connections(home, settings),
+            rules=load_rules(home, retained_days=args.keep_retained, record_days=args.keep_records),
+            on_attention=_on_attention(),
+        ),
         on_ready=lambda: _say_ready(args, settings),
-        on_attention=_on_attention(),
         companions=lambda writer: companions(home, settings, writer),
         callees=callees(home),
     )

@@ -14,16 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from jobwire.core.clock import Clock, utc_timestamp
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError, StorageError
 from jobwire.delivery.handover import DELIVER, MENTION
 from jobwire.journal.writer import JournalWriter
 from jobwire.registry import health
-from jobwire.registry.assembly import Assembly, Connections
+from jobwire.registry.assembly import Assembly
 from jobwire.registry.call_service import Callee, CallService
 from jobwire.registry.duties import Duty
 from jobwire.registry.layout import SERVE_LOCK
-from jobwire.registry.purge import RetentionRules
 from jobwire.registry.states import StateQueue
 from jobwire.registry.store import RecordStore
 from jobwire.storage import file_lock
@@ -66,27 +65,22 @@ class RegistryProcess:
         self,
         *,
         store: RecordStore,
-        connections: Connections,
-        clock: Clock,
-        rules: RetentionRules,
+        assemble: Callable[[JournalWriter], Assembly],
         on_ready: Callable[[], None] = lambda: None,
-        on_attention: Sequence[str] = (),
         companions: Callable[[JournalWriter], Sequence[Companion]] = lambda _: (),
         callees: Mapping[str, Callee] = MappingProxyType({}),
     ) -> None:
         self._store = store
-        self._connections = connections
-        self._clock = clock
-        self._rules = rules
+        self._clock = store.clock
+        self._assemble = assemble
         self._on_ready = on_ready
-        self._on_attention = on_attention
         self._new_companions = companions
         self._callees = callees
         self._companions: Sequence[Companion] = ()
         self._stop = threading.Event()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
-        self._since = utc_timestamp(clock.now())
+        self._since = utc_timestamp(store.clock.now())
         self._reported_at = float("-inf")
 
     def stop(self) -> None:
@@ -105,15 +99,7 @@ class RegistryProcess:
         with ExitStack() as closing:
             closing.callback(file_lock.release, lock)
             writer = closing.enter_context(JournalWriter(self._store.journal, clock=self._clock))
-            assembly = Assembly(
-                store=self._store,
-                connections=self._connections,
-                clock=self._clock,
-                rules=self._rules,
-                writer=writer,
-                warn=_log.warning,
-                on_attention=self._on_attention,
-            )
+            assembly = self._assemble(writer)
             closing.callback(assembly.close)
             handed = dict.fromkeys((DELIVER, MENTION), assembly.handover)
             calls = CallService(Path(self._store.home), {**self._callees, **handed}, anywhere=handed)

@@ -14,7 +14,6 @@ from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from jobwire.core.clock import Clock
 from jobwire.core.errors import JobwireError, NotFoundError, RefusedError, StorageError, TransportError
 from jobwire.core.redaction import Redactor
 from jobwire.core.topics import Topics
@@ -80,7 +79,6 @@ class StateQueue:
         store: RecordStore,
         topics: Topics,
         sender: BrokerConnection,
-        clock: Clock,
         expiry_seconds: int,
         redactor: Redactor,
         on_record: Callable[[JobRecord], None] = lambda _: None,
@@ -88,7 +86,7 @@ class StateQueue:
         self._store = store
         self._topics = topics
         self._sender = sender
-        self._clock = clock
+        self._clock = store.clock
         self._expiry_seconds = expiry_seconds
         self._redactor = redactor
         # So that a state does not cost a whole history.

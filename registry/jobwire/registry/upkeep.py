@@ -115,13 +115,12 @@ class Reaper:
         queue: JobQueue,
         complete_until: Callable[[], float | None],
         put_off: Callable[[], Container[str]] = frozenset,
-        clock: Clock,
         grace_seconds: float,
     ) -> None:
         self._queue = queue
         self._complete_until = complete_until
         self._put_off = put_off
-        self._clock = clock
+        self._clock = clock = queue.store.clock
         self._grace_seconds = grace_seconds
         self._offset = clock.now() - clock.monotonic()
         self._ran_at = clock.monotonic()

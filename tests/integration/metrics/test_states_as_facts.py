@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from jobwire.metrics.source import recorder_main
 from jobwire.metrics.source.fold_form import rows_in
 from jobwire.metrics.source.options import SourceOptions
 from jobwire.metrics.source.planning import plan
-from jobwire.registry.assembly import Connections
+from jobwire.registry.assembly import Assembly, Connections
 from jobwire.registry.purge import Purge, RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.serve import RegistryProcess
@@ -105,15 +106,15 @@ class Town:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run the registry's process and both recorders, in threads."""
+        store = RecordStore(self.store.home, clock=self.clock)
+        connections = Connections(
+            broker=BrokerSettings("test", 1, topic_root=TOPICS.root),
+            recording=lambda: self.transport("registry", "registry", clean_session=False),
+            sending=lambda: self.transport("registry", "registry-sender"),
+        )
         process = RegistryProcess(
-            store=RecordStore(self.store.home, clock=self.clock),
-            connections=Connections(
-                broker=BrokerSettings("test", 1, topic_root=TOPICS.root),
-                recording=lambda: self.transport("registry", "registry", clean_session=False),
-                sending=lambda: self.transport("registry", "registry-sender"),
-            ),
-            clock=self.clock,
-            rules=RetentionRules(),
+            store=store,
+            assemble=partial(Assembly, store=store, connections=connections, rules=RetentionRules()),
             on_ready=(ready := threading.Event()).set,
         )
         with ExitStack() as running:

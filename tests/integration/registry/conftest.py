@@ -4,18 +4,19 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from jobwire.core.clock import SystemClock, utc_timestamp
+from jobwire.core.clock import utc_timestamp
 from jobwire.core.errors import JobwireError
 from jobwire.core.ports import Transport
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import Topics
 from jobwire.jobs.event import Event, compose, encode_signed
 from jobwire.jobs.record import JobRecord
-from jobwire.registry.assembly import Connections
+from jobwire.registry.assembly import Assembly, Connections
 from jobwire.registry.purge import RetentionRules
 from jobwire.registry.queue import JobQueue
 from jobwire.registry.serve import RegistryProcess
@@ -58,11 +59,10 @@ class Site:
         """Run the registry process in a thread for the block; it must end cleanly."""
         ready = threading.Event()
         errors: list[JobwireError] = []
+        store = RecordStore(self.store.home)
         process = RegistryProcess(
-            store=RecordStore(self.store.home),
-            connections=self.connections(),
-            clock=SystemClock(),
-            rules=rules,
+            store=store,
+            assemble=partial(Assembly, store=store, connections=self.connections(), rules=rules),
             on_ready=ready.set,
         )
 

@@ -136,7 +136,6 @@ def start(store: RecordStore, writer: JournalWriter) -> Registry:
         durable_offset=lambda: writer.next_offset,
         consumers=Consumers(writer.directory, clock=store.clock, files=store.files),
         journal=writer.append,
-        clock=store.clock,
         on_folded=lambda *_: None,
     )
     repair = GapRepair(store=store, views=views, topics=TOPICS, writer=writer, on_journaled=lambda: None)

@@ -65,7 +65,6 @@ def _bench(store: RecordStore, writer: JournalWriter) -> Bench:
         durable_offset=lambda: writer.next_offset,
         consumers=Consumers(writer.directory, files=store.files),
         journal=writer.append,
-        clock=store.clock,
         on_folded=lambda _, record, urgent: folded.append((record, urgent)),
     )
     return Bench(store, writer, folder, views, folded)

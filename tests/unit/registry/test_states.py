@@ -40,7 +40,6 @@ def states(store: RecordStore, clock: ManualClock, mqtt: InMemoryBroker) -> Stat
         store=store,
         topics=Topics(),
         sender=sender,
-        clock=clock,
         expiry_seconds=60,
         redactor=Redactor({"DEPLOY_TOKEN": "zq81-very-hidden"}),
     )

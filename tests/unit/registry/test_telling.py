@@ -55,7 +55,6 @@ class TellingProcess:
             durable_offset=lambda: self.writer.next_offset,
             consumers=Consumers(journal, clock=store.clock),
             journal=self.writer.append,
-            clock=store.clock,
             on_folded=lambda *_: None,
             told=self.told,
         )

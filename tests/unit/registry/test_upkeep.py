@@ -44,7 +44,7 @@ def _leased(queue: JobQueue) -> str:
 def _reaper(
     queue: JobQueue, clock: ManualClock, *, complete_until: Callable[[], float | None] | None = None
 ) -> Reaper:
-    reaper = Reaper(queue=queue, complete_until=complete_until or clock.now, clock=clock, grace_seconds=10)
+    reaper = Reaper(queue=queue, complete_until=complete_until or clock.now, grace_seconds=10)
     reaper.broker_found()
     _run_for(reaper, clock, 10)
     return reaper
@@ -101,7 +101,7 @@ def test_reaper_distrusts_a_jumping_clock(
 
 def test_reaper_holds_while_the_broker_is_away(queue: JobQueue, clock: ManualClock) -> None:
     """No lease runs out before signs of life can arrive: not before the first connection, nor between two."""
-    reaper = Reaper(queue=queue, complete_until=clock.now, clock=clock, grace_seconds=10)
+    reaper = Reaper(queue=queue, complete_until=clock.now, grace_seconds=10)
     _leased(queue)
     assert _run_for(reaper, clock, 100) == 0
     reaper.broker_found()
