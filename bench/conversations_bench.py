@@ -23,9 +23,8 @@ from jobwire.coordination.agents import Joining
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.coordination.agents import agent_rows
-from jobwire.dashboard.coordination.conversation import conversation
+from jobwire.dashboard.coordination.conversation import conversation, found_page
 from jobwire.dashboard.coordination.figures import store_figures
-from jobwire.dashboard.coordination.found import found_page
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from jobwire.dashboard.fleet import Row, tally
+from jobwire.dashboard.foreign import whole_number
 from jobwire.dashboard.model import Changes
-from jobwire.dashboard.numbers import whole_number
 
 # A page that was away for longer, or missed more, is cheaper served with everything.
 _KEPT_MESSAGES = 1200

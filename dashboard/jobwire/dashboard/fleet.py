@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.core.errors import TransitionError
-from jobwire.dashboard.numbers import epoch_or_zero
+from jobwire.dashboard.foreign import epoch_or_zero
 from jobwire.jobs.fold import apply_event
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import WAITING_COST, dismissed_at

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from jobwire.dashboard.numbers import whole_number
+from jobwire.dashboard.foreign import whole_number
 from jobwire.storage.durable import make_directories, replace_durably
 from jobwire.storage.failures import storage_failure
 from jobwire.storage.files import SystemFiles

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import ConflictError, InvalidInputError, JobwireError, NotFoundError
 from jobwire.core.strict_json import decode_object
-from jobwire.dashboard.numbers import whole_number
+from jobwire.dashboard.foreign import whole_number
 
 MAX_BODY = 4096
 # An answer of its full length, each character as an escape of JSON.

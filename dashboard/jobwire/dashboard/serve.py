@@ -24,8 +24,8 @@ from jobwire.dashboard.auth import Bind, Gate, check_bind, page_token
 from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import person_name
+from jobwire.dashboard.coordination.looking import StoreWatch
 from jobwire.dashboard.coordination.routes import StoreRoutes
-from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.fleet import Thresholds
 from jobwire.dashboard.follower import follow
 from jobwire.dashboard.login import LoginRoutes

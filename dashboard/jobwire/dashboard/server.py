@@ -22,10 +22,10 @@ from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.routes import VIEWS, StoreRoutes
 from jobwire.dashboard.fleet import tally
+from jobwire.dashboard.foreign import whole_number
 from jobwire.dashboard.login import LoginRoutes
 from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.middleware import AccessMiddleware
-from jobwire.dashboard.numbers import whole_number
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
 from jobwire.dashboard.responses import (
     MAX_ANSWER_BODY,

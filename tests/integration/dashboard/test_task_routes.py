@@ -8,8 +8,7 @@ from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tables import FILE
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.dashboard.coordination.task_rows import ORDER
-from jobwire.dashboard.coordination.tasks import task_page
+from jobwire.dashboard.coordination.tasks import ORDER, task_page
 from jobwire.testing import new_home
 from jobwire.testing.dashboard_process import DashboardProcess
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from jobwire.coordination.locks.stored import FileLock, LockWait
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.override import override
 from jobwire.core.terminal_text import one_line
-from jobwire.dashboard.coordination.agent_rows import AgentRow, AgentState, count_states
-from jobwire.dashboard.coordination.agents import agent_rows
-from jobwire.dashboard.coordination.locks import LockRow, LockView, WaiterRow, lock_view
+from jobwire.dashboard.coordination.agents import AgentRow, AgentState, agent_rows, count_states
+from jobwire.dashboard.coordination.locks import LockView, lock_view
 from jobwire.dashboard.coordination.store_screen import Line, StoreScreen
 from jobwire.dashboard.fleet import words
 
@@ -53,7 +53,7 @@ def agent_lines(rows: list[AgentRow], at: float, width: int) -> Iterator[Line]:
         what = one_line(progress + row.task, max(width - 40, 20))
         state = f"{row.state}{'!' if row.late else ''}"
         name = one_line(row.name, 16)
-        last = words(max(0.0, at - row.last)).split()[0]
+        last = words(at - row.last).split()[0]
         yield f"{name:<16} {state:<8} {last:>6} {row.unread or '':>6}  {what}".rstrip(), _STYLES[row.state]
 
 
@@ -61,25 +61,27 @@ def lock_lines(view: LockView, at: float) -> Iterator[Line]:
     """Yield locks, waiters and circles as lines with their styles, each safe on a terminal."""
     yield "", ""
     yield f"locks: {view.held} held, {view.waiting} waiting", "bold"
-    for row in view.locks:
-        yield _held(row, at), ""
-    for waiter in view.waiters:
-        yield _waits(waiter, at), "yellow"
+    for lock in view.locks:
+        yield _held(lock, at), ""
+    for waiter, before in view.waiters:
+        yield _waits(waiter, before, at), "yellow"
     for circle in view.circles:
         yield one_line(f"deadlock: {' -> '.join([*circle, circle[0]])}", 300), "bold red"
 
 
-def _held(row: LockRow, at: float) -> str:
-    mode = " (shared)" if row.mode == "shared" else ""
-    asked = f", {row.broken_by} asks to break it" if row.broken_by else ""
+def _held(lock: FileLock, at: float) -> str:
+    mode = " (shared)" if lock.mode == "shared" else ""
+    asked = f", {lock.break_by} asks to break it" if lock.break_by else ""
     return one_line(
-        f"  {row.target}: {row.agent}{mode} for {words(max(0.0, at - row.since))},"
-        f" {words(max(0.0, row.until - at))} left{asked}",
+        f"  {lock.target}: {lock.agent_id}{mode} for {words(at - lock.acquired_ms / 1000)},"
+        f" {words(lock.lease_until_ms / 1000 - at)} left{asked}",
         300,
     )
 
 
-def _waits(row: WaiterRow, at: float) -> str:
-    behind = ", ".join(row.before[:_NAMED]) or "its turn"
-    targets = ", ".join(row.targets[:_NAMED])
-    return one_line(f"  {row.agent} waits {words(max(0.0, at - row.since))} for {targets}: {behind}", 300)
+def _waits(wait: LockWait, before: list[str], at: float) -> str:
+    behind = ", ".join(before[:_NAMED]) or "its turn"
+    targets = ", ".join(wait.wanted.targets[:_NAMED])
+    return one_line(
+        f"  {wait.agent_id} waits {words(at - wait.since_ms / 1000)} for {targets}: {behind}", 300
+    )

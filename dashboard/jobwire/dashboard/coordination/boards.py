@@ -9,7 +9,7 @@ from jobwire.coordination.boards.stored import Board, BoardView, look
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.envelope import open_sealed
-from jobwire.dashboard.coordination.thread_rows import cut
+from jobwire.dashboard.foreign import cut
 from jobwire.storage.home_paths import HomePaths
 
 MOST_BOARDS = 100

@@ -1,18 +1,18 @@
-"""One conversation, read from the store: its messages with what became of them, its turns in between."""
+"""Messages, read from the store: of one conversation, with what became of them, and those with some words."""
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.reading import thread_of
+from jobwire.coordination.reading import search_numbers, thread_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.stored import message_not_found
 from jobwire.core.errors import JobwireError
-from jobwire.dashboard.coordination.thread_rows import cut, thread_row
-from jobwire.dashboard.coordination.threads import unread_in
-from jobwire.dashboard.numbers import epoch_or_zero
+from jobwire.dashboard.coordination.threads import thread_row, unread_in
+from jobwire.dashboard.foreign import cut, epoch_or_zero
 
 MESSAGES = 50
 _TURNS = 200
@@ -23,6 +23,9 @@ MOST_TEXT = 20_000
 # Bytes of the blobs read for one answer.
 _MOST_BLOBS = 4 << 20
 _LAST = 2**62
+# Messages with the words that are looked for, and characters of each.
+FOUND = 30
+_BEGINNING = 300
 
 
 class ShownMessage(NamedTuple):
@@ -87,6 +90,33 @@ def whole_text(store: CoordinationStore, seq: int, part: str) -> str:
     body, body_ref, payload, payload_ref = rows[0]
     text, ref = (payload, payload_ref) if part == "payload" else (body, body_ref)
     return str(text or "") if ref is None else BlobFolder(store.home).get(ref).decode(errors="replace")
+
+
+def found_page(store: CoordinationStore, words: str, below: int | None) -> dict[str, object]:
+    """Return a page of the messages with all these words, newest first.
+
+    Raises InvalidInputError where there is no word in it.
+    """
+    with store.reading():
+        numbers = search_numbers(store, words, below=below, limit=FOUND)
+        heads = [store.rows("message_heads", {"seq": seq, "most": _BEGINNING}) for seq in numbers]
+    messages = [
+        {
+            "seq": seq,
+            "id": message_id,
+            "thread": thread,
+            "at": ts_ms / 1000,
+            "from": cut(sender),
+            "kind": kind,
+            "type": cut(message_type),
+            "summary": cut(summary),
+            "body": body,
+        }
+        for seq, message_id, thread, ts_ms, sender, kind, message_type, summary, body in chain.from_iterable(
+            heads
+        )
+    ]
+    return {"messages": messages, "next": numbers[-1] if len(numbers) == FOUND else None}
 
 
 class _BlobBudget:

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import StorageError
-from jobwire.dashboard.coordination.agent_rows import count_states
-from jobwire.dashboard.coordination.agents import agent_rows
+from jobwire.dashboard.coordination.agents import agent_rows, count_states
 from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import looking
-from jobwire.dashboard.numbers import epoch_or_zero
+from jobwire.dashboard.foreign import epoch_or_zero
 
 
 class StoreFigures(NamedTuple):
@@ -47,7 +46,7 @@ def store_figures(home: Path, clock: Clock) -> StoreFigures:
                 agents=count_states(agent_rows(store, now, counted=False)),
                 locks=locks.held,
                 waiters=locks.waiting,
-                longest_wait=max([now - row.since for row in locks.waiters], default=0.0),
+                longest_wait=max([now - wait.since_ms / 1000 for wait, _ in locks.waiters], default=0.0),
             )
     except StorageError:
         return StoreFigures(readable=False)

@@ -19,15 +19,13 @@ from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import PersonOnThePage
 from jobwire.dashboard.coordination.agents import agent_page
 from jobwire.dashboard.coordination.boards import board_list, board_page
-from jobwire.dashboard.coordination.conversation import conversation, whole_text
-from jobwire.dashboard.coordination.found import found_page
+from jobwire.dashboard.coordination.conversation import conversation, found_page, whole_text
 from jobwire.dashboard.coordination.locks import lock_view
-from jobwire.dashboard.coordination.looking import looking
+from jobwire.dashboard.coordination.looking import LOOK_SECONDS, StoreWatch, looking
 from jobwire.dashboard.coordination.sessions import resume_session, session_list, stop_session
-from jobwire.dashboard.coordination.store_watch import StoreWatch
 from jobwire.dashboard.coordination.tasks import SHOWN, task_page
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
-from jobwire.dashboard.numbers import whole_number
+from jobwire.dashboard.foreign import whole_number
 from jobwire.dashboard.responses import Handler, action_route, event_message, json_response, read_object
 
 Look = Callable[[CoordinationStore, QueryParams], dict[str, object]]
@@ -36,7 +34,6 @@ Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
 VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions", "/tasks")
 _MOST = 2**62
-_LOOK_SECONDS = 0.25
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
 _MOST_REPLY = 256 * 1024
@@ -181,7 +178,7 @@ class StoreRoutes:
                     kind, {"now": self._clock.now(), "trouble": self._watch.trouble}, str(number)
                 )
             looks += 1
-            await self._broadcaster.changed(_LOOK_SECONDS)
+            await self._broadcaster.changed(LOOK_SECONDS)
 
     def _looks(self, look: Look) -> Handler:
         async def handle(request: Request) -> Response:

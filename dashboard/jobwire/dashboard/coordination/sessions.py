@@ -6,7 +6,7 @@ from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import InvalidInputError
-from jobwire.dashboard.coordination.thread_rows import cut
+from jobwire.dashboard.foreign import cut
 from jobwire.sessions.listing import SessionView, views
 from jobwire.sessions.opening import Opener
 from jobwire.sessions.stopping import StopHow, Stopping

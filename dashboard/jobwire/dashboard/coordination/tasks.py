@@ -1,9 +1,12 @@
-"""Tasks of a run with what waits for what, read from the store."""
+"""Tasks of a run with what waits for what, read from the store: what needs somebody first."""
 
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.tasks.stored import task_of, view_of
-from jobwire.dashboard.coordination.task_rows import ORDER, task_row
+from jobwire.coordination.tasks.stored import READY, TaskView, task_of, view_of
+from jobwire.dashboard.foreign import cut
 
+STUCK = "stuck"
+#: Every state; in this order they are listed: what needs somebody first.
+ORDER = ("failed", STUCK, "in_review", "approved", "in_progress", READY, "pending", "completed", "cancelled")
 # Tasks that are sent at first, and at most.
 SHOWN = 200
 MOST_SHOWN = 5000
@@ -40,4 +43,30 @@ def task_page(
         "counts": counts | {"all": sum(counts.values())},
         "found": found,
         "more": min(found, MOST_SHOWN) > len(rows),
+    }
+
+
+def task_row(view: TaskView, now_ms: int) -> dict[str, object]:
+    """Return a task for a table and a node of the graph, at this time. Times in epoch seconds."""
+    task = view.task
+    return {
+        "id": task.task_id,
+        "status": STUCK if task.stuck else view.status(now_ms),
+        "title": cut(task.title),
+        "owner": cut(task.owner),
+        "worker": cut(task.worker),
+        "priority": task.priority,
+        "needs": view.needs,
+        "waits": task.waiting(now_ms, view.missing),
+        "job": view.jobs[-1] if view.jobs else "",
+        "jobs": len(view.jobs),
+        "thread": task.thread_id,
+        "failures": task.failures,
+        "most": task.max_attempts,
+        "reason": cut(task.reason),
+        "since": task.since_ms / 1000,
+        "not_before": task.not_before_ms / 1000 if task.not_before_ms > now_ms else 0.0,
+        "branch": cut(task.branch),
+        "number": task.number,
+        "version": task.version,
     }

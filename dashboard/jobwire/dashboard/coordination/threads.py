@@ -8,18 +8,68 @@ from jobwire.coordination.reading import threads
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.thread import InboxThread, ThreadStatus
 from jobwire.dashboard.coordination.agents import unread_of
-from jobwire.dashboard.coordination.thread_rows import (
-    CHOICES,
-    LastWord,
-    count_choices,
-    thread_row,
-)
+from jobwire.dashboard.foreign import cut, epoch_or_zero
 
 PAGE = 50
 # The choice of threads in which a message was given up.
 DEAD = "dead"
 # One part in so many is few.
 _FEW = 10
+#: What can be chosen on the page -> the statuses that it means.
+CHOICES: Mapping[str, tuple[ThreadStatus, ...]] = {
+    "blocked": (ThreadStatus.BLOCKED,),
+    "open": (ThreadStatus.PENDING, ThreadStatus.CLAIMED, ThreadStatus.IN_PROGRESS),
+    "failed": (ThreadStatus.FAILED,),
+    "ended": (ThreadStatus.DONE, ThreadStatus.CANCELLED),
+}
+
+
+class LastWord(NamedTuple):
+    """The newest message of a conversation, in the order of the query's columns."""
+
+    seq: int
+    ts_ms: int
+    sender: str
+    kind: str
+    type: str
+    summary: str
+
+
+def thread_row(thread: InboxThread, last: LastWord | None, unread: Mapping[str, int]) -> dict[str, object]:
+    """Return a conversation for a table; `unread` counts by agent, `changed` is its place in the order.
+
+    Times in epoch seconds.
+    """
+    said = None
+    if last is not None:
+        said = {
+            "from": cut(last.sender),
+            "at": last.ts_ms / 1000,
+            "kind": last.kind,
+            "type": cut(last.type),
+            "text": cut(last.summary),
+        }
+    return {
+        "id": thread.thread_id,
+        "changed": thread.changed,
+        "status": thread.status,
+        "priority": thread.priority,
+        "subject": cut(thread.subject),
+        "run": cut(thread.run_id),
+        "task": cut(thread.task_id),
+        "job": thread.job_id or "",
+        "sender": cut(thread.created_by),
+        "worker": cut(thread.assigned_to),
+        "created": epoch_or_zero(thread.created_at),
+        "updated": epoch_or_zero(thread.updated_at),
+        "unread": {name: count for name, count in unread.items() if count},
+        "last": said,
+    }
+
+
+def count_choices(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many there are of each choice, from the counts by status."""
+    return {name: sum(counts.get(status, 0) for status in found) for name, found in CHOICES.items()}
 
 
 class ThreadQuery(NamedTuple):
@@ -48,8 +98,11 @@ def thread_page(store: CoordinationStore, query: ThreadQuery, *, me: str) -> dic
         return {
             "threads": [_row(store, thread, me) for thread in (*first, *found)],
             "next": found[-1].changed if len(found) == PAGE else None,
-            "counts": count_choices(counts)
-            | {"all": sum(counts.values()), DEAD: store.rows("dead_figures")[0][0]},
+            "counts": {
+                **count_choices(counts),
+                "all": sum(counts.values()),
+                DEAD: store.rows("dead_figures")[0][0],
+            },
             "unread": unread_of(store, me),
             "event_id": store.latest_event(),
         }

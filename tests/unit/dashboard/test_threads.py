@@ -1,13 +1,8 @@
 """Conversations as rows."""
 
 from jobwire.coordination.thread import InboxThread, ThreadStatus
-from jobwire.dashboard.coordination.thread_rows import (
-    CHOICES,
-    MOST_SHOWN,
-    LastWord,
-    count_choices,
-    thread_row,
-)
+from jobwire.dashboard.coordination.threads import CHOICES, LastWord, count_choices, thread_row
+from jobwire.dashboard.foreign import MOST_SHOWN
 
 STAMP = "2026-01-01T00:00:00.000000Z"
 THREAD = InboxThread(

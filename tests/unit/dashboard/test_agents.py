@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobwire.coordination.agents import AgentView
-from jobwire.dashboard.coordination.agent_rows import (
+from jobwire.dashboard.coordination.agents import (
     AgentState,
     agent_row,
     arrange_agents,

@@ -1,4 +1,4 @@
-"""Numbers and times from outside: ids and offsets, bounded before they are read; stamps of other programs."""
+"""Numbers, times and texts from outside: bounded before they are used."""
 
 import re
 
@@ -6,6 +6,8 @@ from jobwire.core.clock import epoch
 
 # Beyond any size, time or count of ours, and exact in JSON and in a float.
 _DIGITS = re.compile(r"[0-9]{1,15}")
+# Characters of a text that is shown in a line.
+MOST_SHOWN = 500
 
 
 def whole_number(text: str) -> int | None:
@@ -19,3 +21,8 @@ def epoch_or_zero(stamp: str | None) -> float:
         return epoch(stamp) if stamp else 0.0
     except ValueError:
         return 0.0
+
+
+def cut(text: str) -> str:
+    """Return a text of others, no longer than it can be shown in a line."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} …"

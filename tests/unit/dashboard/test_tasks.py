@@ -2,7 +2,7 @@
 
 from jobwire.coordination.tasks.states import Task, TaskStatus
 from jobwire.coordination.tasks.stored import TaskView
-from jobwire.dashboard.coordination.task_rows import ORDER, task_row
+from jobwire.dashboard.coordination.tasks import ORDER, task_row
 
 NOW = 1_000_000
 TASK = Task(
