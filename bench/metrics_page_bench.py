@@ -23,8 +23,7 @@ import pyarrow as pa
 from jobwire.core.clock import SystemClock
 from jobwire.dashboard.figures import STEPS, JournalEnd
 from jobwire.dashboard.report import Live, report
-from jobwire.dashboard.tables import Tables
-from jobwire.metrics.database import open_database
+from jobwire.metrics.database import open_database, open_tables
 from jobwire.metrics.rows import SCHEMA, Rows, rows_of
 from jobwire.metrics.show import tables
 from jobwire.metrics.sink import MetricsSink
@@ -103,8 +102,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="jobwire-page-") as folder:
         path = Path(folder) / "metrics.db"
         fill(path, args.jobs, args.days)
-        asked = Tables(str(path))
-        counted = asked.ask("SELECT COUNT(*) FROM job_totals WHERE outcome = 'completed'")[0][0]
+        asked = open_tables(str(path))
+        counted = asked.rows("SELECT COUNT(*) FROM job_totals WHERE outcome = 'completed'")[0][0]
         assert counted == args.jobs, f"{counted} of {args.jobs} jobs are in the tables"
         found = {
             f"page, {seconds // 60:,} minutes": taken_ms(
@@ -112,6 +111,7 @@ def main() -> int:
             )
             for seconds in STEPS
         }
+        asked.close()
         for name, minutes in (("an hour", 60.0), (f"{args.days:g} days", args.days * 1440)):
             show = partial(tables, str(path), now=_NOW, minutes=minutes, home=Path(folder))
             found[f"show, {name}"] = taken_ms(show, args.rounds)

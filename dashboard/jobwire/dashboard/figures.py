@@ -6,9 +6,10 @@ a bounded range over an index, so a year of history does not slow a page that sh
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jobwire.metrics.buckets import BEGUN, DURATION, percentiles
+from jobwire.metrics.database import Database
 
 # Range in seconds -> (width of the windows read, seconds of one point on the chart).
 STEPS: dict[int, tuple[int, int]] = {
@@ -26,14 +27,6 @@ _TOTAL_SESSIONS = 12
 STOPPED_SECONDS = 30.0
 BEHIND_SECONDS = 10.0
 NO_METRICS = "No metrics yet: `jobwire metrics run` computes them."
-
-
-class MetricTables(Protocol):
-    """Asks the metric tables; `?` marks a value. Raises JobwireError where they cannot be read."""
-
-    def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return all rows."""
-        ...
 
 
 class TimeRange(NamedTuple):
@@ -85,13 +78,13 @@ class JournalEnd(NamedTuple):
     offset: int = -1
 
 
-def freshness(database: MetricTables, now: float, journal: JournalEnd, *, running: bool | None) -> Freshness:
+def freshness(database: Database, now: float, journal: JournalEnd, *, running: bool | None) -> Freshness:
     """Say whether the streaming query follows the journal; `running` None where only its traces tell."""
-    health = database.ask(
+    health = database.rows(
         "SELECT updated_at, backlog, duration_ms, watermark_at FROM health ORDER BY updated_at DESC LIMIT 1"
     )
     # What every shard has of it.
-    places = database.ask("SELECT journal, MIN(next_offset), MAX(updated_at) FROM progress GROUP BY journal")
+    places = database.rows("SELECT journal, MIN(next_offset), MAX(updated_at) FROM progress GROUP BY journal")
     progress = {row[0]: row[1:] for row in places}
     if not progress and not health:
         return Freshness("none", NO_METRICS)
@@ -121,36 +114,35 @@ def _state(age: float, waiting: int, running: bool | None) -> tuple[str, str]:
     return "live", ""
 
 
-def event_rates(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
+def event_rates(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
     """Return events a second of each type at each step."""
-    rows = database.ask(
+    rows = database.rows(
         # The counts themselves: the view would sum them a first time.
         "SELECT window_start, event_type, SUM(events) FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY window_start, event_type",
-        *wanted.windows,
+        wanted.windows,
     )
     return _rates(rows, wanted)
 
 
-def rejections(database: MetricTables, wanted: TimeRange) -> dict[str, list[float]]:
+def rejections(database: Database, wanted: TimeRange) -> dict[str, list[float]]:
     """Return refused messages a second by reason at each step."""
-    rows = database.ask(
+    rows = database.rows(
         "SELECT window_start, reason, SUM(events) FROM rejection_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? GROUP BY window_start, reason",
-        *wanted.windows,
+        wanted.windows,
     )
     return _rates(rows, wanted)
 
 
-def sessions(database: MetricTables, wanted: TimeRange) -> list[dict[str, object]]:
+def sessions(database: Database, wanted: TimeRange) -> list[dict[str, object]]:
     """Return the sessions with the most events in the range."""
-    rows = database.ask(
+    rows = database.rows(
         "SELECT session, SUM(events) AS total FROM window_counts "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "GROUP BY session ORDER BY total DESC LIMIT ?",
-        *wanted.windows,
-        _TOTAL_SESSIONS,
+        (*wanted.windows, _TOTAL_SESSIONS),
     )
     return [{"session": session, "events": int(total)} for session, total in rows]
 
@@ -159,13 +151,13 @@ Counts = list[tuple[int, int]]
 Steps = dict[tuple[int, str], Counts]
 
 
-def lengths(database: MetricTables, wanted: TimeRange, measure: str) -> Steps:
+def lengths(database: Database, wanted: TimeRange, measure: str) -> Steps:
     """Return the buckets (buckets.py) of a measure by the number of the step and the jobs' outcome."""
-    rows = database.ask(
+    rows = database.rows(
         "SELECT (window_start - ?) / ?, outcome, bucket, SUM(events) FROM histograms "
         "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
         "AND measure = ? AND dimension = '' GROUP BY 1, 2, 3",
-        *(wanted.start, wanted.step, *wanted.windows, measure),
+        (wanted.start, wanted.step, *wanted.windows, measure),
     )
     found: Steps = {}
     for place, outcome, bucket, events in rows:
@@ -179,18 +171,18 @@ def counts(found: Steps) -> dict[tuple[int, str], int]:
 
 
 def running_over_time(
-    database: MetricTables, wanted: TimeRange, still: Iterable[tuple[float, float]]
+    database: Database, wanted: TimeRange, still: Iterable[tuple[float, float]]
 ) -> list[int]:
     """Return how many jobs ran at the end of each step; `still` are intervals of those that have no end."""
     running = count_over_time(still, wanted)
     change = dict.fromkeys(range(len(running)), 0)
     for measure, sign in ((DURATION, 1), (BEGUN, -1)):
         # How long they took is not asked for: that would be many rows of each step.
-        rows = database.ask(
+        rows = database.rows(
             "SELECT (window_start - ?) / ?, SUM(events) FROM histograms "
             "WHERE width_seconds = ? AND window_start >= ? AND window_start < ? "
             "AND measure = ? AND dimension = '' GROUP BY 1",
-            *(wanted.start, wanted.step, *wanted.windows, measure),
+            (wanted.start, wanted.step, *wanted.windows, measure),
         )
         for place, number in rows:
             change[int(place)] += sign * int(number)
@@ -202,12 +194,12 @@ def running_over_time(
     return running
 
 
-def open_since(database: MetricTables) -> dict[str, float]:
+def open_since(database: Database) -> dict[str, float]:
     """Return when each job that the tables call open started."""
-    rows = database.ask(
+    rows = database.rows(
         "SELECT job_id, started_us FROM job_totals AS t WHERE outcome = 'open' AND NOT EXISTS "
         "(SELECT 1 FROM job_facts AS f WHERE f.job_id = t.job_id AND f.outcome IS NOT NULL) LIMIT ?",
-        _MAX_JOBS,
+        (_MAX_JOBS,),
     )
     return {str(job_id): started / 1e6 for job_id, started in rows}
 

@@ -1,14 +1,16 @@
 """One answer for the metrics view and for Prometheus, from the tables, the journal and the fleet."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import JobwireError, NotFoundError
 from jobwire.dashboard import figures
-from jobwire.dashboard.figures import Freshness, JournalEnd, MetricTables, Steps, TimeRange
+from jobwire.dashboard.figures import Freshness, JournalEnd, Steps, TimeRange
 from jobwire.dashboard.fleet import Group, Row, tally
 from jobwire.jobs.lifecycle import Status
 from jobwire.metrics.buckets import DELAY, DURATION, QUEUED, WAITED
+from jobwire.metrics.database import Database
 from jobwire.metrics.rates import WRONG_OUTCOMES
 
 _FOREVER = float("inf")
@@ -52,7 +54,7 @@ class MetricsReport(NamedTuple):
     missing: str = ""
 
 
-def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> MetricsReport:
+def report(database: Database, live: Live, *, seconds: int, now: float) -> MetricsReport:
     """Return the figures of the last `seconds`. Raises JobwireError where the tables cannot be read."""
     wanted = figures.span(seconds, now)
     by_job = wanted._replace(step=wanted.step * figures.JOB_STEPS)
@@ -87,29 +89,23 @@ def report(database: MetricTables, live: Live, *, seconds: int, now: float) -> M
     )
 
 
-def no_report(why: str, live: Live, *, seconds: int, now: float) -> MetricsReport:
-    """Return the empty figures of a range, with the reason."""
-    wanted = figures.span(seconds, now)
-    return MetricsReport(
-        Freshness("none", why),
-        wanted.points,
-        wanted.step,
-        job_step=wanted.step * figures.JOB_STEPS,
-        present=_present(live.rows),
-    )
-
-
 def safe_report(
-    find: Callable[[], MetricTables | None], live: Live, *, seconds: int, now: float
+    open_tables: Callable[[], Database], live: Live, *, seconds: int, now: float
 ) -> MetricsReport:
     """Return the figures, or empty ones that say why; never raises for the tables."""
     try:
-        database = find()
-        if database is None:
-            return no_report(figures.NO_METRICS, live, seconds=seconds, now=now)
-        return report(database, live, seconds=seconds, now=now)
+        with contextlib.closing(open_tables()) as database:
+            return report(database, live, seconds=seconds, now=now)
     except JobwireError as error:
-        return no_report(error.message, live, seconds=seconds, now=now)
+        why = figures.NO_METRICS if isinstance(error, NotFoundError) else error.message
+        wanted = figures.span(seconds, now)
+        return MetricsReport(
+            Freshness("none", why),
+            wanted.points,
+            wanted.step,
+            job_step=wanted.step * figures.JOB_STEPS,
+            present=_present(live.rows),
+        )
 
 
 def _open_intervals(since: Mapping[str, float], rows: Mapping[str, Row]) -> list[tuple[float, float]]:

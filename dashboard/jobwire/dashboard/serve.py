@@ -21,7 +21,6 @@ from jobwire.core.errors import ConfigError, StorageError
 from jobwire.core.override import override
 from jobwire.core.settings import Secret
 from jobwire.dashboard.auth import Bind, Gate, check_bind, page_token
-from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.acting import person_name
 from jobwire.dashboard.coordination.looking import StoreWatch
@@ -32,6 +31,7 @@ from jobwire.dashboard.login import LoginRoutes
 from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.model import FleetModel
 from jobwire.dashboard.open_pages import OpenPage, OpenPages
+from jobwire.dashboard.page_figures import PageFigures
 from jobwire.dashboard.records import warn_operator
 from jobwire.dashboard.server import Pages, build_app, load_assets
 from jobwire.dashboard.tables import TablesLocator
@@ -67,9 +67,8 @@ def build(settings: Settings, token: Secret, *, clock: Clock) -> tuple[Starlette
     store = RecordStore(settings.home, clock=clock)
     model = FleetModel(store, limits=settings.limits, poll=settings.poll)
     broadcaster = Broadcaster(start_id=secrets.token_hex(4))
-    backend = Backend(
+    figures = PageFigures(
         model=model,
-        queue=JobQueue(store, warn=warn_operator),
         broadcaster=broadcaster,
         waits=WaitingHistory(HomePaths(settings.home).journal, seconds=_WAITS_SECONDS),
         tables=TablesLocator(home=settings.home, location=settings.metrics_database),
@@ -84,7 +83,9 @@ def build(settings: Settings, token: Secret, *, clock: Clock) -> tuple[Starlette
     }
     assets, throttle = load_assets(shown), LoginThrottle()
     pages = Pages(
-        backend=backend,
+        model=model,
+        queue=JobQueue(store, warn=warn_operator),
+        figures=figures,
         broadcaster=broadcaster,
         assets=assets,
         store_routes=StoreRoutes(

@@ -1,4 +1,4 @@
-"""The routes: files, streams, questions, two actions. HTTP only; the content is the backend's."""
+"""The routes: files, streams, questions, two actions. HTTP only; the content is made elsewhere."""
 
 import hashlib
 import html
@@ -18,14 +18,16 @@ from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.topics import check_job_id
 from jobwire.dashboard.auth import Gate
-from jobwire.dashboard.backend import Backend
 from jobwire.dashboard.broadcast import Broadcaster
 from jobwire.dashboard.coordination.routes import VIEWS, StoreRoutes
 from jobwire.dashboard.fleet import tally
 from jobwire.dashboard.foreign import whole_number
+from jobwire.dashboard.job_page import job_page
 from jobwire.dashboard.login import LoginRoutes
 from jobwire.dashboard.login_throttle import LoginThrottle
 from jobwire.dashboard.middleware import AccessMiddleware
+from jobwire.dashboard.model import FleetModel
+from jobwire.dashboard.page_figures import PageFigures
 from jobwire.dashboard.prometheus import CONTENT_TYPE, exposition
 from jobwire.dashboard.responses import (
     MAX_ANSWER_BODY,
@@ -38,6 +40,8 @@ from jobwire.dashboard.responses import (
 )
 from jobwire.dashboard.timeline import begin_at, entry_of, read_chunk
 from jobwire.jobs.requests import Answer
+from jobwire.registry.queue import JobQueue
+from jobwire.registry.requests import give_answer
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 _EVENT_STREAM = "text/event-stream"
@@ -77,7 +81,9 @@ class Pages:
     def __init__(
         self,
         *,
-        backend: Backend,
+        model: FleetModel,
+        queue: JobQueue,
+        figures: PageFigures,
         broadcaster: Broadcaster,
         assets: Mapping[str, Asset],
         store_routes: StoreRoutes,
@@ -86,7 +92,10 @@ class Pages:
         allow_actions: bool,
     ) -> None:
         self._store_routes = store_routes
-        self._backend = backend
+        self._model = model
+        self._store = model.source.store
+        self._queue = queue
+        self._figures = figures
         self._broadcaster = broadcaster
         self._assets = assets
         self._clock = clock
@@ -133,12 +142,14 @@ class Pages:
 
     async def job(self, request: Request) -> Response:
         """Answer with one job."""
-        return json_response(await run_in_threadpool(self._backend.job, _job_id(request)))
+        job_id = _job_id(request)
+        known = self._broadcaster.rows.get(job_id)
+        return json_response(await run_in_threadpool(job_page, self._model, job_id, known))
 
     async def job_stream(self, request: Request) -> Response:
         """Answer with a job's history and then each new line; the event id is the place in the file."""
         job_id, last_id = _job_id(request), _last_id(request)
-        await run_in_threadpool(self._backend.record, job_id)
+        await run_in_threadpool(self._store.get, job_id)
         return self._streaming(request, self._history(job_id, whole_number(last_id)))
 
     async def cancel(self, request: Request) -> Response:
@@ -148,7 +159,8 @@ class Pages:
         if not isinstance(reason, str) or len(reason) > _MAX_REASON:
             raise InvalidInputError(f"the reason is a text of at most {_MAX_REASON} characters")
         cause = f"{reason.strip() or 'cancelled'} (by {self._author})"
-        return json_response(await run_in_threadpool(self._backend.cancel, job_id, cause, by=self._author))
+        record, done = await run_in_threadpool(self._queue.cancel, job_id, reason=cause, by=self._author)
+        return json_response({"job_id": record.job_id, "status": str(record.status), "cancelled": done})
 
     async def answer(self, request: Request) -> Response:
         """Answer what a job asks, where actions were allowed at the start."""
@@ -159,18 +171,19 @@ class Pages:
                 "an answer names its request, and has a text", hint='{"request": ID, "text": "yes"}'
             )
         given = Answer(text, self._author, "page", always)
-        return json_response(await run_in_threadpool(self._backend.answer, job_id, name, given))
+        asked = await run_in_threadpool(give_answer, self._queue, job_id, given, request_id=name)
+        return json_response({"job_id": job_id, "request": name, "state": str(asked.request.state)})
 
     async def metrics(self, request: Request) -> Response:
         """Answer with the figures of a range."""
         seconds = request.query_params.get("range", "")
-        report = await run_in_threadpool(self._backend.report, whole_number(seconds) or 0)
+        report = await run_in_threadpool(self._figures.report, whole_number(seconds) or 0)
         body = {**report._asdict(), "freshness": report.freshness._asdict(), "now": self._clock.now()}
         return json_response(body)
 
     async def prometheus(self, request: Request) -> Response:  # noqa: ARG002 - a handler's form
         """Answer with the text that Prometheus reads."""
-        text = await run_in_threadpool(exposition, lambda: self._backend.figures(self._open_pages))
+        text = await run_in_threadpool(exposition, lambda: self._figures.scrape(self._open_pages))
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - a handler's form
@@ -179,7 +192,7 @@ class Pages:
         return PlainTextResponse("ok\n" if well else "not ready\n", 200 if well else 503)
 
     async def _history(self, job_id: str, start: int | None) -> AsyncIterator[bytes]:
-        path = self._backend.history_path(job_id)
+        path = self._store.audit(job_id).events_path
         position = start if start is not None else await run_in_threadpool(begin_at, path)
         yield event_message("begin", {"start": position, "now": self._clock.now()}, str(position))
         shown_row: object = None
@@ -187,7 +200,7 @@ class Pages:
         while not self._broadcaster.closed:
             try:
                 chunk, alive = read_chunk(path, position), looks >= _SIGN_OF_LIFE_LOOKS
-                record = self._backend.record(job_id) if chunk.lines or alive else None
+                record = self._store.get(job_id) if chunk.lines or alive else None
             except JobwireError as error:
                 # Purged, or damaged by now: an open stream can only say so.
                 yield event_message("gone", {"error": error.message}, str(position))

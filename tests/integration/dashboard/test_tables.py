@@ -31,7 +31,7 @@ def tables(tmp_path: Path) -> Path:
 def ask(home: Path, *, journal: JournalEnd = JOURNAL, runs: bool | None = None) -> MetricsReport:
     """Return the figures of the last hour."""
     live = Live({}, [], journal, runs)
-    return safe_report(TablesLocator(home=home, location=None), live, seconds=3600, now=NOW)
+    return safe_report(TablesLocator(home=home, location=None).open, live, seconds=3600, now=NOW)
 
 
 def close(values: Any) -> Any:
