@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.dashboard.coordination.acting import PAGE_VERBS
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.fleet_writer import FleetWriter
 from jobwire.testing.waiting import wait_for
@@ -25,10 +26,8 @@ ROUTES = (
     "/", "/jobs/{job}", "/charts", "/assets/{name}", "/login", "/logout", "/api/stream", "/api/summary",
     "/api/jobs/{job}", "/api/jobs/{job}/stream", "/api/jobs/{job}/cancel", "/api/jobs/{job}/answer",
     "/api/metrics", "/metrics", "/healthz", "/conversations", "/api/store/stream", "/api/conversations",
-    "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/message/settle",
-    "/api/conversation/reply",
-    "/api/conversation/cancel", "/api/conversation/read", "/api/locks", "/api/boards", "/api/board",
-    "/api/board/say", "/api/tasks", "/api/task", "/api/sessions", "/api/session/stop", "/api/session/resume",
+    "/api/conversation", "/api/agents", "/api/search", "/api/message", "/api/locks", "/api/boards",
+    "/api/board", "/api/tasks", "/api/sessions", *(f"/api/act/{verb}" for verb in PAGE_VERBS),
 )  # fmt: skip
 # 503: the fleet is not read yet. 431 and 400 are the HTTP parser's own.
 KNOWN = {200, 303, 304, 400, 401, 403, 404, 405, 409, 413, 421, 429, 431, 503}
@@ -159,14 +158,11 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-_FIELDS = (
-    "reason", "thread", "text", "through", "kind", "id", "board", "turn", "content", "name", "how", "run",
-    "task", "verb", "version",
-)  # fmt: skip
+_FIELDS = (("reason",), ("request", "text", "always"), *(tuple(verb.takes) for verb in PAGE_VERBS.values()))
 _body = st.one_of(
     st.just(b""),
     st.binary(max_size=200),
-    _json.map(lambda value: json.dumps(dict.fromkeys(_FIELDS, value)).encode()),
+    st.tuples(st.sampled_from(_FIELDS), _json).map(lambda pair: json.dumps(dict.fromkeys(*pair)).encode()),
     st.sampled_from([b"x" * 5000, b"secret=" + b"x" * 5000, DEEP.encode(), f'{{"reason": {DEEP}'.encode(),
                      b'{"reason": "\\ud800"}', b'{"reason": 1e999}', f'{{"reason": {DIGITS}}}'.encode(),
                      b"secret=%ff"]),

@@ -31,12 +31,12 @@ def test_a_session_is_shown_stopped_and_brought_back(tmp_path: Path, tmux_server
         assert (found["name"], found["state"], found["alive"]) == ("work", "running", True)
         assert "attach" in found["attach"]
         assert _PROMPT not in json.dumps(found), "the command may hold secrets"
-        assert post(server, "/api/session/stop", 403, name="work", how="hard")["error"]
+        assert post(server, "/api/act/session-stop", 403, name="work", how="hard")["error"]
     with DashboardProcess(home, "--allow-actions") as server:
-        assert post(server, "/api/session/stop", 400, name="work", how="gently")["error"]
-        assert post(server, "/api/session/stop", 404, name="nothing", how="hard")["error"]
-        assert post(server, "/api/session/stop", name="work", how="hard")["state"] == "terminated"
+        assert post(server, "/api/act/session-stop", 400, name="work", how="gently")["error"]
+        assert post(server, "/api/act/session-stop", 404, name="nothing", how="hard")["error"]
+        assert post(server, "/api/act/session-stop", name="work", how="hard")["state"] == "terminated"
         assert shown(server)["alive"] is False
-        assert post(server, "/api/session/resume", name="work")["state"] == "running"
+        assert post(server, "/api/act/session-resume", name="work")["state"] == "running"
         assert shown(server)["alive"] is True
-        post(server, "/api/session/stop", name="work", how="hard")
+        post(server, "/api/act/session-stop", name="work", how="hard")

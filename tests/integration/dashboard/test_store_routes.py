@@ -24,7 +24,7 @@ from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError
-from jobwire.dashboard.coordination.acting import PersonOnThePage
+from jobwire.dashboard.coordination.acting import act
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.threads import PAGE, ThreadQuery, thread_page
 from jobwire.storage.user import user_name
@@ -192,9 +192,9 @@ def test_what_was_given_up_is_queued_again_or_dropped(
     message = get(server, f"/api/conversation?thread={thread}")["messages"][0]
     assert message["to"][0]["state"] == "dead"
     asked: Any = {"seq": message["seq"], "agent": "builder"}
-    assert post(server, "/api/message/settle", 400, **asked, verb="bury")["error"]
-    assert post(server, "/api/message/settle", 404, verb="drop", seq=message["seq"], agent="nobody")["error"]
-    assert post(server, "/api/message/settle", **asked, verb="redrive")["states"] == ["queued"]
+    assert post(server, "/api/act/settle", 400, **asked, verb="bury")["error"]
+    assert post(server, "/api/act/settle", 404, verb="drop", seq=message["seq"], agent="nobody")["error"]
+    assert post(server, "/api/act/settle", **asked, verb="redrive")["states"] == ["queued"]
     assert get(server, "/api/conversations?state=dead")["threads"] == []
 
 
@@ -247,12 +247,12 @@ def test_a_person_replies_once_and_ends_a_conversation(
 ) -> None:
     """The same id is said once; the reply reaches who wrote last; the conversation ends for all."""
     thread = begin(store, kind="question")
-    said: Any = {"thread": thread, "text": f"yes\n{HOSTILE}", "kind": "event", "id": "p-1"}
-    assert post(server, "/api/conversation/reply", **said) == post(server, "/api/conversation/reply", **said)
+    said: Any = {"thread_id": thread, "body": f"yes\n{HOSTILE}", "kind": "event", "id": "p-1"}
+    assert post(server, "/api/act/reply", **said) == post(server, "/api/act/reply", **said)
     reply = messages_of(store, thread)[-1]
-    assert (reply.from_agent, reply.body, reply.to) == (user_name(), said["text"], ("lead", "builder"))
-    assert post(server, "/api/conversation/reply", 409, **{**said, "text": "no"})["error"]
-    post(server, "/api/conversation/cancel", thread=thread, reason="enough")
+    assert (reply.from_agent, reply.body, reply.to) == (user_name(), said["body"], ("lead", "builder"))
+    assert post(server, "/api/act/reply", 409, **{**said, "body": "no"})["error"]
+    post(server, "/api/act/cancel", thread_id=thread, reason="enough")
     assert thread_of(store, thread).status == "cancelled"
     assert [view.kind for view in agents.gone(store, since_ms=0, limit=9)] == ["person"]
 
@@ -266,13 +266,13 @@ def test_a_person_begins_a_conversation_once(writer: FleetWriter, server: Dashbo
         "body": HOSTILE,
         "priority": "high",
     }
-    begun = post(server, "/api/conversation/begin", **asked, id="p-1")
-    assert post(server, "/api/conversation/begin", **asked, id="p-1") == begun
+    begun = post(server, "/api/act/begin", **asked, id="p-1")
+    assert post(server, "/api/act/begin", **asked, id="p-1") == begun
     with contextlib.closing(CoordinationStore(str(writer.home))) as store:
         (first,) = messages_of(store, begun["thread_id"])
         assert (first.from_agent, first.to, first.kind) == (user_name(), ("ann", "ben"), "task")
         assert (first.summary, first.body, first.priority) == (asked["summary"], HOSTILE, "high")
-    anybody = post(server, "/api/conversation/begin", **{**asked, "to": ""}, id="")
+    anybody = post(server, "/api/act/begin", **{**asked, "to": ""}, id="")
     assert anybody["thread_id"] != begun["thread_id"]
 
 
@@ -282,19 +282,19 @@ def test_a_question_of_work_is_answered_by_a_reply(
     """A reply of kind answer to a blocked conversation is its answer."""
     thread = begin(store, kind="task")
     block(store, thread)
-    post(server, "/api/conversation/reply", thread=thread, text="because", kind="answer", id="")
+    post(server, "/api/act/reply", thread_id=thread, body="because", kind="answer", id="")
     assert messages_of(store, thread)[-1].kind == "answer"
 
 
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("reply", {"thread": "t", "text": "x", "kind": "task", "id": ""}),
-        ("reply", {"thread": "t", "text": "  ", "kind": "event", "id": ""}),
-        ("reply", {"thread": "t", "text": ["x"], "kind": "event", "id": ""}),
-        ("reply", {"thread": "t", "text": "a\x00b", "kind": "event", "id": ""}),
-        ("reply", {"thread": "t" * 65, "text": "x", "kind": "event", "id": ""}),
-        ("reply", {"thread": "t", "text": "x", "kind": "event", "id": "i" * 65}),
+        ("reply", {"thread_id": "t", "body": "x", "kind": "task", "id": ""}),
+        ("reply", {"thread_id": "t", "body": "  ", "kind": "event", "id": ""}),
+        ("reply", {"thread_id": "t", "body": ["x"], "kind": "event", "id": ""}),
+        ("reply", {"thread_id": "t", "body": "a\x00b", "kind": "event", "id": ""}),
+        ("reply", {"thread_id": "t" * 65, "body": "x", "kind": "event", "id": ""}),
+        ("reply", {"thread_id": "t", "body": "x", "kind": "event", "id": "i" * 65}),
         ("begin", FIRST | {"to": "", "kind": "question"}),
         ("begin", FIRST | {"to": "no agent!"}),
         ("begin", FIRST | {"to": ["ann"]}),
@@ -303,9 +303,9 @@ def test_a_question_of_work_is_answered_by_a_reply(
         ("begin", FIRST | {"summary": "two\nlines"}),
         ("begin", FIRST | {"body": "a\x00b"}),
         ("begin", FIRST | {"priority": "urgent"}),
-        ("read", {"thread": "t", "through": -1}),
-        ("read", {"thread": "t", "through": "1"}),
-        ("read", {"thread": 1, "through": 1}),
+        ("read", {"thread_id": "t", "through": -1}),
+        ("read", {"thread_id": "t", "through": "1"}),
+        ("read", {"thread_id": 1, "through": 1}),
     ],
 )
 def test_what_is_no_action_is_refused(
@@ -314,7 +314,7 @@ def test_what_is_no_action_is_refused(
     """A clear sentence and 400, and nothing is written."""
     begin(store)
     before = store.rows("thread_counts")
-    assert post(server, f"/api/conversation/{path}", 400, **body)["error"]
+    assert post(server, f"/api/act/{path}", 400, **body)["error"]
     assert store.rows("thread_counts") == before
 
 
@@ -323,7 +323,7 @@ def test_nothing_is_done_on_a_page_that_only_reads(writer: FleetWriter, store: C
     thread = begin(store)
     with DashboardProcess(writer.home) as server:
         for path in ("begin", "reply", "cancel", "read"):
-            assert post(server, f"/api/conversation/{path}", 403, thread=thread)["error"]
+            assert post(server, f"/api/act/{path}", 403, thread=thread)["error"]
     assert agents.gone(store, since_ms=0, limit=9) == []
 
 
@@ -332,8 +332,13 @@ def test_the_page_speaks_in_no_agents_name(store: CoordinationStore) -> None:
     thread = begin(store)
     with store.changing() as change:
         agents.join(change, "somebody", Joining())
-    with pytest.raises(ConflictError):
-        PersonOnThePage(Path(store.home), "somebody").reply(thread, "x", kind="event", message_id="")
+    new = NewBoard("lead", "RELEASE", "x", ("ann", "somebody"))
+    board = Boards(store).open(new).board.board_id
+    said = {"thread_id": thread, "body": "x", "kind": "event", "id": ""}
+    assessed = {"board": board, "verdict": "APPROVE", "score": 9}
+    for verb, args in (("reply", said), ("board-assess", assessed)):
+        with pytest.raises(ConflictError):
+            act(Path(store.home), "somebody", verb, args)
 
 
 def test_a_store_that_is_missing_newer_or_broken_is_said_and_the_fleet_stays(
@@ -410,13 +415,13 @@ def test_a_member_has_its_turn_on_a_board_and_nobody_else(
     assert [one["board_id"] for one in get(server, "/api/boards")["boards"]] == [other, board]
     assert get(server, f"/api/board?board={board}")["mine"] is True
     assert get(server, f"/api/board?board={other}")["mine"] is False
-    said: Any = {"turn": "assess", "content": {"verdict": "APPROVE", "score": 9}}
-    assert post(server, "/api/board/say", 400, board=other, **said)["error"]
-    assert post(server, "/api/board/say", 409, board=board, turn="vote", content={"final_verdict": "APPROVE"})
-    assert post(server, "/api/board/say", 400, board=board, turn="assess", content={"verdict": "x"})["error"]
-    assert post(server, "/api/board/say", 400, board=board, turn="sing", content={})["error"]
-    assert post(server, "/api/board/say", 404, board="nothing", **said)["error"]
-    assert post(server, "/api/board/say", board=board, **said)["phase"] == "ASSESSING"
+    said: Any = {"verdict": "APPROVE", "score": 9}
+    assert post(server, "/api/act/board-assess", 400, board=other, **said)["error"]
+    assert post(server, "/api/act/board-vote", 409, board=board, verdict="APPROVE")
+    assert post(server, "/api/act/board-assess", 400, board=board, verdict="x")["error"]
+    assert post(server, "/api/act/board-sing", 400, board=board)["error"]
+    assert post(server, "/api/act/board-assess", 404, board="nothing", **said)["error"]
+    assert post(server, "/api/act/board-assess", board=board, **said)["board"]["phase"] == "ASSESSING"
     boards.say(board, "ann", BoardTurn.ASSESS, {"verdict": "APPROVE", "score": 8})
     page = get(server, f"/api/board?board={board}")
     assert (page["board"]["verdict"], page["proposal"], page["mine"]) == ("APPROVED", HOSTILE, False)

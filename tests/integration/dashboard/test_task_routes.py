@@ -40,18 +40,18 @@ def test_a_plan_is_shown_and_managed_by_a_person(tmp_path: Path) -> None:
         assert (test["needs"], test["waits"]["on"]) == (["build"], "dependency")
         assert [one["id"] for one in get(server, "/api/tasks?run=default&state=pending")["tasks"]] == ["test"]
 
-        def manage(status: int, task: str, verb: str, version: int, reason: str = "") -> None:
-            body = {"run": "default", "task": task, "verb": verb, "version": version, "reason": reason}
-            assert post(server, "/api/task", status, **body)
+        def manage(status: int, task: str, verb: str, version: int, **more: object) -> None:
+            body = {"run_id": "default", "task_id": task, "expect_version": version, **more}
+            assert post(server, f"/api/act/task-{verb}", status, **body)
 
-        manage(409, "build", "approve", build["version"] + 1)
-        manage(400, "build", "reject", build["version"])
+        manage(409, "build", "review", build["version"] + 1, approve=True)
+        manage(400, "build", "review", build["version"], approve=False)
         manage(400, "build", "praise", build["version"])
         manage(404, "nothing", "retry", 1)
-        manage(200, "build", "approve", build["version"])
+        manage(200, "build", "review", build["version"], approve=True)
         test = get(server, "/api/tasks?run=default")["tasks"][0]
         assert (test["id"], test["status"]) == ("test", "ready")
-        manage(200, "test", "cancel", test["version"], "not now")
+        manage(200, "test", "cancel", test["version"], reason="not now")
         again = get(server, "/api/tasks?run=default&state=cancelled")["tasks"][0]
         manage(200, "test", "retry", again["version"])
         assert get(server, "/api/tasks?run=default")["counts"]["ready"] == 1

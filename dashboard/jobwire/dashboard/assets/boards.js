@@ -123,7 +123,7 @@ export class BoardView extends DetailView {
     const wrong = h("p", { class: "wrong", role: "alert", hidden: true });
     const send = async (turn, content) => {
       try {
-        await act("/api/board/say", { board: this.id, turn, content });
+        await act(`/api/act/board-${turn}`, { board: this.id, ...content });
         say(document.getElementById("said"), "Said");
         this.following.again();
       } catch (error) {
@@ -147,7 +147,7 @@ export class BoardView extends DetailView {
       VOTING: () => {
         const sure = h("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0.8", "aria-label": "Confidence" });
         why.placeholder = "Conditions, one a line";
-        return [why, h("div", { class: "choices" }, h("label", {}, "Confidence ", sure), ["APPROVE", "REJECT", "ABSTAIN"].map((verdict) => button(verdict, () => send("vote", { final_verdict: verdict, confidence: Number(sure.value), conditions: lines() }))))];
+        return [why, h("div", { class: "choices" }, h("label", {}, "Confidence ", sure), ["APPROVE", "REJECT", "ABSTAIN"].map((verdict) => button(verdict, () => send("vote", { verdict, confidence: Number(sure.value), conditions: lines() }))))];
       },
     };
     this.turn.replaceChildren(h("h2", {}, `Your turn: ${lower(board.phase)}`), ...(forms[board.phase]?.() ?? []), h("p", { class: "hint own" }, `You speak as ${page.person}, once a phase; said again, the last one counts.`), wrong);

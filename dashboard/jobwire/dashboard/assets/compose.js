@@ -38,7 +38,7 @@ export function compose(shell) {
     if (draft.key !== JSON.stringify(said)) draft = { key: JSON.stringify(said), id: `p-${crypto.getRandomValues(new Uint32Array(4)).join("-")}` };
     send.disabled = true;
     try {
-      const { thread_id: thread } = await act("/api/conversation/begin", { ...said, id: draft.id });
+      const { thread_id: thread } = await act("/api/act/begin", { ...said, id: draft.id });
       dialog.close();
       shell.go(threadPath(thread));
     } catch (error) {

@@ -103,7 +103,7 @@ export class ConversationView extends DetailView {
     const last = Math.max(0, ...this.messages.keys());
     if (!actions || document.hidden || !thread.unread[page.person] || this.readUp === last) return;
     this.readUp = last;
-    act("/api/conversation/read", { thread: this.id, through: last }).catch(() => { this.readUp = 0; });
+    act("/api/act/read", { thread_id: this.id, through: last }).catch(() => { this.readUp = 0; });
   }
 
   #replyBox() {
@@ -127,7 +127,7 @@ export class ConversationView extends DetailView {
     const answers = this.thread.status === "blocked" && asks.length < 2 && !asks.some(([, item]) => item.kind === "permission");
     const kind = question.checked ? "question" : answers ? "answer" : "event";
     try {
-      await act("/api/conversation/reply", { thread: this.id, text, kind, id: this.draft.id });
+      await act("/api/act/reply", { thread_id: this.id, body: text, kind, id: this.draft.id });
       this.text.value = "";
       this.draft = null;
       question.checked = false;
@@ -145,7 +145,7 @@ export class ConversationView extends DetailView {
       title: "Cancel this conversation?", word: this.thread.subject || this.id,
       note: this.thread.job ? "Its job ends with it. This cannot be undone." : "It is ended for everybody in it.",
       keep: "Keep it", button: "Cancel the conversation",
-      act: (reason) => act("/api/conversation/cancel", { thread: this.id, reason }),
+      act: (reason) => act("/api/act/cancel", { thread_id: this.id, reason }),
     });
   }
 }
@@ -194,7 +194,7 @@ function recipients(one) {
   const named = one.to.map((item) => {
     const state = item.state === "dead" ? `dead: ${item.error || "given up"}` : item.done ? "done" : item.read ? "read" : item.state;
     const after = item.read && item.read > one.at ? ` after ${words(item.read - one.at)}` : "";
-    const settle = (verb, title, note) => h("button", { type: "button", class: "copy", onclick: () => confirmed({ title, word: item.error || one.summary, note, keep: "Leave it", button: title.replace("?", ""), reason: false, act: () => act("/api/message/settle", { seq: one.seq, agent: item.name, verb }) }) }, verb);
+    const settle = (verb, title, note) => h("button", { type: "button", class: "copy", onclick: () => confirmed({ title, word: item.error || one.summary, note, keep: "Leave it", button: title.replace("?", ""), reason: false, act: () => act("/api/act/settle", { seq: one.seq, agent: item.name, verb }) }) }, verb);
     const buttons = actions && item.state === "dead" ? [settle("redrive", "Queue it again?", `${item.name} gets the message as if it were new.`), settle("drop", "Drop it for good?", `${item.name} never gets it.`)] : [];
     return h("span", { class: "recipient", data: { state: item.state, read: String(Boolean(item.read)) }, title: `${item.state}${item.tries > 1 ? `, ${item.tries} tries` : ""}${item.read ? `, read${after}` : ""}` }, `${item.name}: ${state}`, ...buttons);
   });

@@ -57,12 +57,12 @@ function fill(parts, one) {
 }
 
 function make({ name }) {
-  const question = (how, title, note, button) => () => confirmed({ title, word: name, note, keep: "Leave it", button, reason: false, act: () => act("/api/session/stop", { name, how }) });
+  const question = (how, title, note, button) => () => confirmed({ title, word: name, note, keep: "Leave it", button, reason: false, act: () => act("/api/act/session-stop", { name, how }) });
   const parts = {
     badge: badge(), facts: h("span", { class: "kind" }), job: h("span"), reason: h("p", { class: "hint" }), lines: h("pre", { class: "pane" }), attach: h("p", { class: "request-command" }),
     stop: h("button", { type: "button", onclick: question("graceful", "Stop this session?", "Its agent is asked to end as by a person; its conversation is kept. Its job is cancelled.", "Stop it") }, "Stop …"),
     kill: h("button", { type: "button", class: "danger", onclick: question("hard", "Kill this session?", "Its process is killed at once, its job is cancelled.", "Kill it") }, "Kill …"),
-    resume: h("button", { type: "button", onclick: () => confirmed({ title: "Bring this session back?", word: name, note: "Its agent is started again in its directory, in its conversation where that is known.", keep: "Leave it", button: "Resume it", reason: false, act: () => act("/api/session/resume", { name }) }) }, "Resume …"),
+    resume: h("button", { type: "button", onclick: () => confirmed({ title: "Bring this session back?", word: name, note: "Its agent is started again in its directory, in its conversation where that is known.", keep: "Leave it", button: "Resume it", reason: false, act: () => act("/api/act/session-resume", { name }) }) }, "Resume …"),
   };
   parts.node = h("section", { class: "session-card", "aria-label": `Session ${name}` },
     h("p", { class: "message-head" }, parts.badge, h("b", {}, name), parts.facts, parts.job), parts.reason, parts.lines, parts.attach,

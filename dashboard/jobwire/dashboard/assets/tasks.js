@@ -89,15 +89,15 @@ export class TasksView extends ListView {
       badge: badge(), title: h("a", { class: "title", "data-nav": true }), sub: h("span", { class: "session" }), priority: h("b", { class: "priority" }),
       why: h("span", { class: "detail" }), buttons: h("div", { class: "asks" }), who: h("span", { class: "session" }), runs: h("span"), when: h("span"),
     };
-    const button = (word, title, note, verb, reason = true) => h("button", { type: "button", class: "choice", onclick: () => confirmed({
+    const button = (word, title, note, verb, more = {}, reason = true) => h("button", { type: "button", class: "choice", onclick: () => confirmed({
       title, word: `${parts.row.id} ${parts.row.title}`, note, keep: "Leave it", button: title.replace("?", ""), reason,
-      act: (text) => act("/api/task", { run: this.shown, task: parts.row.id, verb, reason: text, version: parts.row.version }),
+      act: (text) => act(`/api/act/task-${verb}`, { run_id: this.shown, task_id: parts.row.id, expect_version: parts.row.version, ...more, ...(reason ? { reason: text } : {}) }),
     }) }, word);
     parts.verbs = actions ? {
-      approve: button("approve", "Approve the work?", "What waited for it may begin.", "approve"),
-      reject: button("send back", "Send it back?", "Its worker gets it again, with your reason.", "reject"),
-      merge: button("merged", "Is it merged?", "Then the task is completed, and what waited for it may begin.", "merge", false),
-      retry: button("retry", "Retry the task?", "It is given to its owner again, with what fell with it.", "retry", false),
+      approve: button("approve", "Approve the work?", "What waited for it may begin.", "review", { approve: true }),
+      reject: button("send back", "Send it back?", "Its worker gets it again, with your reason.", "review", { approve: false }),
+      merge: button("merged", "Is it merged?", "Then the task is completed, and what waited for it may begin.", "merge", {}, false),
+      retry: button("retry", "Retry the task?", "It is given to its owner again, with what fell with it.", "retry", {}, false),
       cancel: button("cancel …", "Cancel the task?", "Its job ends with it; what depends on it waits, fails or is skipped, as it was added.", "cancel"),
     } : {};
     parts.buttons.append(...Object.values(parts.verbs));

@@ -1,24 +1,32 @@
-"""What a person does on the page among the agents: reads, replies, ends a conversation, votes."""
+"""What a person does on the page among the agents: verbs of agents, and some that only the page has.
+
+A verb is a name and arguments, each of a kind (jobwire.coordination.verb_form); who acts is the person.
+"""
+
+from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import agents
+from jobwire.coordination.agent_verbs import verb_named
 from jobwire.coordination.agents import Joining
-from jobwire.coordination.boards.boards import Boards
-from jobwire.coordination.boards.phases import BoardTurn
-from jobwire.coordination.home_key import home_key
 from jobwire.coordination.liveness import AgentKind
 from jobwire.coordination.message import NewMessage, split_words
 from jobwire.coordination.replying import reply
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.taking import drop, mark_read, redrive
-from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.coordination.work import ThreadWork
+from jobwire.coordination.verb_form import TEXT, WHOLE, AgentVerb
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.core.topics import check_agent
+from jobwire.dashboard.coordination.sessions import resume_session, stop_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from jobwire.coordination.verb_form import VerbBody
 
 KINDS = ("event", "answer", "question")
 # What a person begins a conversation with.
@@ -33,105 +41,105 @@ def person_name(author: str) -> str:
         return "page"
 
 
-class PersonOnThePage:
-    """The one whom the page's token lets in, as a participant. Methods raise as what they call."""
+def act(home: Path, person: str, verb: str, args: Mapping[str, object]) -> dict[str, object]:
+    """Do what the person asks for, and return what the page is told. Raises as the verb."""
+    found = PAGE_VERBS.get(verb)
+    if found is None:
+        raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(PAGE_VERBS)}")
+    found.check(verb, args)
+    with closing(CoordinationStore(str(home))) as store:
+        if found is not _READ:
+            _make_known(store, person)
+        return found.does(store, person, dict(args))
 
-    def __init__(self, home: Path, name: str) -> None:
-        self._home = home
-        self._name = name
 
-    def begin(
-        self, *, to: str, kind: str, summary: str, body: str, priority: str, message_id: str
-    ) -> dict[str, object]:
-        """Begin a conversation; the same id again begins none. A task for nobody may be claimed by all."""
-        if kind not in BEGINNINGS:
-            raise InvalidInputError(
-                f"a conversation begins with no {kind!r:.40}", hint=f"one of {', '.join(BEGINNINGS)}"
-            )
-        if not summary.strip():
-            raise InvalidInputError("there is no summary", hint="say in one line what it is about")
-        names = split_words(to)
-        if not names and kind != "task":
-            raise InvalidInputError("it is for nobody", hint="name an agent; only a task may be anybody's")
-        with closing(self._joined()) as store:
-            new = NewMessage(
-                self._name, names, kind=kind, summary=summary, body=body, priority=priority, id=message_id
-            )
-            posted = send(store, new)
-            return {"message_id": posted.message_id, "thread_id": posted.thread_id}
+def _make_known(store: CoordinationStore, person: str) -> None:
+    """Let the person be known as one: it may reply and end wherever it looks.
 
-    def reply(self, thread_id: str, text: str, *, kind: str, message_id: str) -> dict[str, object]:
-        """Say something in a conversation; the same id again says it once."""
-        if kind not in KINDS:
-            raise InvalidInputError(f"a reply is no {kind!r:.40}", hint=f"one of {', '.join(KINDS)}")
-        if not text.strip():
-            raise InvalidInputError("there is nothing in the reply", hint="write something")
-        with closing(self._joined()) as store:
-            new = NewMessage(self._name, kind=kind, thread_id=thread_id, body=text, id=message_id)
-            said = reply(store, new)
-            return {"message_id": said.posted.message_id, "answered": said.request}
+    Known, not present: nobody expects signs of life, and what is sent to all does not wait for it.
+    """
+    known = store.rows("agent_kind", {"agent_id": person})
+    if known and known[0][0] != AgentKind.PERSON:
+        raise ConflictError(
+            f"{person} is a {known[0][0]} here, and this page would speak in its name",
+            hint="let that agent join under another name",
+            code="not_expected",
+        )
+    if not known:
+        with store.changing() as change:
+            agents.join(change, person, Joining(kind=AgentKind.PERSON))
+            agents.leave(change, person)
 
-    def cancel(self, thread_id: str, reason: str) -> dict[str, object]:
-        """End a conversation, and with it the job that does its work."""
-        with closing(self._joined()) as store:
-            ended = ThreadWork(store, self._name).cancel(thread_id, reason)
-            return {"thread_id": thread_id, "status": str(ended.thread.status)}
 
-    def read(self, thread_id: str, through: int) -> dict[str, object]:
-        """Note that the person has seen the conversation."""
-        with closing(CoordinationStore(str(self._home))) as store:
-            mark_read(store, self._name, thread_id, through)
-            return {"thread_id": thread_id, "through": through}
+def _one_of(what: str, value: str, known: Iterable[str]) -> None:
+    names = tuple(known)
+    if value not in names:
+        raise InvalidInputError(f"{what} is {value!r:.40}", hint=f"one of {', '.join(names)}")
 
-    def say(self, board_id: str, turn: str, content: dict[str, object]) -> dict[str, object]:
-        """Have the person's turn on a board that it is a member of."""
-        if turn not in {str(one.value) for one in BoardTurn}:
-            raise InvalidInputError(f"there is no turn {turn!r:.40}", hint="assess, discuss, pass or vote")
-        with closing(CoordinationStore(str(self._home))) as store:
-            view = Boards(store, key=home_key(store.home)).say(board_id, self._name, BoardTurn(turn), content)
-            return {"board_id": board_id, "phase": view.phase.value}
 
-    def settle(self, seq: int, agent: str, verb: str) -> dict[str, object]:
-        """Queue a message that was given up for an agent again, or drop it for good."""
-        if verb not in {"redrive", "drop"}:
-            raise InvalidInputError(f"there is no verb {verb!r:.40}", hint="redrive or drop")
-        with closing(CoordinationStore(str(self._home))) as store:
-            act = redrive if verb == "redrive" else drop
-            found = act(store, seq, agent, by=self._name)
-            return {"states": [str(one.state) for one in found]}
+def _begin(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    """Begin a conversation; the same id again begins none. A task for nobody may be claimed by all."""
+    _one_of("kind", args["kind"], BEGINNINGS)
+    if not args["summary"].strip():
+        raise InvalidInputError("there is no summary", hint="say in one line what it is about")
+    names = split_words(args.pop("to"))
+    if not names and args["kind"] != "task":
+        raise InvalidInputError("it is for nobody", hint="name an agent; only a task may be anybody's")
+    posted = send(store, NewMessage(person, names, **args))
+    return {"message_id": posted.message_id, "thread_id": posted.thread_id}
 
-    def manage(self, run: str, task: str, verb: str, *, reason: str, version: int) -> dict[str, object]:
-        """Approve, reject, merge, retry or cancel a task as it was shown (`version`)."""
-        with closing(self._joined()) as store:
-            tasks = Tasks(store, self._name)
-            verbs = {
-                "approve": partial(tasks.review, task, run, approve=True, reason=reason),
-                "reject": partial(tasks.review, task, run, approve=False, reason=reason),
-                "merge": partial(tasks.merge, task, run),
-                "retry": partial(tasks.retry, task, run),
-                "cancel": partial(tasks.cancel, task, reason, run),
-            }
-            if verb not in verbs:
-                raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(verbs)}")
-            found = verbs[verb](expect_version=version)
-            return {"task_id": found.task_id, "status": str(found.status), "version": found.version}
 
-    def _joined(self) -> CoordinationStore:
-        """Return the store, in which the person is known as one: it may reply and end wherever it looks.
+def _reply(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    """Say something in a conversation; the same id again says it once."""
+    _one_of("kind", args["kind"], KINDS)
+    if not args["body"].strip():
+        raise InvalidInputError("there is nothing in the reply", hint="write something")
+    said = reply(store, NewMessage(person, **args))
+    return {"message_id": said.posted.message_id, "answered": said.request}
 
-        Known, not present: nobody expects signs of life, and what is sent to all does not wait for it.
-        """
-        store = CoordinationStore(str(self._home))
-        known = store.rows("agent_kind", {"agent_id": self._name})
-        if known and known[0][0] != AgentKind.PERSON:
-            store.close()
-            raise ConflictError(
-                f"{self._name} is a {known[0][0]} here, and this page would speak in its name",
-                hint="let that agent join under another name",
-                code="not_expected",
-            )
-        if not known:
-            with store.changing() as change:
-                agents.join(change, self._name, Joining(kind=AgentKind.PERSON))
-                agents.leave(change, self._name)
-        return store
+
+def _read(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    """Note that the person has seen the conversation."""
+    if args["through"] < 0:
+        raise InvalidInputError("through is below 0")
+    mark_read(store, person, args["thread_id"], args["through"])
+    return dict(args)
+
+
+def _settle(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    """Queue a message that was given up for an agent again, or drop it for good."""
+    _one_of("verb", args["verb"], ("redrive", "drop"))
+    settled = redrive if args["verb"] == "redrive" else drop
+    found = settled(store, args["seq"], check_agent(args["agent"]), by=person)
+    return {"states": [str(one.state) for one in found]}
+
+
+def _stop(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    return stop_session(store.home, args["name"], args["how"], by=person)
+
+
+def _resume(store: CoordinationStore, person: str, args: dict[str, Any]) -> dict[str, object]:
+    del person
+    return resume_session(store.home, args["name"])
+
+
+def _own(does: VerbBody, *texts: str, **others: str) -> AgentVerb:
+    """Return a verb of the page alone, which needs all of its arguments."""
+    takes = {**dict.fromkeys(texts, TEXT), **others}
+    return AgentVerb(takes, does, tuple(takes))
+
+
+_READ = _own(_read, "thread_id", through=WHOLE)
+_SHARED = (
+    *("cancel", "board-assess", "board-discuss", "board-pass", "board-vote"),
+    *("task-review", "task-merge", "task-retry", "task-cancel"),
+)
+PAGE_VERBS: Mapping[str, AgentVerb] = {
+    "begin": _own(_begin, "to", "kind", "summary", "body", "priority", "id"),
+    "reply": _own(_reply, "thread_id", "body", "kind", "id"),
+    "read": _READ,
+    "settle": _own(_settle, "agent", "verb", seq=WHOLE),
+    "session-stop": _own(_stop, "name", "how"),
+    "session-resume": _own(_resume, "name"),
+    **{name: verb_named(name) for name in _SHARED},
+}

@@ -14,26 +14,23 @@ from jobwire.coordination.message import MAX_ID, MAX_REFERENCE
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.core.topics import check_agent
 from jobwire.dashboard.broadcast import Broadcaster
-from jobwire.dashboard.coordination.acting import PersonOnThePage
+from jobwire.dashboard.coordination.acting import act
 from jobwire.dashboard.coordination.agents import agent_page
 from jobwire.dashboard.coordination.boards import board_list, board_page
 from jobwire.dashboard.coordination.conversation import conversation, found_page, whole_text
 from jobwire.dashboard.coordination.locks import lock_view
 from jobwire.dashboard.coordination.looking import LOOK_SECONDS, StoreWatch, looking
-from jobwire.dashboard.coordination.sessions import resume_session, session_list, stop_session
+from jobwire.dashboard.coordination.sessions import session_list
 from jobwire.dashboard.coordination.tasks import SHOWN, task_page
 from jobwire.dashboard.coordination.threads import ThreadQuery, thread_page
 from jobwire.dashboard.foreign import whole_number
 from jobwire.dashboard.responses import Handler, action_route, event_message, json_response, read_object
 
 Look = Callable[[CoordinationStore, QueryParams], dict[str, object]]
-Act = Callable[[dict[str, object]], dict[str, object]]
 Streaming = Callable[[Request, AsyncIterator[bytes]], Response]
 #: The addresses of the views: the one page, which finds its view by itself.
 VIEWS = ("/conversations", "/agents", "/search", "/locks", "/boards", "/sessions", "/tasks")
-_MOST = 2**62
 _SIGN_OF_LIFE_LOOKS = 12
 # Each character of a reply may take six bytes in JSON.
 _MOST_REPLY = 256 * 1024
@@ -57,7 +54,6 @@ class StoreRoutes:
         self._broadcaster = broadcaster
         self._clock = clock
         self._me = person
-        self._person = PersonOnThePage(home, person)
         self._allow_actions = allow_actions
 
     def routes(self, streaming: Streaming) -> list[Route]:
@@ -70,10 +66,7 @@ class StoreRoutes:
             Route("/api/store/stream", stream),
             Route("/api/message", self.text),
             *(Route(f"/api/{name}", self._looks(look)) for name, look in self._looked_at().items()),
-            *(
-                action_route(f"/api/{name}", self._acts(act), allowed=self._allow_actions)
-                for name, act in self._done().items()
-            ),
+            action_route("/api/act/{verb}", self.act, allowed=self._allow_actions),
         ]
 
     def _looked_at(self) -> dict[str, Look]:
@@ -109,42 +102,11 @@ class StoreRoutes:
             "sessions": lambda store, _: {"sessions": session_list(store)},
         }
 
-    def _done(self) -> dict[str, Act]:
-        """Return what a person does, by the end of its address."""
-        person = self._person
-        return {
-            "conversation/begin": lambda asked: person.begin(
-                message_id=_text(asked, "id"),
-                **{name: _text(asked, name) for name in ("to", "kind", "summary", "body", "priority")},
-            ),
-            "conversation/reply": lambda asked: person.reply(
-                _text(asked, "thread"),
-                _text(asked, "text"),
-                kind=_text(asked, "kind"),
-                message_id=_text(asked, "id"),
-            ),
-            "conversation/cancel": lambda asked: person.cancel(
-                _text(asked, "thread"), _text(asked, "reason")
-            ),
-            "conversation/read": lambda asked: person.read(_text(asked, "thread"), _number(asked, "through")),
-            "message/settle": lambda asked: person.settle(
-                _number(asked, "seq"), check_agent(_text(asked, "agent")), _text(asked, "verb")
-            ),
-            "board/say": lambda asked: person.say(
-                _text(asked, "board"), _text(asked, "turn"), _object(asked, "content")
-            ),
-            "task": lambda asked: person.manage(
-                _text(asked, "run"),
-                _text(asked, "task"),
-                _text(asked, "verb"),
-                reason=_text(asked, "reason"),
-                version=_number(asked, "version"),
-            ),
-            "session/stop": lambda asked: stop_session(
-                self._home, _text(asked, "name"), _text(asked, "how"), by=self._me
-            ),
-            "session/resume": lambda asked: resume_session(self._home, _text(asked, "name")),
-        }
+    async def act(self, request: Request) -> Response:
+        """Do what a person asks for among the agents, where actions were allowed at the start."""
+        asked = await read_object(request, _MOST_REPLY)
+        verb = str(request.path_params["verb"])
+        return json_response(await run_in_threadpool(act, self._home, self._me, verb, asked))
 
     async def text(self, request: Request) -> Response:
         """Answer with a whole text of a message, as a file: never as something that a browser shows."""
@@ -193,34 +155,6 @@ class StoreRoutes:
 
         return handle
 
-    def _acts(self, act: Act) -> Handler:
-        async def handle(request: Request) -> Response:
-            asked = await read_object(request, _MOST_REPLY)
-            return json_response(await run_in_threadpool(act, asked))
-
-        return handle
-
 
 def _place(asked: QueryParams, name: str) -> int | None:
     return whole_number(asked.get(name, ""))
-
-
-def _text(asked: dict[str, object], name: str) -> str:
-    value = asked.get(name, "")
-    if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is not a text")
-    return value
-
-
-def _number(asked: dict[str, object], name: str) -> int:
-    value = asked.get(name)
-    if type(value) is not int or not 0 <= value < _MOST:
-        raise InvalidInputError(f"{name} is not a whole number from 0 on")
-    return value
-
-
-def _object(asked: dict[str, object], name: str) -> dict[str, object]:
-    value = asked.get(name, {})
-    if not isinstance(value, dict):
-        raise InvalidInputError(f"the {name} is no object", hint='{"final_verdict": "APPROVE"}')
-    return value

@@ -1,7 +1,5 @@
 """Sessions: what the inventory and their panes say; stopped and brought back by a person."""
 
-from pathlib import Path
-
 from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.store import CoordinationStore
@@ -39,15 +37,15 @@ def _shown(view: SessionView) -> dict[str, object]:
     }
 
 
-def stop_session(home: Path, name: str, how: str, *, by: str) -> dict[str, object]:
+def stop_session(home: str, name: str, how: str, *, by: str) -> dict[str, object]:
     """End a session; raises as `Stopping.stop`."""
     if how not in set(StopHow):
         raise InvalidInputError(f"there is no stop {how!r:.40}", hint=f"one of {', '.join(StopHow)}")
-    row = Stopping(str(home)).stop(name, StopHow(how), by=by)
+    row = Stopping(home).stop(name, StopHow(how), by=by)
     return {"name": row.name, "state": row.state}
 
 
-def resume_session(home: Path, name: str) -> dict[str, object]:
+def resume_session(home: str, name: str) -> dict[str, object]:
     """Bring a session back; raises as `Opener.resume`."""
-    row = Opener(str(home)).resume(name)
+    row = Opener(home).resume(name)
     return {"name": row.name, "state": row.state}

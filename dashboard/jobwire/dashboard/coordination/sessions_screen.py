@@ -56,9 +56,9 @@ class SessionsScreen(StoreScreen):
             self.draw()
             return
         self._asked = ("", "")
-        do: Callable[[], object] = partial(resume_session, self.home, self._chosen)
+        do: Callable[[], object] = partial(resume_session, str(self.home), self._chosen)
         if what == "stop":
-            do = partial(stop_session, self.home, self._chosen, StopHow.GRACEFUL.value, by="top")
+            do = partial(stop_session, str(self.home), self._chosen, StopHow.GRACEFUL.value, by="top")
         # An agent may take its time to end.
         self.run_worker(partial(self._do, what, self._chosen, do), thread=True, exit_on_error=False)
 
