@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.broker.configuration import Listening
+from jobwire.broker.mosquitto import Listening
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.topics import DEFAULT_ROOT

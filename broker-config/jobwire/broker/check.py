@@ -13,11 +13,10 @@ from pathlib import Path
 from jobwire.broker.access_table import ALLOWED, MEANING, Action, Identity
 from jobwire.broker.acl import AccessList, Right
 from jobwire.broker.address import free_port
-from jobwire.broker.configuration import Listening, render_configuration
 from jobwire.broker.examinations import examine_certificate_port, examine_strangers, examine_way
 from jobwire.broker.files import read_text, require_writable
 from jobwire.broker.home import BrokerFiles, concerns_broker, rendered_root
-from jobwire.broker.mosquitto import Mosquitto, find_mosquitto
+from jobwire.broker.mosquitto import Listening, Mosquitto, find_mosquitto, render_configuration
 from jobwire.broker.passwd import MACHINE_ITERATIONS, PasswordFile
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.values import Finding, Level

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from jobwire.broker.access_table import as_markdown, as_rows
 from jobwire.broker.address import client_address, examine_certificate, reaches, require_own_address
-from jobwire.broker.configuration import Listening
 from jobwire.broker.embedded import EmbeddedBroker, require_loopback
 from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import (
@@ -22,7 +21,7 @@ from jobwire.broker.home import (
     require_usable_certificates,
     settings_mismatch,
 )
-from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
+from jobwire.broker.mosquitto import Listening, Mosquitto, configure, find_mosquitto, run_foreground
 from jobwire.broker.passwd import MAX_PASSWORD_BYTES, PasswordFile, check_user_name
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.broker.serve import run_embedded, send_reload

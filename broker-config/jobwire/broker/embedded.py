@@ -1,20 +1,23 @@
-"""The embedded broker: amqtt on this host, under Mosquitto's own password and access files."""
+"""The embedded broker: amqtt on this host, under Mosquitto's own password and access files.
 
+TLS 1.3, with optional client certificates and a revocation list.
+"""
+
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.acl import AccessList
 from jobwire.broker.hardened.limits import BrokerLimits
-from jobwire.broker.hardened.tls import load_files, server_context
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
 from jobwire.certs.inspection import listed_serials
 from jobwire.core.errors import ConfigError, UnreachableError
 from jobwire.core.settings import is_loopback
+from jobwire.storage.named_files import check_named_file
 
 if TYPE_CHECKING:
-    import ssl
-
     from jobwire.broker.hardened.broker import HardenedBroker
 
 
@@ -49,7 +52,7 @@ class EmbeddedBroker:
         # amqtt takes a quarter of a second to import: only those who start a broker pay for it.
         from jobwire.broker.hardened.broker import HardenedBroker  # noqa: PLC0415
 
-        self._context = server_context(self._paths)
+        self._context = _server_context(self._paths)
         broker = HardenedBroker(
             host=self.host,
             port=self.port,
@@ -79,9 +82,9 @@ class EmbeddedBroker:
         users, acl = PasswordFile.load(self._paths.passwd), AccessList.load(self._paths.acl)
         revoked = listed_serials(self._paths.crl)
         # A trial on a context of its own: the one in use must not be left half loaded.
-        server_context(self._paths)
+        _server_context(self._paths)
         if self._context is not None:
-            load_files(self._context, self._paths)
+            _load_files(self._context, self._paths)
         self._users, self._acl = users, acl
         if self._broker is not None:
             self._broker.reload(users, acl, revoked)
@@ -101,3 +104,39 @@ def require_loopback(host: str, *, beyond_loopback: bool) -> None:
             hint="use Mosquitto (jobwire broker render), or --beyond-loopback if you must",
             host=host,
         )
+
+
+def _server_context(paths: BrokerPaths) -> ssl.SSLContext:
+    """Return a context for the files of `paths`; raises ConfigError naming the one that is unusable."""
+    check_named_file(paths.server_key, "server key", private=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # No resumption: a ticket would outlive the revocation of the certificate it was given for.
+    context.num_tickets = 0
+    # A certificate that is presented must be good; without one there is the password.
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF | ssl.VerifyFlags.VERIFY_X509_STRICT
+    _load_files(context, paths)
+    return context
+
+
+def _load_files(context: ssl.SSLContext, paths: BrokerPaths) -> None:
+    """Load certificate, authorities and revocation list into `context`, at the start and on reload.
+
+    New handshakes use them at once; of several lists of one authority OpenSSL takes the newest.
+    """
+    certificate, key = paths.server_certificate, paths.server_key
+    _load("server certificate", certificate, lambda: context.load_cert_chain(certificate, key))
+    _load("certificate authority", paths.ca, lambda: context.load_verify_locations(cafile=paths.ca))
+    _load("revocation list", paths.crl, lambda: context.load_verify_locations(cafile=paths.crl))
+
+
+def _load(what: str, path: Path, action: Callable[[], None]) -> None:
+    try:
+        action()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the {what} {path} cannot be used: {error.strerror or error}",
+            hint="jobwire certs show tells what is there; jobwire certs init creates it",
+            path=str(path),
+        ) from error

@@ -1,4 +1,4 @@
-"""Mosquitto as a child process: found, started, awaited, told to read its files again, ended."""
+"""Mosquitto: its texts made from the packaged templates, and the broker as a child process."""
 
 import os
 import shutil
@@ -6,20 +6,88 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
-from jobwire.broker.configuration import Listening, render_configuration
-from jobwire.broker.files import require_writable, write_private
-from jobwire.broker.home import BrokerPaths
-from jobwire.core.errors import ConfigError, NotFoundError, UnreachableError
+from jobwire.broker.files import render_template, require_writable, write_private
+from jobwire.broker.home import BrokerFiles, BrokerPaths
+from jobwire.certs.names import parse_server_names
+from jobwire.core.bounds import MAX_PORT, check_count
+from jobwire.core.errors import ConfigError, InvalidInputError, NotFoundError, UnreachableError
 from jobwire.core.override import override
 from jobwire.storage.process import ManagedProcess
 from jobwire.storage.signals import delivered
 from jobwire.storage.user import user_name
 
+SERVICE_FILE = "jobwire-broker.service"
+_MAX_CONNECTIONS = 2_000
+# What systemd.service(5) gives a meaning in a command line or a list of paths.
+_UNSAFE = set(" \t\"'%$;\\")
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin")
+
+
+class Listening(NamedTuple):
+    """Where the broker accepts connections: passwords on `port`, certificates on `mtls_port`."""
+
+    bind: str
+    port: int
+    mtls_port: int
+
+    def check(self) -> None:
+        """Raise InvalidInputError for an address or ports that no listener can have."""
+        # A blank would be read as another word of the line, nothing as every address.
+        parse_server_names([self.bind])
+        for port in (self.port, self.mtls_port):
+            check_count("port", port, MAX_PORT)
+        if self.port == self.mtls_port:
+            raise InvalidInputError(
+                "passwords and certificates need different ports", hint="choose another --mtls-port"
+            )
+
+
+def render_configuration(files: BrokerFiles, listening: Listening, *, user: str) -> str:
+    """Return the text of mosquitto.conf; raises InvalidInputError or ConfigError for unusable values."""
+    listening.check()
+    values = {name.upper(): str(path) for name, path in vars(files).items()}
+    return render_template(
+        "mosquitto.conf",
+        values
+        | {
+            "BIND": listening.bind,
+            "PORT": str(listening.port),
+            "MTLS_PORT": str(listening.mtls_port),
+            "MAX_CONNECTIONS": str(_MAX_CONNECTIONS),
+            "USER": _check_user(user),
+        },
+    )
+
+
+def render_service(files: BrokerFiles, *, user: str, mosquitto: str) -> str:
+    """Return the text of the systemd unit; InvalidInputError for a place that it would read differently."""
+    place = str(files.configuration.parent)
+    if not place.startswith("/") or not place.isprintable() or _UNSAFE & set(place):
+        raise InvalidInputError(
+            f"the folder {place!r} cannot be written into a systemd unit",
+            hint="name its place on the broker's host by --installed-at, absolute and without blanks",
+        )
+    return render_template(
+        SERVICE_FILE,
+        {
+            "USER": _check_user(user),
+            "MOSQUITTO": mosquitto,
+            "CONFIGURATION": str(files.configuration),
+            "DATA": str(files.data),
+        },
+    )
+
+
+def _check_user(user: str) -> str:
+    if not user or not user.isprintable() or any(sign in user for sign in " :/"):
+        raise InvalidInputError(
+            f"not a user name: {user!r}", hint="one that the broker's host knows (passwd(5))"
+        )
+    return user
 
 
 def find_mosquitto() -> str:

@@ -5,12 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jobwire.broker.configuration import (
-    SERVICE_FILE,
-    Listening,
-    render_configuration,
-    render_service,
-)
 from jobwire.broker.defaults import PRESENT_DAY_ITERATIONS
 from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import (
@@ -21,6 +15,7 @@ from jobwire.broker.home import (
     read_password,
     write_access_list,
 )
+from jobwire.broker.mosquitto import SERVICE_FILE, Listening, render_configuration, render_service
 from jobwire.broker.passwd import PasswordFile, check_iterations
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.certs.files import make_directory

@@ -10,7 +10,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from jobwire.certs import files, inspection, names, pem, profiles, revocation
-from jobwire.certs.checkup import Checkup
 from jobwire.certs.index import SerialEntry
 from jobwire.certs.layout import SERVER_NAME, Places
 from jobwire.certs.profiles import Signer
@@ -329,7 +328,7 @@ class CertificateAuthority:
         Expiring certificates and lists, key files that others may read, a clock outside validity, pairs
         that do not match, a revocation that has not reached the list, a rollover under way. Reads only.
         """
-        return Checkup(self.places, now=self._clock.now(), warn_seconds=warn_seconds).findings()
+        return inspection.Checkup(self.places, now=self._clock.now(), warn_seconds=warn_seconds).findings()
 
 
 def new_signer(server_names: Sequence[str], permit: Sequence[str], validity: profiles.Period) -> Signer:

@@ -3,9 +3,8 @@
 import signal
 from pathlib import Path
 
-from jobwire.broker.configuration import Listening
 from jobwire.broker.home import BrokerPaths, prepare_home
-from jobwire.broker.mosquitto import configure
+from jobwire.broker.mosquitto import Listening, configure
 from jobwire.core.override import override
 from jobwire.core.settings import BrokerSettings
 from jobwire.core.topics import DEFAULT_ROOT

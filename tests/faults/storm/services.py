@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobwire.broker.configuration import Listening
 from jobwire.broker.home import BrokerPaths
-from jobwire.broker.mosquitto import configure
+from jobwire.broker.mosquitto import Listening, configure
 from jobwire.certs.authority import CertificateAuthority
 from jobwire.core.override import override
 from jobwire.testing import MosquittoServer, wait_for

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobwire.broker.check import check_deployment
-from jobwire.broker.configuration import Listening
+from jobwire.broker.mosquitto import Listening
 from jobwire.broker.passwd import PasswordFile
 from jobwire.broker.render import Deployment, render_deployment
 from jobwire.certs import rollover

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker import mosquitto
-from jobwire.broker.configuration import Listening
 from jobwire.broker.home import BrokerPaths, prepare_home
-from jobwire.broker.mosquitto import Mosquitto, configure, find_mosquitto, run_foreground
+from jobwire.broker.mosquitto import Listening, Mosquitto, configure, find_mosquitto, run_foreground
 from jobwire.core.topics import DEFAULT_ROOT
 from jobwire.testing import free_port, require, wait_for
 

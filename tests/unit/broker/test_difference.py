@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobwire.broker.check import differences
-from jobwire.broker.configuration import Listening, render_configuration
 from jobwire.broker.home import BrokerFiles
+from jobwire.broker.mosquitto import Listening, render_configuration
 
 FILES = BrokerFiles(Path("/etc/broker"), Path("/etc/broker/certs"))
 HERE = BrokerFiles(Path("out"), Path("out/certs"))

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 import websockets.asyncio.server
-from amqtt.adapters import ReaderAdapter, WriterAdapter
-from amqtt.broker import Broker, Server
+from amqtt.broker import Broker
 from amqtt.contexts import ListenerType
 from amqtt.errors import MQTTError
 from amqtt.mqtt.connack import (
@@ -20,7 +19,6 @@ from amqtt.mqtt.connack import (
     SERVER_UNAVAILABLE,
     ConnackPacket,
 )
-from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
 from jobwire.broker.acl import AccessList
@@ -143,38 +141,24 @@ class HardenedBroker(Broker):
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        packets = PacketReader(reader, max_packet_bytes=self.limits.max_packet_bytes)
-        await self._client_connected(listener_name, packets, Writer(writer))
-
-    @override
-    async def _initialize_client_session(
-        self, reader: ReaderAdapter, writer: WriterAdapter, remote_address: str, remote_port: int
-    ) -> tuple[BrokerProtocolHandler, Session]:
-        assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
-        assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
+        server = self._servers[listener_name]
+        await server.acquire_connection()
         try:
-            return await self._handshake.admit(reader, writer)
-        except Exception as error:
-            await writer.close()
-            log.warning("%s:%s refused: %s", remote_address, remote_port, _said(error))
-            # The base class counts connections down for its own kinds of errors only.
-            raise MQTTError(str(error)) from error
+            packets = PacketReader(reader, max_packet_bytes=self.limits.max_packet_bytes)
+            await self._serve(packets, Writer(writer))
+        finally:
+            server.release_connection()
 
-    @override
-    async def _handle_client_session(  # noqa: PLR0917 - the base class's signature
-        self,
-        reader: ReaderAdapter,
-        writer: WriterAdapter,
-        client_session: Session,
-        handler: BrokerProtocolHandler,
-        server: Server,  # noqa: ARG002 - the base class's signature
-        listener_name: str,  # noqa: ARG002 - the base class's signature
-    ) -> None:
-        assert isinstance(reader, PacketReader)  # noqa: S101 - made in stream_connected
-        assert isinstance(writer, Writer)  # noqa: S101 - made in stream_connected
-        assert isinstance(handler, HardenedHandler)  # noqa: S101 - made by Handshake
-        async with self._installing:
-            session = await self._install(client_session, handler, reader, writer)
+    async def _serve(self, packets: PacketReader, writer: Writer) -> None:
+        peer = writer.get_peer_info()
+        try:
+            handler, session = await self._handshake.admit(packets, writer)
+            async with self._installing:
+                session = await self._install(session, handler, packets, writer)
+        except Exception as error:  # noqa: BLE001 - whatever amqtt's decoders make of a stranger's bytes
+            await writer.close()
+            log.warning("%s refused: %s", ":".join(map(str, peer or ())), _said(error))
+            return
         graceful = False
         try:
             handler.send(ConnackPacket.build(session.parent, CONNECTION_ACCEPTED))
