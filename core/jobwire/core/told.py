@@ -90,7 +90,7 @@ def say_failure(command: str, error: JobwireError) -> None:
 def say(args: Namespace, value: Mapping[str, object], text: str | Callable[[], str]) -> None:
     """Print a success: one object for programs, words for people."""
     if args.json:
-        line = _success(args.verb, value)
+        line = success_json(args.verb, value)
     elif isinstance(text, str):
         line = text
     else:
@@ -107,24 +107,6 @@ def at_most(args: Namespace, found: list[_T]) -> list[_T]:
     return found[: args.limit]
 
 
-def told(
-    command: str, body: Callable[[Namespace], Mapping[str, object] | None]
-) -> Callable[[Namespace], int]:
-    """Return a command whose body returns what programs are told; None where it said all itself."""
-
-    def run(args: Namespace) -> int:
-        value = body(args)
-        if value is not None and args.json:
-            sys.stdout.write(f"{_success(command, value)}\n")
-            sys.stdout.flush()
-        return 0
-
-    def boundary(args: Namespace) -> int:
-        return told_failures(command, run, args)
-
-    return boundary
-
-
 def told_failures(command: str, run: Callable[[Namespace], int], args: Namespace) -> int:
     """Run a command's body; with --json its failures are told here, without they go on as always."""
     if not args.json:
@@ -132,7 +114,8 @@ def told_failures(command: str, run: Callable[[Namespace], int], args: Namespace
     return run_command(run, args, prog=command, as_json=True, tell=partial(say_failure, command))
 
 
-def _success(command: str, value: Mapping[str, object]) -> str:
+def success_json(command: str, value: Mapping[str, object]) -> str:
+    """Return what a program is told of a success, as a line."""
     import json  # noqa: PLC0415 - as above
 
     return json.dumps({"ok": True, "command": command, **value}, ensure_ascii=False)

@@ -5,13 +5,14 @@ import sys
 
 from jobwire.core.broker_layer import command_line_layer
 from jobwire.core.errors import InvalidInputError
-from jobwire.core.told import told
+from jobwire.core.told import success_json
 from jobwire.jobs.requests import Answer
 from jobwire.publisher.inputs import STDIN, read_detail
 from jobwire.publisher.publisher import Publisher
 
 
-def _ask(args: argparse.Namespace) -> dict[str, object] | None:
+def ask(args: argparse.Namespace) -> int:
+    """Ask, and print the answer once there is one."""
     if args.default is not None and args.timeout is None:
         raise InvalidInputError("a default answer needs a time", hint="add --timeout SECONDS")
 
@@ -39,8 +40,9 @@ def _ask(args: argparse.Namespace) -> dict[str, object] | None:
         request=args.request,
         on_answer=take,
     )
-    said: dict[str, object] = given._asdict()
-    return {"answer": said.pop("text"), **said, "job_id": publisher.job_id} if args.json else None
-
-
-ask = told("ask", _ask)
+    if args.json:
+        said: dict[str, object] = given._asdict()
+        value = {"answer": said.pop("text"), **said, "job_id": publisher.job_id}
+        sys.stdout.write(f"{success_json('ask', value)}\n")
+        sys.stdout.flush()
+    return 0

@@ -5,10 +5,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from typing import NoReturn
 
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
-from jobwire.core.told import told
+from jobwire.core.told import success_json
 from jobwire.jobs.request_form import MAX_ANSWER
 from jobwire.jobs.requests import Answer
 from jobwire.registry.actions import build
@@ -28,16 +29,18 @@ _COMMAND = "command"
 _LONG_SECONDS = 3600.0
 
 
-def _answer(args: argparse.Namespace) -> dict[str, object] | None:
+def answer(args: argparse.Namespace) -> int:
+    """Answer a request."""
     queue = build(args)
     asked = find_request(queue, args.name, args.request)
     check_may_answer(asked.request, os.environ)
     given = Answer(_text(args, asked), answerer(os.environ, args.agent), _COMMAND, args.always)
     asked = give_answer(queue, asked.record.job_id, given, request_id=asked.request.id)
     if args.json:
-        return {"request": asked.to_json(queue.store.clock.now())}
-    _write(f"answered {safe(asked.request.id)}: {safe(asked.request.answer or '')}")
-    return None
+        _write(success_json("answer", {"request": asked.to_json(queue.store.clock.now())}))
+    else:
+        _write(f"answered {safe(asked.request.id)}: {safe(asked.request.answer or '')}")
+    return 0
 
 
 def _text(args: argparse.Namespace, asked: AskedJob) -> str:
@@ -59,20 +62,20 @@ def _text(args: argparse.Namespace, asked: AskedJob) -> str:
     return sys.stdin.buffer.read(4 * MAX_ANSWER + 1).decode("utf-8", "replace").rstrip("\n")
 
 
-def _feed(args: argparse.Namespace) -> dict[str, object] | None:
+def feed(args: argparse.Namespace) -> int:
+    """Print what waits for a person."""
+    if args.watch:
+        _watch(args)
     queue = build(args)
-    if not args.watch:
-        found = open_in(queue)
-        if args.json:
-            now = queue.store.clock.now()
-            return {"requests": [one.to_json(now) for one in found]}
-        _write(_blocks(found, queue.store.clock.now()))
-        return None
-    _watch(args)
-    return None
+    found, now = open_in(queue), queue.store.clock.now()
+    if args.json:
+        _write(success_json("feed", {"requests": [one.to_json(now) for one in found]}))
+    else:
+        _write(_blocks(found, now))
+    return 0
 
 
-def _watch(args: argparse.Namespace) -> None:
+def _watch(args: argparse.Namespace) -> NoReturn:
     """Print what is open whenever that changed: all of it for people, what is new or gone for programs."""
     queue = build(args)
     shown: dict[tuple[str, str], AskedJob] | None = None
@@ -133,7 +136,3 @@ def block(asked: AskedJob, now: float) -> str:
 
 def _indented(text: str, indent: str = "  ") -> list[str]:
     return [indent + safe(line) for line in text.split("\n")]
-
-
-answer = told("answer", _answer)
-feed = told("feed", _feed)
