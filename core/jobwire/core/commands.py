@@ -206,9 +206,11 @@ class NameOnly(CommandParser):
 
 
 class CommandRow(NamedTuple):
-    """One command: a row of a table. `options` adds what it takes; the rest as in `add_command`.
+    """One command: a row of a table. Or a name for the commands `below` it.
 
-    Or a name for the commands `below` it.
+    `options` adds what it takes beside `--json`. Its body is `run` as in `body_of`, or the function of its
+    name in the module `bodies`. `told`: with --json it prints one object on stdout on every path (core.told),
+    usage errors included.
     """
 
     name: str
@@ -225,15 +227,17 @@ class CommandRow(NamedTuple):
         if self.below:
             add_group(commands, self.name, self.summary, self.below)
             return
-        parser = add_command(
-            commands,
+        parser = commands.add_parser(
             self.name,
-            self.summary,
-            self.example,
-            run=self.run,
-            bodies=self.bodies,
-            told=self.told,
+            help=self.summary,
+            description=f"{self.summary[0].upper()}{self.summary[1:]}.",
+            epilog=f"example:\n  {self.example}",
+            # Known to our parsers only: argparse's own can hold commands without it.
+            **(telling(self.name) if self.told else {}),
         )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        run = self.run or f"{self.bodies}:{self.name.replace('-', '_')}"
+        parser.set_defaults(run=run, told=self.told)
         if self.options is not None:
             self.options(parser)
 
@@ -261,31 +265,3 @@ def add_group(
                 row.add_to(below)
 
     subparsers.add_parser(name, help=summary, description=description, epilog=epilog, fill=fill)
-
-
-def add_command(
-    commands: Subparsers,
-    name: str,
-    summary: str,
-    example: str,
-    *,
-    run: Body | None = None,
-    bodies: str = "",
-    told: bool = False,
-) -> argparse.ArgumentParser:
-    """Add one command with its help, an example and `--json`; `run` as in `body_of`.
-
-    Without `run` its body is the function of its name in the module `bodies`. `told`: with --json it prints
-    one object on stdout on every path (core.told), usage errors included.
-    """
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=f"example:\n  {example}",
-        # Known to our parsers only: argparse's own can hold commands without it.
-        **(telling(name) if told else {}),
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run or f"{bodies}:{name.replace('-', '_')}", told=told)
-    return parser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobwire.core.commands import add_command
+from jobwire.core.commands import CommandRow
 from jobwire.hooks.kinds import NAMES
 from jobwire.hooks.main import WAKE
 from jobwire.storage.home import Need
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `jobwire hook`."""
-    parser = add_command(
-        subparsers,
+    CommandRow(
         "hook",
         "what a coding agent's own hooks call",
         "jobwire hook claude < input.json",
-        run="jobwire.hooks.main:command",
-    )
+        _options,
+        "jobwire.hooks.main:command",
+    ).add_to(subparsers)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         f"{parser.description}\n\nReads a hook's input as JSON from stdin, makes it an event or a request of"
         " the job that this runs\nin, and prints the answer in the agent's form. Outside of a job it does"

@@ -6,7 +6,7 @@ import os
 from jobwire.core.argument_types import number
 from jobwire.core.bounds import MAX_SECONDS
 from jobwire.core.broker_options import add_broker_options
-from jobwire.core.commands import add_command
+from jobwire.core.commands import CommandRow
 from jobwire.publisher.variables import ENV_JOB, ENV_TICKET
 from jobwire.storage.home import Need
 
@@ -16,14 +16,17 @@ KINDS = ("permission", "question", "turn_end", "idle", "error")
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `jobwire ask`."""
-    parser = add_command(
-        subparsers,
+    CommandRow(
         "ask",
         "ask a person, wait, and print the answer",
         "jobwire ask 'Push to main?' --choice yes --choice no --timeout 600 --default no",
+        _options,
         bodies="jobwire.publisher.ask_command",
         told=True,
-    )
+    ).add_to(subparsers)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         f"{parser.description}\n\nThe answer comes from `jobwire answer`, the page or `jobwire top`. Exit\n"
         "code 10 where nobody answered in time, 3 where the job was stopped meanwhile. Killed and\n"
