@@ -110,12 +110,7 @@ class Finding(NamedTuple):
 
     def as_json(self) -> dict[str, str]:
         """Return what the checks print with --json."""
-        return {
-            "level": self.level,
-            "subject": self.subject,
-            "message": self.message,
-            "hint": self.hint,
-        }
+        return {"level": self.level, "subject": self.subject, "message": self.message, "hint": self.hint}
 
     def in_words(self, word: str = "") -> str:
         """Return it for people, the remedy on a line below; `word` stands for the level's own."""

@@ -116,8 +116,6 @@ _TEXTS = Values(
     f"a list of 1 to {_MAX_ITEMS} texts",
     lambda value: isinstance(value, list) and 0 < len(value) <= _MAX_ITEMS and all(map(_is_text, value)),
 )
-_NOWHERE = Values("nothing in a home, because it runs a command", lambda _: False)
-_OWN_ONLY = Values("nothing in a home, because it grants something", lambda _: False)
 # A tool, or a tool and a pattern (`hooks.policy` reads them).
 _RULE = re.compile(r"[A-Za-z0-9_.*?\[\]-]{1,100}(\(.{0,900}\))?", re.DOTALL)
 _RULES = Values(
@@ -142,6 +140,17 @@ _DAYS = _number(0, _MAX_DAYS, "days; 0 keeps for ever")
 _SECONDS = _number(0, 86400, "seconds")
 _MIB = _whole(1, 1024, " (MiB)")
 _SHARDS = _whole(1, 64)
+
+
+def _granting(name: str, values: Values, default: object, text: str) -> Setting:
+    nowhere = Values("nothing in a home, because it grants something", lambda _: False)
+    return Setting(name, nowhere, default, text, own=values)
+
+
+def _running(name: str, text: str) -> Setting:
+    nowhere = Values("nothing in a home, because it runs a command", lambda _: False)
+    return Setting(name, nowhere, "(none)", text, own=_TEXTS)
+
 
 _BROKER = (
     Setting("broker", _TEXT, "localhost", "host name or address of the broker", "MQTT_BROKER"),
@@ -244,84 +253,67 @@ TABLES: Mapping[str, tuple[Setting, ...]] = {
             32768,
             "size beyond which it no longer waits",
         ),
-        Setting(
-            "on_attention",
-            _NOWHERE,
-            "(none)",
-            "command, a list of words, that `jobwire serve` runs once for each new request",
-            own=_TEXTS,
+        _running(
+            "on_attention", "command, a list of words, that `jobwire serve` runs once for each new request"
         ),
     ),
     "directives": (
-        Setting(
+        _granting(
             "allow",
-            _OWN_ONLY,
-            f"({'; '.join(DIRECTIVES_ALLOWED)})",
-            'intents that a role or kind may ask for by `::bus-send`; rows like "tester: review, fix"',
-            own=Values(
+            Values(
                 'a list of texts like "tester: review, fix"',
                 lambda value: _TEXTS.fit(value) and all(map(_matches(_ALLOWED), value)),  # type: ignore[call-overload]  # a list by now
             ),
+            f"({'; '.join(DIRECTIVES_ALLOWED)})",
+            'intents that a role or kind may ask for by `::bus-send`; rows like "tester: review, fix"',
         ),
-        Setting(
+        _granting(
             "max_open",
-            _OWN_ONLY,
+            _whole(0, 100_000),
             DIRECTIVES_OPEN,
             "tasks that such lines made may be open in a run",
-            own=_whole(0, 100_000),
         ),
     ),
     "sessions": (
-        Setting(
+        _running(
             "agents",
-            _NOWHERE,
-            "(none)",
             'agents of your own, a line each: "NAME | DELIVERY | COMMAND | QUIT | RESUME | INTERRUPT" '
             "(docs/sessions.md)",
-            own=_TEXTS,
         ),
     ),
     "autopilot": (
-        Setting(
+        _granting(
             "verify",
-            _OWN_ONLY,
+            _TEXTS,
             "(none)",
             "acceptance lines that `--verify` may run though no plan holds them; `*` stands for anything",
-            own=_TEXTS,
         ),
     ),
     "metrics": _METRICS,
     "agents.policy": (
-        Setting("deny", _OWN_ONLY, "(none)", "tools that an agent may not use", own=_RULES),
-        Setting("ask", _OWN_ONLY, "(none)", "tools about which a person is asked", own=_RULES),
-        Setting("allow", _OWN_ONLY, "(none)", "tools that an agent may use unasked", own=_RULES),
-        Setting(
-            "default",
-            _OWN_ONLY,
-            "ask",
-            "what holds for a tool that an agent asks about, and no rule names",
-            own=_VERDICTS,
+        _granting("deny", _RULES, "(none)", "tools that an agent may not use"),
+        _granting("ask", _RULES, "(none)", "tools about which a person is asked"),
+        _granting("allow", _RULES, "(none)", "tools that an agent may use unasked"),
+        _granting(
+            "default", _VERDICTS, "ask", "what holds for a tool that an agent asks about, and no rule names"
         ),
-        Setting(
+        _granting(
             "turn_end",
-            _OWN_ONLY,
+            _TURN_ENDS,
             "ask",
             "a turn that ends without a verdict: ask a person, or take it as complete",
-            own=_TURN_ENDS,
         ),
-        Setting(
+        _granting(
             "retries",
-            _OWN_ONLY,
+            _RETRIES,
             3,
             "how often within six hours an agent is told to go on after its model's service failed",
-            own=_RETRIES,
         ),
-        Setting(
+        _granting(
             "retry_seconds",
-            _OWN_ONLY,
+            _RETRY_SECONDS,
             30.0,
             "how long the first of these waits, each next one twice as long, at most a quarter of an hour",
-            own=_RETRY_SECONDS,
         ),
     ),
 }
