@@ -3,7 +3,8 @@
 Same Mosquitto, TLS 1.3, MQTT 5, QoS 1, the same signed events sent by another process as fast as the
 broker takes them; the two take turns in one run. The bare one counts messages and nothing else. Ours
 verifies, orders and counts each event, keeps the timers and the record in view, and formats every
-event as a JSON line (written to the null device).
+event as a JSON line (written to the null device). A round is short: what waits for a subscriber stands in a
+list that Mosquitto walks for each acknowledgement, and with 20,000 events in it that is all one measures.
 
     python bench/subscribe_bench.py [EVENTS [ROUNDS]]
 """
@@ -38,10 +39,10 @@ from jobwire.testing.raw_mqtt import CONNECT, PUBLISH, packet, text
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "subscribe.json"
-EVENTS = 20_000
-ROUNDS = 5
+EVENTS = 4_000
+ROUNDS = 15
 OURS, PAHO = "job_subscriber", "bare paho"
-TARGET_RATIO = 0.8
+TARGET_RATIO = 0.92
 _DEADLINE_SECONDS = 120.0
 _PACKET_IDS = 65_535
 
