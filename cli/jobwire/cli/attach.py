@@ -17,7 +17,7 @@ from jobwire.runner.output_log import OutputReader, OutputSink, output_path
 from jobwire.runner.tmux import Pane, Tmux
 from jobwire.storage.signals import stop_event
 from jobwire.subscriber.outcome import outcome_of
-from jobwire.subscriber.printer import line_printer
+from jobwire.subscriber.printer import LinePrinter
 from jobwire.subscriber.subscriber import watch_jobs
 from jobwire.transport import load_settings
 
@@ -68,7 +68,7 @@ def _watch(args: argparse.Namespace, store: RecordStore, record: JobRecord) -> i
     settings = load_settings(
         home=Path(args.home), role=Role.HERMES, command_line={}, record=record.broker, environ=os.environ
     )
-    printer = line_printer(sys.stderr, as_json=args.json)
+    printer = LinePrinter(sys.stderr, as_json=args.json)
     over = threading.Event()
     sink = OutputSink()
     with (

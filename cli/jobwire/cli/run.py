@@ -32,7 +32,7 @@ from jobwire.runner.tmux import Pane, Tmux, check_name
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
 from jobwire.subscriber.outcome import Line, Note, Outcome, Verdicts
-from jobwire.subscriber.printer import line_printer
+from jobwire.subscriber.printer import LinePrinter
 from jobwire.subscriber.subscriber import watch_jobs
 
 _PASSWORD_VARIABLES = frozenset({"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_PASSWORD_FILE"})
@@ -151,7 +151,7 @@ def _watch(
     leave: threading.Event,
     say: Callable[[str], None],
 ) -> int:
-    printer = line_printer(sys.stderr, as_json=args.json)
+    printer = LinePrinter(sys.stderr, as_json=args.json)
 
     def on_line(line: Line) -> None:
         # The worker in this terminal tells of the broker itself, once.

@@ -29,7 +29,7 @@ from jobwire.sessions.opening import NewSession, agent_of
 from jobwire.sessions.submission import submission
 from jobwire.sessions.taking import NewWork, Submission
 from jobwire.subscriber.outcome import Outcome, Verdicts
-from jobwire.subscriber.printer import line_printer
+from jobwire.subscriber.printer import LinePrinter
 from jobwire.subscriber.subscriber import open_watch
 
 # A broker that does not answer holds nothing up for longer.
@@ -108,7 +108,7 @@ def _watched(
     watch = open_watch(
         jobs=[job.job_id], home=Path(args.home), settings=settings, broker_required=False, stop=stop
     )
-    printer = line_printer(sys.stderr, as_json=args.json)
+    printer = LinePrinter(sys.stderr, as_json=args.json)
     starting = threading.Thread(target=start, name="start", daemon=True)
     starting.start()
     batches = watch.batches()

@@ -14,10 +14,11 @@ The event is on the disk before, so whatever goes wrong here costs time and noth
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from jobwire.core.clock import Clock
+from jobwire.core.errors import UnreachableError
 from jobwire.delivery.call import LostCallError, call
+from jobwire.delivery.outbox import Delivery
 
 DELIVER, MENTION = "deliver", "mention"
 # A process that is alive answers in a millisecond; one that is stopped (SIGSTOP) never does.
@@ -26,17 +27,6 @@ TAKEN_SECONDS = 1.0
 ANSWER_SECONDS = 9.0
 # What did not answer is left alone for so long by whoever speaks again and again.
 _QUIET_SECONDS = 30.0
-
-
-class HandedOver(NamedTuple):
-    """What became of an event: `delivered` and `confirmed` as in `Delivery`.
-
-    `no_broker` is the address at which the process finds no broker; empty where that is not the matter.
-    """
-
-    delivered: bool
-    confirmed: bool = False
-    no_broker: str = ""
 
 
 class HandOver:
@@ -55,7 +45,7 @@ class HandOver:
         self._clock = clock
         self._not_before = 0.0
 
-    def deliver(self, job_id: str, seq: int) -> HandedOver | None:
+    def deliver(self, job_id: str, seq: int) -> Delivery | None:
         """Have everything up to `seq` sent and confirmed. None where the worker has to send by itself.
 
         Blocks for TAKEN_SECONDS where the process stands still, for ANSWER_SECONDS where it hangs later.
@@ -72,9 +62,16 @@ class HandOver:
                 self._not_before = now + _QUIET_SECONDS
             return None
         if answer.get("delivered") is True:
-            return HandedOver(delivered=True, confirmed=answer.get("confirmed") is True)
+            return Delivery(delivered=True, confirmed=answer.get("confirmed") or None)
         address = answer.get("no_broker")
-        return None if address is None else HandedOver(delivered=False, no_broker=str(address))
+        if address is None:
+            return None
+        failure = UnreachableError(
+            f"no broker answered at {address}: the registry process has no connection to it",
+            hint="check that the broker runs and that address and port are right",
+            address=address,
+        )
+        return Delivery(delivered=False, failure=failure)
 
     def mention(self, job_id: str, seq: int) -> None:
         """Have everything up to `seq` sent, where a process takes that; waits for nothing else."""

@@ -9,7 +9,6 @@ from jobwire.core.errors import (
     JobwireError,
     RefusedError,
     TransportError,
-    UnreachableError,
 )
 from jobwire.delivery.outbox import DEFAULT_ATTEMPTS, Delivery
 
@@ -93,16 +92,7 @@ def deliver(
 ) -> Delivery:
     """Bring everything due, at least up to `seq`, to the broker; as `OutboxSender.deliver`."""
     handed = handover.deliver(events.job_id, seq) if handover is not None else None
-    if handed is None:
-        return sender().deliver(seq, attempts=attempts, repeat=repeat)
-    if handed.delivered:
-        return Delivery(delivered=True, confirmed=handed.confirmed or None)
-    failure = UnreachableError(
-        f"no broker answered at {handed.no_broker}: the registry process has no connection to it",
-        hint="check that the broker runs and that address and port are right",
-        address=handed.no_broker,
-    )
-    return Delivery(delivered=False, failure=failure)
+    return handed if handed is not None else sender().deliver(seq, attempts=attempts, repeat=repeat)
 
 
 def confirm(

@@ -107,16 +107,17 @@ class JobView:
         self.attempt_seq = attempt_seq
         self.joined_late = joined_late
         self._digests: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
-        self._missing = Gaps(MAX_MISSING)
+        # The seqs below the highest that were not seen.
+        self.missing = Gaps(MAX_MISSING)
 
     def remember(self, seq: int, digest: bytes) -> None:
         """Note that the event `seq` was seen, whatever became of it."""
         if seq > self.last_seq:
             if not (self.joined_late and self.last_seq == 0):
-                self._missing.open(self.last_seq + 1, seq - 1)
+                self.missing.open(self.last_seq + 1, seq - 1)
             self.last_seq = seq
         else:
-            self._missing.close(seq)
+            self.missing.close(seq)
         self._digests[seq] = (digest, self.attempt)
         if len(self._digests) > REMEMBERED:
             self.forget(REMEMBERED)
@@ -140,11 +141,6 @@ class JobView:
     def seen(self, seq: int) -> tuple[bytes, int] | None:
         """Return (digest, attempt) of a remembered event."""
         return self._digests.get(seq)
-
-    @property
-    def missing(self) -> Gaps:
-        """Return the seqs below the highest that were not seen; it follows the view."""
-        return self._missing
 
     def first_of_attempt(self, seq: int) -> bool | None:
         """Tell whether `seq` opens the present attempt; None where that cannot be known."""

@@ -77,16 +77,11 @@ class Fact(NamedTuple):
     @property
     def place(self) -> int:
         """Return what rises from fact to fact of a job: one line may say two things (registered, claimed)."""
-        return place_of(self.line, self.kind)
+        return 2 * self.line + (self.kind != FactKind.REGISTERED)
 
 
 RULES = rules_of(Fact)
 FIELDS = {"schema_version": constant(FACT_VERSION), **RULES}
-
-
-def place_of(line: int, kind: str) -> int:
-    """Return the place of a fact among those of its job."""
-    return 2 * line + (kind != FactKind.REGISTERED)
 
 
 def encode_fact(fact: Fact) -> bytes:

@@ -125,19 +125,17 @@ def answer(record: JobRecord, request_id: str, given: Answer, now: float) -> Job
             code="already_terminal",
             status=str(record.status),
         )
-    stamp = utc_timestamp(now)
-    return _with_requests(record, requests.answered(record.requests, request_id, given, now))._replace(
-        updated_at=stamp,
-        idle_since=stamp,
-        lease=lease.extend(record.lease, now) if record.lease is not None else None,
-    )
+    return _goes_on(record, requests.answered(record.requests, request_id, given, now), now)
 
 
 def expire_requests(record: JobRecord, until: float, now: float) -> JobRecord:
     """Return the record with the requests expired that nobody answered by `until`, as after an answer."""
     asked = requests.expired(record.requests, until, now)
-    if asked is record.requests:
-        return record
+    return record if asked is record.requests else _goes_on(record, asked, now)
+
+
+def _goes_on(record: JobRecord, asked: Requests, now: float) -> JobRecord:
+    """Return the record with these requests; its worker has its whole lease to go on."""
     stamp = utc_timestamp(now)
     return _with_requests(record, asked)._replace(
         updated_at=stamp,

@@ -35,7 +35,7 @@ from jobwire.subscriber.notifications import (
     hook_words,
 )
 from jobwire.subscriber.outcome import Note, Verdicts
-from jobwire.subscriber.printer import PROG, LinePrinter, line_printer, style_of
+from jobwire.subscriber.printer import PROG, LinePrinter, style_of
 from jobwire.subscriber.subscriber import open_watch, settings_for, settings_of
 from jobwire.subscriber.watch_loop import WatchLoop
 from jobwire.transport import load_settings
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{PROG}: {text}", file=sys.stderr)
 
     as_json = args.json or args.format == "json" or (args.format is None and not sys.stdout.isatty())
-    printer = line_printer(sys.stdout, as_json=as_json)
+    printer = LinePrinter(sys.stdout, as_json=as_json)
     settings = _settings(args, tickets, os.environ)
     if tickets and settings.username == Role.WORKER:
         # The broker will not say so: a subscription that the access list forbids just stays silent.

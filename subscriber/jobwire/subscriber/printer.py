@@ -22,9 +22,11 @@ class LinePrinter:
     One write and one flush a batch: a reader on the other end of a pipe sees each batch at once.
     """
 
-    def __init__(self, stream: TextIO, *, as_json: bool, log: TextIO, clock: Clock | None = None) -> None:
+    def __init__(
+        self, stream: TextIO, *, as_json: bool, log: TextIO | None = None, clock: Clock | None = None
+    ) -> None:
         self._stream = stream
-        self._log = log
+        self._log = log or sys.stderr
         self._clock = clock or SystemClock()
         self._format = json_line if as_json else LineFormat(style=self._style, clock_text=self._clock_text)
         self._refusals = RefusalLog(write=self._warn, clock=self._clock)
@@ -50,11 +52,6 @@ class LinePrinter:
         """Name what was summed up of a flood."""
         self._refusals.flush()
 
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Return how many messages were refused, by reason."""
-        return self._refusals.counts
-
     def _aside(self, line: Note | Refusal) -> None:
         if isinstance(line, Refusal):
             self._refusals.add(line)
@@ -70,11 +67,6 @@ class LinePrinter:
 
     def _clock_text(self) -> str:
         return time.strftime("%H:%M:%S", time.localtime(self._clock.now()))
-
-
-def line_printer(stream: TextIO, *, as_json: bool) -> LinePrinter:
-    """Return a callable for `watch_jobs(on_line=...)`, which says on stderr what goes wrong."""
-    return LinePrinter(stream, as_json=as_json, log=sys.stderr)
 
 
 def style_of(stream: TextIO, environ: Mapping[str, str]) -> Style:

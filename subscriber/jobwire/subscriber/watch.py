@@ -26,6 +26,7 @@ from jobwire.subscriber.outcome import (
     Refusal,
     Verdict,
     last_event_of,
+    outcome_of,
 )
 
 # How long an event that the registry has already may still be on its way over the wire.
@@ -334,9 +335,7 @@ class JobWatch:
         self.attention = wanted
 
     def _finished(self, record: JobRecord, now: float) -> list[Line]:
-        if record.timed_out is not None:
-            return [self._decide(BY_LIMIT[record.timed_out], record.detail, now)]
-        outcome = BY_STATUS[record.status]
+        outcome = outcome_of(record)
         if outcome is Outcome.CANCELLED:
             return [self._decide(outcome, record.detail or "the job was cancelled", now)]
         if not ended_by_event(record):

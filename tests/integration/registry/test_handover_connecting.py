@@ -11,14 +11,14 @@ from jobwire.core.clock import SystemClock
 from jobwire.core.errors import UnreachableError
 from jobwire.core.settings import BrokerSettings
 from jobwire.delivery import handover, handover_server
-from jobwire.delivery.handover import DELIVER, HandedOver, HandOver
+from jobwire.delivery.handover import DELIVER, HandOver
 from jobwire.delivery.handover_server import HandOverServer, SentSoFar
+from jobwire.delivery.outbox import Delivery
 from jobwire.testing import wait_for
 from jobwire.testing.calls import serving_calls
 
 JOB, LATER_JOB = "0a1b2c3d", "0a1b2c3e"
-CONFIRMED = HandedOver(delivered=True, confirmed=True)
-NO_BROKER = HandedOver(delivered=False, no_broker="test:1")
+CONFIRMED = Delivery(delivered=True, confirmed=True)
 
 
 class _Process:
@@ -45,9 +45,9 @@ class _Process:
             yield
 
     @contextmanager
-    def asked(self, job_id: str) -> Iterator[list[HandedOver | None]]:
+    def asked(self, job_id: str) -> Iterator[list[Delivery | None]]:
         """Let a worker hand over while the block runs; what it hears is in the list after it."""
-        heard: list[HandedOver | None] = []
+        heard: list[Delivery | None] = []
         way = HandOver(str(self.home), wishes={}, expiry_seconds=None, clock=SystemClock())
         worker = threading.Thread(target=lambda: heard.append(way.deliver(job_id, 1)))
         worker.start()
@@ -103,7 +103,9 @@ def test_a_broker_that_stays_away_is_told(process: _Process, monkeypatch: pytest
         for _ in range(2):
             with process.asked(JOB) as heard:
                 pass
-            assert heard == [NO_BROKER]
+            assert heard[0] is not None
+            assert isinstance(failure := heard[0].failure, UnreachableError)
+            assert (heard[0].delivered, failure.facts["address"]) == (False, "test:1")
     assert process.sent == []
 
 
