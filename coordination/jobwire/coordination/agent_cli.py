@@ -94,8 +94,8 @@ AGENT = VerbTable(
     verbs_of(
         "jobwire agent",
         _TABLE,
-        runs="agent_actions:{}",
-        but={"agent_actions:list_agents": "list", "ticket_actions:ticket": "ticket"},
+        runs="verb:{}",
+        but={"verb:agents": "list", "agent_actions:beat": "beat", "ticket_actions:ticket": "ticket"},
     ),
 )
 
@@ -108,7 +108,7 @@ def add_wait(commands: Subparsers) -> None:
         "Wait for an event of the coordination by its name, from now on or after event N.",
         "jobwire wait 'TASK_COMPLETE_*' --timeout-seconds 600",
         _WAIT,
-        runs="waiting_actions:wait",
+        runs="actions:wait",
     )
 
 
@@ -120,7 +120,7 @@ def add_notify(commands: Subparsers) -> None:
         "Be told once, by a message, when an agent or a job comes to rest: now, or as soon as it does.",
         "jobwire notify --agent lead --when done,stopped builder",
         _NOTIFY,
-        runs="notice_actions:notify",
+        runs="verb:notify",
     )
 
 

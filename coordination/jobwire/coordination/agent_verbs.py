@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import incarnation
 from jobwire.coordination.marks import catch_up
+from jobwire.coordination.verb_form import MOST, limit_of
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -19,25 +20,36 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore
     from jobwire.coordination.verb_form import AgentVerb
 
-# By the first part of their names, else the inbox's: a command brings the code of its own group alone.
+# By the first part of their names, or by their names, else the inbox's: a command brings the code of its own
+# group alone.
 _GROUPS = {
     "board": "board_verbs:BOARD_VERBS",
     "dead": "dead_verbs:DEAD_VERBS",
     "lock": "lock_verbs:LOCK_VERBS",
     "task": "task_verbs:TASK_VERBS",
 }
+_GROUPS |= dict.fromkeys(("agents", "join", "leave"), "joining_verbs:JOINING_VERBS")
+_GROUPS |= dict.fromkeys(("wait-reply", "watch", "notify"), "waiting_verbs:WAITING_VERBS")
+_GROUPS |= dict.fromkeys(
+    ("claim", "renew-claim", "update", "done", "fail", "cancel", "reply"), "work_verbs:WORK_VERBS"
+)
 _INBOX = "inbox_verbs:INBOX_VERBS"
 
 
 def call(store: CoordinationStore, agent: str, verb: str, args: Mapping[str, object]) -> dict[str, object]:
     """Do what `agent` asks for, wherever it is; raises JobwireError as the functions behind it do."""
-    found = verb_named(verb)
+    found, asked = verb_named(verb), dict(args)
     if found.commands:
         raise needs_the_home(verb)
+    found.check(verb, asked)
+    if limit_of(asked) > MOST:
+        raise InvalidInputError(f"limit is {asked['limit']}", hint=f"from 1 to {MOST}")
     if not found.changes:
         # What changes something may be within a transaction, in which no job is looked at.
         catch_up(store)
-    return do_verb(store, agent, verb, args)
+    if found.elsewhere is not None:
+        found.elsewhere(store, agent, asked)
+    return do_verb(store, agent, verb, asked)
 
 
 def do_verb(
@@ -61,7 +73,8 @@ def do_verb(
 
 def verb_named(verb: str) -> AgentVerb:
     """Return the verb; raises InvalidInputError for none."""
-    found = _verbs_in(_GROUPS.get(verb.partition("-")[0], _INBOX)).get(verb)
+    group = _GROUPS.get(verb) or _GROUPS.get(verb.partition("-")[0], _INBOX)
+    found = _verbs_in(group).get(verb)
     if found is None:
         names = ", ".join(verbs_of_agents())
         raise InvalidInputError(f"there is no verb {verb!r:.80}", hint=f"one of {names}")
@@ -77,7 +90,11 @@ def needs_the_home(verb: str) -> InvalidInputError:
 
 def verbs_of_agents() -> dict[str, AgentVerb]:
     """Return all verbs by their names."""
-    return {name: verb for group in (_INBOX, *_GROUPS.values()) for name, verb in _verbs_in(group).items()}
+    return {
+        name: verb
+        for group in dict.fromkeys((_INBOX, *_GROUPS.values()))
+        for name, verb in _verbs_in(group).items()
+    }
 
 
 def following(asked: Mapping[str, object], found: Mapping[str, object]) -> dict[str, object]:

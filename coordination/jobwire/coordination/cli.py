@@ -229,15 +229,8 @@ _TABLE: tuple[Row, ...] = (
 VERBS = verbs_of(
     PROG,
     _TABLE,
-    runs="actions:{}",
-    but={
-        "work_actions:{}": "claim renew update done fail cancel",
-        "asking_actions:{}": "ask",
-        "actions:list_threads": "list",
-        "waiting_actions:{}": "watch wait-reply",
-        "delivery_actions:{}": "take ack nack",
-        "dead_actions:{}": "dead",
-    },
+    runs="verb:{}",
+    but={"verb:renew-claim": "renew", "actions:{}": "init export", "asking_actions:{}": "ask"},
 )
 
 

@@ -1,43 +1,58 @@
-"""The verbs of the inbox as data: messages, deliveries, threads, waits, and who is there."""
+"""The verbs of the inbox as data: messages and their deliveries, threads and their words."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination import agents, notices, reading, taking, waiting
-from jobwire.coordination.agents import Joining
+from jobwire.coordination import reading, taking
+from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.stored import InboxMessage, delivery_json, thread_json
 from jobwire.coordination.taking import TakingRules
+from jobwire.coordination.thread import check_statuses
 from jobwire.coordination.verb_form import (
     FLAG,
     MOST,
     NUMBER,
-    OBJECTS,
     TEXT,
     TEXTS,
     WHOLE,
+    WORDS,
     AgentVerb,
     artifact_fields,
     limit_of,
+    words_of,
 )
-from jobwire.coordination.work_verbs import WORK_VERBS
-from jobwire.core.errors import InvalidInputError
+from jobwire.core.bounds import check_count
+from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobwire.coordination.delivery import InboxDelivery
+    from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import CoordinationStore
 
+_MOST_TRIES = 1000
+# Pages of a search that are looked through for an agent to whom little of them is open.
+_SEARCHES = 5
+_log = logging.getLogger("jobwire.inbox")
 
-def _own(store: CoordinationStore, agent: str, thread_id: str) -> str:
-    """Return the thread's id if the agent takes part in it; raises InvalidInputError (forbidden)."""
+
+def check_part(store: CoordinationStore, agent: str, thread_id: str) -> None:
+    """Refuse an agent that takes no part in the thread (forbidden)."""
     if not _takes_part(store, agent, thread_id):
         raise InvalidInputError(
             f"{agent} takes no part in thread {thread_id}", hint="ask who does", code="forbidden"
         )
-    return thread_id
+
+
+def posted_json(store: CoordinationStore, posted: Posted) -> dict[str, object]:
+    """Return a message that was written, with its thread, as commands print it."""
+    thread = thread_json(reading.thread_of(store, posted.thread_id))
+    return {**posted._asdict(), "seq": posted.event_id, "thread": thread}
 
 
 def _takes_part(store: CoordinationStore, agent: str, thread_id: str) -> bool:
@@ -46,31 +61,43 @@ def _takes_part(store: CoordinationStore, agent: str, thread_id: str) -> bool:
 
 
 def _send(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    if "in_reply_to" in args:
-        _own(store, agent, reading.message_of(store, args["in_reply_to"]).thread_id)
-    if "thread_id" in args:
-        _own(store, agent, args["thread_id"])
     for name in ("to", "acceptance"):
         args[name] = tuple(args.get(name, ()))
     artifacts = tuple(Artifact(*artifact_fields(one)) for one in args.pop("artifacts", ()))
-    new = NewMessage(agent, **args, artifacts=artifacts)
-    sent = send(store, new)
-    return {**sent._asdict(), "seq": sent.event_id}
+    return posted_json(store, send(store, NewMessage(agent, **args, artifacts=artifacts)))
+
+
+def _send_elsewhere(store: CoordinationStore, agent: str, args: dict[str, Any]) -> None:
+    if "in_reply_to" in args:
+        check_part(store, agent, reading.message_of(store, args["in_reply_to"]).thread_id)
+    if "thread_id" in args:
+        check_part(store, agent, args["thread_id"])
 
 
 def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    rules = TakingRules(**({"seconds": args["lease_seconds"]} if "lease_seconds" in args else {}))
-    taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
-    said = reading.message_json(store, taken.message)
-    return {"message": said, "delivery": delivery_json(taken.delivery), "token": taken.token}
+    rules = TakingRules(args.get("lease_seconds", LEASE_SECONDS), _tries(args))
+    try:
+        taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
+    except NoWorkError as error:
+        error.facts["response"] = {"event_id": store.latest_event()}
+        raise
+    said, held = reading.message_json(store, taken.message), delivery_json(taken.delivery)
+    return {"message": said, "delivery": held, "token": taken.token, "lease_token": str(taken.token)}
 
 
 def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    return {"delivery": delivery_json(taking.renew(store, agent, args["message"], token=args.get("token")))}
+    return _moved(taking.renew(store, agent, args["message"], token=args.get("token")))
 
 
 def _ack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    return {"delivery": delivery_json(taking.ack(store, agent, args["message"], token=args.get("token")))}
+    """Acknowledge a message, with words as a receipt to its sender, or all that was given up to a number."""
+    if "through" in args:
+        return {"acked": taking.ack_through(store, agent, args["through"])}
+    if "message" not in args:
+        raise InvalidInputError("which message?", hint="--message ID, or --through SEQ")
+    says = any(args.get(name) for name in ("summary", "body", "payload", "artifacts"))
+    receipt = words_of(agent, "result", args)._replace(type="receipt") if says else None
+    return _moved(taking.ack(store, agent, args["message"], token=args.get("token"), receipt=receipt))
 
 
 def _nack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
@@ -81,15 +108,26 @@ def _nack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
         args.get("reason", ""),
         token=args.get("token"),
         permanent=args.get("permanent", False),
+        max_tries=_tries(args),
     )
-    return {"delivery": delivery_json(held)}
+    return _moved(held)
+
+
+def _moved(held: InboxDelivery) -> dict[str, object]:
+    return {"delivery": delivery_json(held), "deliveries": [delivery_json(held)]}
+
+
+def _tries(args: dict[str, Any]) -> int:
+    tries: int = args.get("max_tries", MAX_TRIES)
+    check_count("max_tries", tries, _MOST_TRIES)
+    return tries
 
 
 def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     found = reading.fetch(
         store,
         agent,
-        statuses=args.get("statuses") or (() if args.get("unread") else reading.FETCHED),
+        statuses=check_statuses(args.get("statuses", ())) or (() if args.get("unread") else reading.FETCHED),
         limit=limit_of(args),
         unread=args.get("unread", False),
     )
@@ -97,21 +135,36 @@ def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
 
 
 def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    thread = reading.thread_of(store, _own(store, agent, args["thread_id"]))
-    found = reading.last_messages_of(store, thread.thread_id, limit_of(args))
-    if found:
-        taking.mark_read(store, agent, thread.thread_id, found[-1].seq)
-    ways = reading.ways_in(store, thread.thread_id)
-    said = [reading.message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in found]
-    return {"thread": thread_json(thread), "messages": said}
+    """Show a thread with its last messages; a `reader` has read them."""
+    del agent
+    with store.reading():
+        thread = reading.thread_of(store, args["thread_id"])
+        found = reading.last_messages_of(store, thread.thread_id, limit_of(args, none=-1))
+        ways = reading.ways_in(store, thread.thread_id)
+        said = [reading.message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in found]
+        last = store.latest_event()
+    if found and "reader" in args:
+        try:
+            taking.mark_read(store, args["reader"], thread.thread_id, found[-1].seq)
+        except JobwireError as error:
+            # Reading works where nothing can be written, on a disk that is full or read-only.
+            _log.warning("not marked as read: %s", error.message)
+    return {"thread": thread_json(thread), "messages": said, "event_id": last}
+
+
+def _show_elsewhere(store: CoordinationStore, agent: str, args: dict[str, Any]) -> None:
+    check_part(store, agent, args["thread_id"])
+    args.setdefault("limit", 20)
+    args["reader"] = agent
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """List the threads that the agent takes part in."""
+    """List threads; with a `reader` those that it began or works on."""
+    del agent
     found = reading.threads(
         store,
-        agent=agent,
-        statuses=args.get("statuses", ()),
+        agent=args.get("reader"),
+        statuses=check_statuses(args.get("statuses", ())),
         created_by=args.get("created_by"),
         assigned_to=args.get("assigned_to"),
         run_id=args.get("run_id"),
@@ -120,130 +173,72 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     return {"threads": [thread_json(one) for one in found]}
 
 
-def _wait_reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """Look once: whoever is elsewhere sleeps there."""
-    waited = waiting.wait_reply(
-        store,
-        agent=agent,
-        thread_id=_own(store, agent, args["thread_id"]),
-        seconds=0.0,
-        after=args.get("after"),
-        after_message=args.get("after_message"),
-        kinds=args.get("kinds", ()),
-    )
-    return _waited(store, waited)
-
-
-def _watch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    waited = waiting.watch(
-        store, agent=agent, seconds=0.0, statuses=args.get("statuses", ()), after=args.get("after")
-    )
-    return _waited(store, waited)
-
-
-def _waited(store: CoordinationStore, waited: waiting.Waited) -> dict[str, object]:
-    said: dict[str, object] = {"woke": waited.found is not None, "next_event_id": waited.next_event_id}
-    if waited.found is not None and waited.found.thread_id:
-        said["thread"] = thread_json(reading.thread_of(store, waited.found.thread_id))
-    if waited.found is not None and waited.found.seq is not None:
-        said["message"] = reading.message_json(store, reading.message_of(store, waited.found.seq))
-    return said
-
-
 def _search(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """Search what the agent may read: messages of threads that it takes part in."""
-    limit, below = limit_of(args), args.get("before")
-    found: list[InboxMessage] = []
+    """Search messages; with a `reader` those of threads that it takes part in."""
+    del agent
+    limit, below, reader = limit_of(args), args.get("before"), args.get("reader")
+    if reader is None:
+        found = reading.search(store, args["words"], below=below, limit=limit)
+        return {"messages": [one.to_json() for one in found]}
+    mine: list[InboxMessage] = []
     for _ in range(_SEARCHES):
         page = reading.search(store, args["words"], below=below, limit=MOST)
-        found += [one for one in page if _takes_part(store, agent, one.thread_id)]
-        if len(found) >= limit or len(page) < MOST:
+        mine += [one for one in page if _takes_part(store, reader, one.thread_id)]
+        if len(mine) >= limit or len(page) < MOST:
             break
         below = page[-1].seq
-    return {"messages": [one.to_json() for one in found[:limit]]}
+    return {"messages": [one.to_json() for one in mine[:limit]]}
 
 
-def _agents(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    del agent
-    now = store.clock.now()
-    return {"agents": [view.to_json(now) for view in agents.present(store, run_id=args.get("run_id"))]}
+def _reads_as_itself(_: CoordinationStore, agent: str, args: dict[str, Any]) -> None:
+    args["reader"] = agent
 
 
-def _join(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    # Nobody becomes a lead or a person by saying so: that is for whoever owns the home.
-    with store.changing() as change:
-        view = agents.resume(change, agent, Joining(**args))
-    return {"agent": view.to_json(store.clock.now())}
-
-
-def _notify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    notice = notices.ask_for(store, agent, args["subject"], args["when"])
-    return {"notice": notice.id, "agent": agent, "subject": notice.subject, "when": list(notice.when)}
-
-
-def _leave(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    del args
-    with store.changing() as change:
-        agents.leave(change, agent)
-    return {"agent_id": agent}
-
-
-# Pages of a search that are looked through for an agent to whom little of them is open.
-_SEARCHES = 5
 _LEASED = {"message": TEXT, "token": WHOLE}
+_LISTED = {"reader": TEXT, "limit": WHOLE}
 INBOX_VERBS: Mapping[str, AgentVerb] = {
     "send": AgentVerb(
         {
-            **dict.fromkeys(
-                ("kind", "type", "summary", "body", "payload", "id", "thread_id", "subject"), TEXT
-            ),
+            **WORDS,
+            **dict.fromkeys(("kind", "type", "thread_id", "subject", "message_class"), TEXT),
             **dict.fromkeys(("run_id", "task_id", "in_reply_to", "correlation_id", "risk", "priority"), TEXT),
             "to": TEXTS,
             "acceptance": TEXTS,
-            "artifacts": OBJECTS,
             "expires_at_ms": WHOLE,
-            "message_class": TEXT,
             "hop": WHOLE,
         },
         _send,
         changes=True,
         keeps=True,
+        elsewhere=_send_elsewhere,
     ),
-    "take": AgentVerb({"lease_seconds": NUMBER, "incarnation": TEXT}, _take, changes=True),
+    "take": AgentVerb(
+        {"lease_seconds": NUMBER, "incarnation": TEXT, "max_tries": WHOLE}, _take, changes=True
+    ),
     "renew": AgentVerb(_LEASED, _renew, ("message",), changes=True),
-    "ack": AgentVerb(_LEASED, _ack, ("message",), changes=True, keeps=True),
+    "ack": AgentVerb({**_LEASED, **WORDS, "through": WHOLE}, _ack, changes=True, keeps=True),
     "nack": AgentVerb(
-        {**_LEASED, "reason": TEXT, "permanent": FLAG}, _nack, ("message",), changes=True, keeps=True
+        {**_LEASED, "reason": TEXT, "permanent": FLAG, "max_tries": WHOLE},
+        _nack,
+        ("message",),
+        changes=True,
+        keeps=True,
     ),
     "fetch": AgentVerb({"statuses": TEXTS, "limit": WHOLE, "unread": FLAG}, _fetch),
-    "show": AgentVerb({"thread_id": TEXT, "limit": WHOLE}, _show, ("thread_id",)),
+    "show": AgentVerb(
+        {"thread_id": TEXT, **_LISTED}, _show, ("thread_id",), public=True, elsewhere=_show_elsewhere
+    ),
     "list": AgentVerb(
-        {**dict.fromkeys(("created_by", "assigned_to", "run_id"), TEXT), "statuses": TEXTS, "limit": WHOLE},
+        {**dict.fromkeys(("created_by", "assigned_to", "run_id"), TEXT), "statuses": TEXTS, **_LISTED},
         _list,
+        public=True,
+        elsewhere=_reads_as_itself,
     ),
-    "wait-reply": AgentVerb(
-        {"thread_id": TEXT, "after": WHOLE, "after_message": TEXT, "kinds": TEXTS},
-        _wait_reply,
-        ("thread_id",),
+    "search": AgentVerb(
+        {"words": TEXT, "before": WHOLE, **_LISTED},
+        _search,
+        ("words",),
+        public=True,
+        elsewhere=_reads_as_itself,
     ),
-    "watch": AgentVerb({"statuses": TEXTS, "after": WHOLE}, _watch),
-    "search": AgentVerb({"words": TEXT, "limit": WHOLE, "before": WHOLE}, _search, ("words",)),
-    "agents": AgentVerb({"run_id": TEXT}, _agents),
-    "join": AgentVerb(
-        {
-            "run_id": TEXT,
-            "incarnation": TEXT,
-            "host": TEXT,
-            "pid": WHOLE,
-            "interval_seconds": NUMBER,
-            "status": TEXT,
-        },
-        _join,
-        changes=True,
-    ),
-    "notify": AgentVerb(
-        {"subject": TEXT, "when": TEXTS}, _notify, ("subject", "when"), changes=True, keeps=True
-    ),
-    "leave": AgentVerb({}, _leave, changes=True, keeps=True),
-    **WORK_VERBS,
 }

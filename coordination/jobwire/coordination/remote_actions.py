@@ -11,31 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.agent_actions import beat_of, beat_on
+from jobwire.coordination.agent_actions import beat_by
 from jobwire.coordination.agent_verbs import needs_the_home, verb_named, verbs_of_agents
 from jobwire.coordination.asking_actions import ask_by
-from jobwire.coordination.command import incarnation, say
+from jobwire.coordination.command import incarnation
 from jobwire.coordination.remote_agent import RemoteAgent
 from jobwire.coordination.remote_leases import LeasedAgent
 from jobwire.coordination.remote_requests import request_of
-from jobwire.coordination.verb_actions import say_answer
-from jobwire.coordination.work_verbs import WORK_VERBS
-from jobwire.core.errors import InvalidInputError, NoWorkError, UnreachableError
+from jobwire.coordination.verb_actions import say_answer, verb_of, woken
+from jobwire.core.errors import InvalidInputError, UnreachableError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
 _ACQUIRE = "lock-acquire"
-# What is said under the lease of a claim.
-_LEASED = frozenset({*WORK_VERBS, "task-claim", "task-complete", "task-fail"})
 # Commands that cross under another name than that of what runs them in the home.
-_VERBS = {
-    "actions:list_threads": "list",
-    "agent_actions:list_agents": "agents",
-    "locks.actions:lock_wait": "lock-free",
-    "work_actions:renew": "renew-claim",
-}
+_VERBS = {"locks.actions:lock_wait": "lock-free"}
 # What is asked again until it is there.
 _WAITED = frozenset({"watch", "wait-reply", _ACQUIRE, "lock-free", "board-wait"})
 # These need neither store nor wire.
@@ -50,7 +42,7 @@ def by_ticket(args: Namespace) -> int:
         return lock_hook(args)
     path = Path(args.ticket or os.environ["JOBWIRE_TICKET"])
     does = _doing(args)
-    with RemoteAgent(path, present=does is _beat) as agent:
+    with RemoteAgent(path, present=does is beat_by) as agent:
         named = args.agent or os.environ.get("JOBWIRE_AGENT")
         if named and named != agent.agent:
             raise InvalidInputError(f"this is the ticket of {agent.agent}, not of {named}", code="forbidden")
@@ -59,11 +51,9 @@ def by_ticket(args: Namespace) -> int:
 
 def _doing(args: Namespace) -> Callable[[RemoteAgent, Namespace], int]:
     """Return what does it; raises InvalidInputError where a ticket is not enough."""
-    if own := {"agent_actions:beat": _beat, "asking_actions:ask": ask_by}.get(args.runs):
+    if own := {"agent_actions:beat": beat_by, "asking_actions:ask": ask_by}.get(args.runs):
         return own
-    verb = _VERBS.get(args.runs) or args.runs.partition(":")[2].replace("_", "-")
-    if verb == "dead" and args.action != "list":
-        verb = f"dead-{args.action}"
+    verb = _VERBS.get(args.runs) or verb_of(args).replace("_", "-")
     if verb not in verbs_of_agents() or verb_named(verb).commands:
         raise needs_the_home(args.verb)
     return partial(_cross, verb)
@@ -78,10 +68,7 @@ def _cross(verb: str, agent: RemoteAgent, args: Namespace) -> int:
 
 def _asked(agent: RemoteAgent, args: Namespace, verb: str) -> dict[str, object]:
     asked = request_of(verb, args)
-    if verb in _LEASED:
-        leased = LeasedAgent(agent, incarnation=incarnation())
-        return leased.call(verb, asked, token=getattr(args, "token", None))
-    found = agent.call(verb, asked)
+    found = LeasedAgent(agent, incarnation=incarnation()).call(verb, asked)
     while isinstance(more := found.pop("more", None), dict):
         # What did not fit into one answer.
         page = agent.call(verb, {**asked, **more})
@@ -93,25 +80,10 @@ def _asked(agent: RemoteAgent, args: Namespace, verb: str) -> dict[str, object]:
 def _waited(agent: RemoteAgent, args: Namespace, verb: str) -> int:
     seconds = args.wait if verb == _ACQUIRE else args.timeout_seconds
     found = agent.wait(verb, request_of(verb, args), seconds)
-    if not found["woke"]:
-        if waiting := found.pop("waiting", None):
-            # Who cannot say so loses its place a minute later.
-            with contextlib.suppress(UnreachableError):
-                agent.call("lock-leave", {"waiting": waiting, "run_id": args.run_id})
-        again = f" --after-event {found['next_event_id']}" if "next_event_id" in found else ""
-        raise NoWorkError(
-            f"nothing came within {seconds:g} s",
-            hint=f"wait again{' with' if again else ''}{again}",
-            code="timeout",
-            response=found,
-        )
+    if waiting := found.pop("waiting", None):
+        # Who cannot say so loses its place a minute later.
+        with contextlib.suppress(UnreachableError):
+            agent.call("lock-leave", {"waiting": waiting, "run_id": args.run_id})
+    woken(found, seconds)
     say_answer(args, verb, found)
-    return 0
-
-
-def _beat(agent: RemoteAgent, args: Namespace) -> int:
-    if args.while_pid is not None:
-        return beat_on(args, agent.agent, agent)
-    agent.beat(agent.agent, beat_of(args))
-    say(args, {"agent_id": agent.agent, "status": args.status}, "")
     return 0

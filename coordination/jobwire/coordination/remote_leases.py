@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.agent_port import claim_next
+from jobwire.coordination.agent_verbs import verb_named
 from jobwire.coordination.lease_file import VARIABLE, LeaseFile, LeaseToken, lease_lost, read_token
 from jobwire.coordination.message import DEFAULT_RUN
 
@@ -26,19 +27,19 @@ class LeasedAgent:
         self._agent = agent
         self._incarnation = incarnation
 
-    def call(self, verb: str, args: Mapping[str, object], *, token: str | None = None) -> dict[str, object]:
-        """Do one of the verbs of work; `token` is that of a lease which another process got.
+    def call(self, verb: str, args: Mapping[str, object]) -> dict[str, object]:
+        """Do a verb; a `token` is that of a lease which another process got.
 
         A claim of a task that names none is of the most urgent one.
         """
         if verb == "task-claim" and "task_id" not in args:
             return claim_next(self.call, self._agent.agent, args)
-        if verb == "task-next":
+        if not verb_named(verb).crosses:
             return self._agent.call(verb, args)
         asked: dict[str, object] = {**args, "incarnation": self._incarnation}
         thread = _name(args)
         if verb in _HELD:
-            asked["token"] = str(self._token(thread, token))
+            asked["token"] = str(self._token(thread, str(args.get("token", ""))))
         said: dict[str, Any] = self._agent.call(verb, asked)
         # A task's lease is found by its thread as well: its work is said there.
         for name in dict.fromkeys((thread, str(said.get("thread_id", thread)))):
@@ -49,7 +50,7 @@ class LeasedAgent:
                 kept.remove()
         return said
 
-    def _token(self, thread: str, given: str | None) -> LeaseToken:
+    def _token(self, thread: str, given: str) -> LeaseToken:
         named = read_token(given) if given else None
         if given and named is None:
             raise lease_lost(thread, f"{given!r} is no lease")

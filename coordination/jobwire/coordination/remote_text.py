@@ -1,8 +1,7 @@
-"""What a verb of agents answered, for people: by its name, else by what the answer holds."""
+"""What a verb of agents answered, for people."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import present
@@ -15,21 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Answer = dict[str, Any]
-
-
-def _conversation(found: Answer) -> str:
-    return present.conversation(found["thread"], found["messages"])
+_HEADER = ("AGENT", "KIND", "RUN", "STATUS", "LIVENESS", "LAST SIGN", "TASK", "PROGRESS", "HOST")
 
 
 def _claimed(found: Answer) -> str:
     return f"thread {found['thread']['thread_id']} is yours until {found['expires_at']}"
 
 
-def _posted(found: Answer) -> str:
-    there = "there already" if found.get("duplicate") else "kept"
-    thread = found.get("thread", {})
-    status = f", which is {thread['status']}" if "status" in thread else ""
-    return f"{found['message_id']} is {there} in thread {found['thread_id']}{status}"
+def _worded(found: Answer) -> str:
+    return f"thread {found['thread_id']} is {found['thread']['status']}"
+
+
+def _sent(found: Answer) -> str:
+    there = "there already" if found["duplicate"] else "kept"
+    return f"{found['message_id']} is {there} in thread {found['thread_id']}"
+
+
+def _replied(found: Answer) -> str:
+    answers = ", and is the answer to its question" if found["request"] is not None else ""
+    return f"{found['message_id']} is in thread {found['thread_id']}{answers}"
 
 
 def _taken(found: Answer) -> str:
@@ -37,24 +40,64 @@ def _taken(found: Answer) -> str:
 
 
 def _moved(found: Answer) -> str:
-    moved = found["deliveries"] if "deliveries" in found else [found["delivery"]]
-    return "\n".join(f"message {one['seq']} is {one['state']} for {one['agent_id']}" for one in moved)
+    if "acked" in found:
+        return f"{found['acked']} messages are done"
+    lines = [f"message {one['seq']} is {one['state']} for {one['agent_id']}" for one in found["deliveries"]]
+    lines += [
+        f"task {one['task_id']} is {'dropped' if one['dropped'] else one['status']}"
+        for one in found.get("tasks", [])
+    ]
+    lines += [f"{one['id']} stays: {one['why']}" for one in found.get("refused", [])]
+    return "\n".join(map(safe, lines))
 
 
 def _buried(found: Answer) -> str:
-    return present.dead([(one, one["message"]) for one in found["dead"]])
+    letters, tasks = [(one, one["message"]) for one in found["dead"]], found.get("tasks", [])
+    parts = [present.dead(letters)] if letters or not tasks else []
+    return "\n\n".join([*parts, *([_dead_tasks(tasks)] if tasks else [])])
 
 
-def _dead_message(found: Answer) -> str:
+def _dead_tasks(tasks: list[Answer]) -> str:
+    names = ("task_id", "run_id", "by", "failures", "redriven", "reason", "title")
+    rows = [tuple(str({**one, "by": one["worker"] or one["owner"]}[name]) for name in names) for one in tasks]
+    return "\n".join(table([("TASK", "RUN", "BY", "RUNS", "RETRIED", "WHY", "TITLE"), *rows], None))
+
+
+def _dead_letter(found: Answer) -> str:
+    if "task" in found:
+        return _dead_tasks([found["task"]])
     message = found["message"]
     return f"{present.message(message)}\n\n{present.dead([(one, message) for one in found['deliveries']])}"
 
 
+def _joined(found: Answer) -> str:
+    one = found["agent"]
+    return (
+        f"{one['agent_id']} has joined run {one['run']};"
+        f" it is expected to beat each {one['interval_seconds']:g} s"
+    )
+
+
 def _agents(found: Answer) -> str:
-    names = ("agent_id", "kind", "run_id", "status", "liveness", "current_task")
-    rows = [tuple(str(one.get(name) or "-") for name in names) for one in found["agents"]]
-    header = ("AGENT", "KIND", "RUN", "STATUS", "LIVENESS", "TASK")
-    return "\n".join(table([header, *rows], None)) if rows else "nobody has joined"
+    rows = [
+        (
+            *(str(one[name]) for name in ("agent_id", "kind", "run", "status", "liveness")),
+            f"{max(0.0, one['age_seconds']):.0f} s",
+            one["current_task"] or "-",
+            "-" if one["progress"] is None else f"{one['progress'] * 100:.0f} %",
+            one["host"],
+        )
+        for one in found["agents"]
+    ]
+    return "\n".join(table([_HEADER, *rows], None)) if rows else "nobody has joined"
+
+
+def _noticed(found: Answer) -> str:
+    return f"{found['agent']} gets a message once {found['subject']} is {' or '.join(found['when'])}"
+
+
+def _messages(found: Answer) -> str:
+    return "\n\n".join(map(present.message, found["messages"]))
 
 
 def _standing(found: Answer) -> str:
@@ -73,7 +116,31 @@ def _added(found: Answer) -> str:
     return safe(f"task {found['task']['task_id']} {words} {found['task']['status']}")
 
 
-_OF_VERBS: dict[str, Callable[[Answer], str]] = {
+def _task_moved(found: Answer) -> str:
+    return moved_words(found["task"])
+
+
+_FORMS: dict[str, Callable[[Answer], str]] = {
+    "send": _sent,
+    "reply": _replied,
+    **dict.fromkeys(("claim", "renew-claim"), _claimed),
+    **dict.fromkeys(("update", "done", "fail", "cancel"), _worded),
+    "take": _taken,
+    **dict.fromkeys(("ack", "nack", "dead-redrive", "dead-drop"), _moved),
+    **dict.fromkeys(("fetch", "list"), lambda found: present.threads(found["threads"])),
+    "show": lambda found: present.conversation(found["thread"], found["messages"]),
+    "search": _messages,
+    "wait-reply": lambda found: present.message(found["message"]),
+    "watch": lambda found: present.threads([found["thread"]]),
+    "dead": _buried,
+    "dead-show": _dead_letter,
+    "agents": _agents,
+    "join": _joined,
+    "leave": lambda found: f"{found['agent_id']} has left",
+    "notify": _noticed,
+    "task-list": lambda found: task_table(found["tasks"]),
+    "task-show": lambda found: task_page(found["task"], found["runs"]),
+    "task-claim": lambda found: claimed_words(found["task"], found["expires_at"]),
     "lock-acquire": lock_words.held,
     "lock-renew": lock_words.held,
     "lock-release": lambda found: lock_words.ended(found, "released"),
@@ -94,37 +161,6 @@ _OF_VERBS: dict[str, Callable[[Answer], str]] = {
 }
 
 
-# Names of which an answer holds all -> how it is told; the first that fits.
-_FORMS: tuple[tuple[frozenset[str], Callable[[Answer], str]], ...] = tuple(
-    (frozenset(names.split()), form)
-    for names, form in (
-        ("task runs", lambda found: task_page(found["task"], found["runs"])),
-        ("task expires_at", lambda found: claimed_words(found["task"], found["expires_at"])),
-        ("task", lambda found: moved_words(found["task"])),
-        ("tasks", lambda found: task_table(found["tasks"])),
-        ("thread messages", _conversation),
-        ("thread expires_at", _claimed),
-        ("message_id thread_id", _posted),
-        ("message delivery token", _taken),
-        ("message deliveries", _dead_message),
-        ("message", lambda found: present.message(found["message"])),
-        ("delivery", _moved),
-        ("deliveries", _moved),
-        ("threads", lambda found: present.threads(found["threads"])),
-        ("messages event_id", lambda found: "\n\n".join(map(present.message, found["messages"]))),
-        ("dead", _buried),
-        ("agents", _agents),
-        ("thread woke", lambda found: present.threads([found["thread"]])),
-    )
-)
-
-
 def remote_text(verb: str, found: Answer) -> str:
-    """Return an answer in words; one of no known form as its names and values."""
-    if of_verb := _OF_VERBS.get(verb):
-        return of_verb(found)
-    for names, form in _FORMS:
-        if names <= found.keys():
-            return form(found)
-    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in found.items())
-    return "\n".join(map(safe, lines))
+    """Return an answer in words."""
+    return _FORMS.get(verb, _task_moved)(found)

@@ -15,8 +15,18 @@ from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
-from jobwire.coordination.work_verbs import WORDS, seat_of, words_of
+from jobwire.coordination.verb_form import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    WORDS,
+    AgentVerb,
+    limit_of,
+    words_of,
+)
+from jobwire.coordination.work_verbs import seat_of
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import InvalidInputError
 

@@ -7,6 +7,8 @@ from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.jobs.lifecycle import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobwire.jobs.record import JobRecord
 
 LEADING = frozenset({"lead", "director", "person"})
@@ -68,6 +70,16 @@ def status_of(record: "JobRecord") -> ThreadStatus:
         return ThreadStatus.BLOCKED
     said = record.last_seq > record.attempt_seq
     return ThreadStatus.IN_PROGRESS if said else ThreadStatus.CLAIMED
+
+
+def check_statuses(words: "Sequence[str]") -> "tuple[str, ...]":
+    """Return the words, of which each is a status; raises InvalidInputError."""
+    for word in words:
+        if word not in frozenset(ThreadStatus):
+            raise InvalidInputError(
+                f"there is no status {word!r:.80}", hint=f"one of {', '.join(ThreadStatus)}"
+            )
+    return tuple(words)
 
 
 def check_may_claim(thread: InboxThread, agent: str) -> None:

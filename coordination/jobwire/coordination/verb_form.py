@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class AgentVerb(NamedTuple):
     `crosses`: it changes a job's record as well, which no transaction of the store holds. Done again under
     the same `id`, or by the same holder, it changes nothing more. `public`: whoever has the home may ask for
     it, and then the store's own agent asks, to whom all of it is open. `commands`: it is for whoever has the
-    home: who holds a ticket works for that home and does not command it.
+    home: who holds a ticket works for that home and does not command it. `elsewhere` is called with the
+    arguments of whoever has no home: it refuses what is not for such an agent, and narrows the rest.
     """
 
     takes: Mapping[str, str]
@@ -60,6 +62,7 @@ class AgentVerb(NamedTuple):
     crosses: bool = False
     public: bool = False
     commands: bool = False
+    elsewhere: Callable[[CoordinationStore, str, dict[str, Any]], None] | None = None
 
     def check(self, name: str, args: Mapping[str, object]) -> None:
         """Refuse arguments that it does not take; raises InvalidInputError."""
@@ -76,10 +79,10 @@ class AgentVerb(NamedTuple):
                 raise InvalidInputError(f"{name} needs {field}")
 
 
-def limit_of(args: dict[str, Any]) -> int:
-    """Return how many are asked for; raises InvalidInputError."""
-    limit: int = args.get("limit", 20)
-    if not 1 <= limit <= MOST:
+def limit_of(args: dict[str, Any], *, none: int = 20) -> int:
+    """Return how many are asked for, `none` where nobody says; raises InvalidInputError."""
+    limit: int = args.get("limit", none)
+    if "limit" in args and limit < 1:
         raise InvalidInputError(f"limit is {limit}", hint=f"from 1 to {MOST}")
     return limit
 
@@ -90,3 +93,21 @@ def artifact_fields(value: dict[str, Any]) -> tuple[str, str]:
     if not isinstance(path, str) or not isinstance(kind, str) or value.keys() - {"path", "kind"}:
         raise InvalidInputError("an artifact is an object with path and kind")
     return path, kind
+
+
+WORDS = {"summary": TEXT, "body": TEXT, "payload": TEXT, "artifacts": OBJECTS, "id": TEXT}
+
+
+def words_of(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
+    """Return what the arguments say, as a message of the agent."""
+    return NewMessage(
+        agent,
+        kind=kind,
+        type=args.get("type", ""),
+        summary=args.get("summary", ""),
+        body=args.get("body", ""),
+        payload=args.get("payload"),
+        id=args.get("id", ""),
+        thread_id=args.get("thread_id"),
+        artifacts=tuple(Artifact(*artifact_fields(one)) for one in args.get("artifacts", ())),
+    )

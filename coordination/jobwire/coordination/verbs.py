@@ -46,12 +46,10 @@ def verbs_of(command: str, rows: Iterable[Row], *, runs: str, but: Mapping[str, 
     places = {name: place for place, names in but.items() for name in names.split()}
     return {
         name: Verb(
-            summary,
-            f"{command} {name} {words}".rstrip(),
-            options,
-            places.get(name, runs).format(name.replace("-", "_")),
+            summary, f"{command} {name} {words}".rstrip(), options, places.get(name, runs).format(name)
         )
         for name, summary, words, options in rows
+        for place in (places.get(name, runs),)
     }
 
 

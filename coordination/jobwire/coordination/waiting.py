@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination.marks import catch_up, marked
 from jobwire.coordination.message import KINDS
-from jobwire.coordination.thread import ThreadStatus
+from jobwire.coordination.thread import check_statuses
 from jobwire.core.bounds import check_line
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent
@@ -102,7 +102,7 @@ def watch(
     Without `after` what the agent has not read counts, and what comes from now on.
     """
     check_agent(agent)
-    _check_words("status", statuses, tuple(ThreadStatus))
+    check_statuses(statuses)
     values = {"agent_id": agent, "statuses": _listed(statuses)}
     unread = after is None
     cursor = store.latest_event() if after is None else after

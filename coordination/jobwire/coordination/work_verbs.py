@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination import replying
-from jobwire.coordination.message import Artifact, NewMessage
-from jobwire.coordination.reading import message_of, thread_of
-from jobwire.coordination.stored import thread_json
-from jobwire.coordination.verb_form import NUMBER, OBJECTS, TEXT, TEXTS, AgentVerb, artifact_fields
+from jobwire.coordination.inbox_verbs import posted_json
+from jobwire.coordination.reading import message_of
+from jobwire.coordination.verb_form import NUMBER, TEXT, TEXTS, WORDS, AgentVerb, words_of
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS
 from jobwire.core.errors import InvalidInputError
@@ -78,28 +77,11 @@ def _reply(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[s
     new = words_of(agent, args.get("kind", replying.ANSWER), args)
     new = new._replace(to=tuple(args.get("to", ())), in_reply_to=args.get("in_reply_to"))
     posted, request = replying.reply(store, new, request=args.get("request"))
-    thread = thread_json(thread_of(store, posted.thread_id))
-    return {**posted._asdict(), "seq": posted.event_id, "thread": thread, "request": request}
-
-
-def words_of(agent: str, kind: str, args: dict[str, Any]) -> NewMessage:
-    """Return what the arguments say, as a message of the agent."""
-    return NewMessage(
-        agent,
-        kind=kind,
-        type=args.get("type", ""),
-        summary=args.get("summary", ""),
-        body=args.get("body", ""),
-        payload=args.get("payload"),
-        id=args.get("id", ""),
-        thread_id=args.get("thread_id"),
-        artifacts=tuple(Artifact(*artifact_fields(one)) for one in args.get("artifacts", ())),
-    )
+    return {**posted_json(store, posted), "request": request}
 
 
 _WORK = {"thread_id": TEXT, "incarnation": TEXT}
 _HELD = {**_WORK, "token": TEXT}
-WORDS = {"summary": TEXT, "body": TEXT, "payload": TEXT, "artifacts": OBJECTS, "id": TEXT}
 _THREAD = ("thread_id",)
 # Claims are not kept: whoever wants to work now does not want it tomorrow.
 WORK_VERBS: Mapping[str, AgentVerb] = {

@@ -112,7 +112,9 @@ def test_a_person_reads_the_same_by_a_ticket(
 
     assert "SUBJECT" in read("inbox", "fetch")
     assert f"thread {thread} is yours until" in read("inbox", "claim", "--thread", thread)
-    assert "which is in_progress" in read("inbox", "update", "--thread", thread, "--summary", "half")
+    assert f"thread {thread} is in_progress" in read(
+        "inbox", "update", "--thread", thread, "--summary", "half"
+    )
     shown = read("inbox", "show", "--thread", thread)
     assert "fix it  [in_progress]" in shown
     assert "half" in shown
