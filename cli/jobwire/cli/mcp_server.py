@@ -24,7 +24,7 @@ from jobwire.coordination.agent_verbs import do_verb
 from jobwire.coordination.command import failure_json, who_am_i
 from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.marks import catch_up
-from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_seconds
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode

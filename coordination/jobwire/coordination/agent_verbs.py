@@ -28,6 +28,7 @@ _GROUPS = {
     "lock": "lock_verbs:LOCK_VERBS",
     "task": "task_verbs:TASK_VERBS",
 }
+_GROUPS |= dict.fromkeys(("take", "renew", "ack", "nack"), "delivery_verbs:DELIVERY_VERBS")
 _GROUPS |= dict.fromkeys(("agents", "join", "leave"), "joining_verbs:JOINING_VERBS")
 _GROUPS |= dict.fromkeys(("wait-reply", "watch", "notify"), "waiting_verbs:WAITING_VERBS")
 _GROUPS |= dict.fromkeys(

@@ -17,10 +17,10 @@ from jobwire.coordination.liveness import (
     liveness,
 )
 from jobwire.coordination.locks.file_locks import revoke
-from jobwire.coordination.message import NewMessage
+from jobwire.coordination.message import STORE_AGENT, NewMessage
 from jobwire.coordination.reading import leads_of
 from jobwire.coordination.sending import post
-from jobwire.coordination.taking import STORE_AGENT, requeue_of
+from jobwire.coordination.taking import requeue_of
 from jobwire.core.bounds import MAX_NAME, check_line
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent

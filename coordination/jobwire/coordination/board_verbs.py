@@ -9,7 +9,7 @@ from jobwire.coordination.boards.phases import BoardPhase, BoardTurn
 from jobwire.coordination.boards.resolution import page
 from jobwire.coordination.boards.statements import DEFAULT_MEMBERS, NewBoard
 from jobwire.coordination.boards.words import standing
-from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, TEXTS, WHOLE, AgentVerb, limit_of
 from jobwire.core.errors import ConflictError, InvalidInputError
 

@@ -1,21 +1,18 @@
-"""The verbs of the inbox as data: messages and their deliveries, threads and their words."""
+"""The verbs of the inbox as data: messages, threads and their words."""
 
 from __future__ import annotations
 
-import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination import reading, taking
-from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
+from jobwire.coordination import reading
 from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import send
-from jobwire.coordination.stored import InboxMessage, delivery_json, thread_json
-from jobwire.coordination.taking import TakingRules
+from jobwire.coordination.stored import InboxMessage, thread_json
 from jobwire.coordination.thread import check_statuses
 from jobwire.coordination.verb_form import (
     FLAG,
     MOST,
-    NUMBER,
     TEXT,
     TEXTS,
     WHOLE,
@@ -23,22 +20,17 @@ from jobwire.coordination.verb_form import (
     AgentVerb,
     artifact_fields,
     limit_of,
-    words_of,
 )
-from jobwire.core.bounds import check_count
-from jobwire.core.errors import InvalidInputError, JobwireError, NoWorkError
+from jobwire.core.errors import InvalidInputError, JobwireError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobwire.coordination.delivery import InboxDelivery
     from jobwire.coordination.sending import Posted
     from jobwire.coordination.store import CoordinationStore
 
-_MOST_TRIES = 1000
 # Pages of a search that are looked through for an agent to whom little of them is open.
 _SEARCHES = 5
-_log = logging.getLogger("jobwire.inbox")
 
 
 def check_part(store: CoordinationStore, agent: str, thread_id: str) -> None:
@@ -74,55 +66,6 @@ def _send_elsewhere(store: CoordinationStore, agent: str, args: dict[str, Any]) 
         check_part(store, agent, args["thread_id"])
 
 
-def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    rules = TakingRules(args.get("lease_seconds", LEASE_SECONDS), _tries(args))
-    try:
-        taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
-    except NoWorkError as error:
-        error.facts["response"] = {"event_id": store.latest_event()}
-        raise
-    said, held = reading.message_json(store, taken.message), delivery_json(taken.delivery)
-    return {"message": said, "delivery": held, "token": taken.token, "lease_token": str(taken.token)}
-
-
-def _renew(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    return _moved(taking.renew(store, agent, args["message"], token=args.get("token")))
-
-
-def _ack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """Acknowledge a message, with words as a receipt to its sender, or all that was given up to a number."""
-    if "through" in args:
-        return {"acked": taking.ack_through(store, agent, args["through"])}
-    if "message" not in args:
-        raise InvalidInputError("which message?", hint="--message ID, or --through SEQ")
-    says = any(args.get(name) for name in ("summary", "body", "payload", "artifacts"))
-    receipt = words_of(agent, "result", args)._replace(type="receipt") if says else None
-    return _moved(taking.ack(store, agent, args["message"], token=args.get("token"), receipt=receipt))
-
-
-def _nack(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    held = taking.nack(
-        store,
-        agent,
-        args["message"],
-        args.get("reason", ""),
-        token=args.get("token"),
-        permanent=args.get("permanent", False),
-        max_tries=_tries(args),
-    )
-    return _moved(held)
-
-
-def _moved(held: InboxDelivery) -> dict[str, object]:
-    return {"delivery": delivery_json(held), "deliveries": [delivery_json(held)]}
-
-
-def _tries(args: dict[str, Any]) -> int:
-    tries: int = args.get("max_tries", MAX_TRIES)
-    check_count("max_tries", tries, _MOST_TRIES)
-    return tries
-
-
 def _fetch(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
     found = reading.fetch(
         store,
@@ -144,11 +87,13 @@ def _show(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
         said = [reading.message_json(store, one) | {"deliveries": ways.get(one.id, [])} for one in found]
         last = store.latest_event()
     if found and "reader" in args:
+        from jobwire.coordination.taking import mark_read  # noqa: PLC0415 - few looks are a reader's
+
         try:
-            taking.mark_read(store, args["reader"], thread.thread_id, found[-1].seq)
+            mark_read(store, args["reader"], thread.thread_id, found[-1].seq)
         except JobwireError as error:
             # Reading works where nothing can be written, on a disk that is full or read-only.
-            _log.warning("not marked as read: %s", error.message)
+            sys.stderr.write(f"inbox: warning: not marked as read: {error.message}\n")
     return {"thread": thread_json(thread), "messages": said, "event_id": last}
 
 
@@ -194,7 +139,6 @@ def _reads_as_itself(_: CoordinationStore, agent: str, args: dict[str, Any]) -> 
     args["reader"] = agent
 
 
-_LEASED = {"message": TEXT, "token": WHOLE}
 _LISTED = {"reader": TEXT, "limit": WHOLE}
 INBOX_VERBS: Mapping[str, AgentVerb] = {
     "send": AgentVerb(
@@ -211,18 +155,6 @@ INBOX_VERBS: Mapping[str, AgentVerb] = {
         changes=True,
         keeps=True,
         elsewhere=_send_elsewhere,
-    ),
-    "take": AgentVerb(
-        {"lease_seconds": NUMBER, "incarnation": TEXT, "max_tries": WHOLE}, _take, changes=True
-    ),
-    "renew": AgentVerb(_LEASED, _renew, ("message",), changes=True),
-    "ack": AgentVerb({**_LEASED, **WORDS, "through": WHOLE}, _ack, changes=True, keeps=True),
-    "nack": AgentVerb(
-        {**_LEASED, "reason": TEXT, "permanent": FLAG, "max_tries": WHOLE},
-        _nack,
-        ("message",),
-        changes=True,
-        keeps=True,
     ),
     "fetch": AgentVerb({"statuses": TEXTS, "limit": WHOLE, "unread": FLAG}, _fetch),
     "show": AgentVerb(

@@ -12,6 +12,8 @@ KINDS = ("task", "progress", "question", "answer", "result", "control", "event")
 PRIORITIES = ("high", "normal", "low")
 CLASSES = ("turn", "interrupt")
 EVERYBODY = "*"
+# Who tells of what the store did by itself, and looks where nobody in particular does.
+STORE_AGENT = "jobwire"
 DEFAULT_RUN = "default"
 MAX_ID = 64
 MAX_SUMMARY = 1024

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination import agents
 from jobwire.coordination.liveness import AgentStatus, Liveness
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage
+from jobwire.coordination.message import MAX_SUMMARY, STORE_AGENT, NewMessage
 from jobwire.coordination.sending import post
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent, is_job_id
 from jobwire.jobs.lifecycle import Status

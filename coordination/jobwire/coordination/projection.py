@@ -17,11 +17,10 @@ from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.handling.tries import Handled, end_try
 from jobwire.coordination.lease_file import LeaseToken
 from jobwire.coordination.marks import boot, looked_in, marked, unmark
-from jobwire.coordination.message import Artifact, NewMessage, check_message, digest_of
+from jobwire.coordination.message import STORE_AGENT, Artifact, NewMessage, check_message, digest_of
 from jobwire.coordination.reading import find_thread, thread_of_job
 from jobwire.coordination.routing.route import copied, route_end
 from jobwire.coordination.sending import Bulk, Posted, move, write
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import ENDED, InboxThread, ThreadStatus, status_of
 from jobwire.coordination.thread_requests import tell_requests
 from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.coordination import delivery
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES, DeliveryState, InboxDelivery
-from jobwire.coordination.message import NewMessage, check_message, digest_of
+from jobwire.coordination.message import STORE_AGENT, NewMessage, check_message, digest_of
 from jobwire.coordination.reading import leads_of, message_of, thread_of
 from jobwire.coordination.sending import Bulk, post, write
 from jobwire.core.bounds import check_line, check_seconds
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from jobwire.coordination.store import CoordinationStore, Transaction
     from jobwire.coordination.stored import InboxMessage
 
-# Who tells of what the store did by itself.
-STORE_AGENT = "jobwire"
 MAX_REASON = 512
 _EVERY = 10_000
 _LOOKED_AT = 100

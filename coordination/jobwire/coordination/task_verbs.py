@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from jobwire.coordination.message import DEFAULT_RUN
-from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.message import DEFAULT_RUN, STORE_AGENT
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks

@@ -11,9 +11,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, first_line
+from jobwire.coordination.message import MAX_SUMMARY, STORE_AGENT, NewMessage, first_line
 from jobwire.coordination.sending import post
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.topics import check_agent
 from jobwire.jobs.request_form import REQUEST, RESOLVED, RequestKind, request_body

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.agent_ticket import AgentTicket, encode_agent_ticket
 from jobwire.coordination.command import say
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import place_of
 from jobwire.coordination.remote_keys import AgentKeys
+from jobwire.core.errors import InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import is_loopback
 from jobwire.core.topics import check_agent
@@ -28,6 +30,12 @@ def ticket(args: Namespace) -> int:
     """Write the ticket of an agent, with a new key and certificate: earlier tickets of it end with that."""
     home = Path(place_of(args, os.environ).home)
     agent = check_agent(args.name)
+    if agent == STORE_AGENT:
+        raise InvalidInputError(
+            f"{agent} is the store itself, to which all is open",
+            hint="name the agent otherwise",
+            code="forbidden",
+        )
     overrides = dict(broker_pair(pair) for pair in args.broker)
     # Where the broker is; who the agent is there says its certificate.
     settings = load_settings(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.agent_verbs import do_verb, verb_named
 from jobwire.coordination.command import say, who_am_i
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.remote_requests import LISTS, request_of
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.errors import ConflictError, NoWorkError
 from jobwire.core.told import at_most
 

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.message import NewMessage, check_message, digest_of
+from jobwire.coordination.message import STORE_AGENT, NewMessage, check_message, digest_of
 from jobwire.coordination.projection import cross, settle
 from jobwire.coordination.reading import thread_of
 from jobwire.coordination.sending import Bulk, Posted, already, new_id
 from jobwire.coordination.stored import InboxMessage, thread_json
-from jobwire.coordination.taking import STORE_AGENT, settle_in_thread
+from jobwire.coordination.taking import settle_in_thread
 from jobwire.coordination.thread_requests import asking, request_id_of, settling
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.redaction import Redactor

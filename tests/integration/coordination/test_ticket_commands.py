@@ -72,6 +72,33 @@ def test_each_command_that_a_ticket_allows(run: Run) -> None:
     assert run("builder", "inbox", "fetch", "--agent", "lead", code=30)["error"]["code"] == "forbidden"
 
 
+def test_the_store_itself_gets_no_ticket(host: AgentHost) -> None:
+    """Whoever speaks with the store's own name sees all: nobody elsewhere does."""
+    HomeLayout(host.store.home).make_layout()
+    assert main(["agent", "ticket", "jobwire", "--home", host.store.home]) == 30
+    assert host.keys.key("jobwire") is None
+
+
+def test_a_ticket_takes_the_options_of_the_home(run: Run) -> None:
+    """Tries, a receipt's words, all up to a number, and words that are no status, as where the home is."""
+    sent = run("lead", "inbox", "send", "--to", "builder", "--subject", "fix it")
+    assert sent["thread"]["status"] == "pending"
+    taken = run("builder", "inbox", "take", "--max-tries", "1")
+    held = ("--message", sent["message_id"], "--token", taken["lease_token"])
+    assert run("builder", "inbox", "ack", *held, "--summary", "done so")["delivery"]["state"] == "done"
+    (thread,) = run("lead", "inbox", "fetch", "--unread")["threads"]
+    shown = run("lead", "inbox", "show", "--thread", thread["thread_id"])["messages"]
+    assert (shown[-1]["type"], shown[-1]["summary"]) == ("receipt", "done so")
+    more = run("lead", "inbox", "send", "--to", "builder", "--subject", "another")
+    run("builder", "inbox", "take")
+    assert run("builder", "inbox", "ack", "--through", str(more["seq"]))["acked"] == 1
+    last = run("lead", "inbox", "send", "--to", "builder", "--subject", "the last one")["message_id"]
+    run("builder", "inbox", "take")
+    given = run("builder", "inbox", "nack", "--message", last, "--max-tries", "1")
+    assert given["delivery"]["state"] == "dead"
+    assert run("builder", "inbox", "fetch", "--status", "none", code=30)["error"]["code"] == "invalid_input"
+
+
 def test_what_concerns_an_agent_is_listed_by_its_ticket(run: Run) -> None:
     """Threads and dead letters are those that it wrote or was written; nothing found is exit 10, as here."""
     assert run("builder", "inbox", "fetch", code=10)["error"]["code"] == "no_match"

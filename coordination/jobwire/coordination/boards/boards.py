@@ -23,9 +23,8 @@ from jobwire.coordination.boards.statements import (
 )
 from jobwire.coordination.boards.stored import Board, BoardView, at_the_end, look, look_at, silent
 from jobwire.coordination.home_key import home_key
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message
+from jobwire.coordination.message import MAX_SUMMARY, STORE_AGENT, NewMessage, check_message
 from jobwire.coordination.sending import Bulk, write
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.core.envelope import open_sealed, seal
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.storage import wake

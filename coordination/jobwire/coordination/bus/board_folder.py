@@ -20,7 +20,7 @@ from jobwire.coordination.boards.statements import (
     checked_statement,
 )
 from jobwire.coordination.bus import message_bus
-from jobwire.coordination.taking import STORE_AGENT
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.core.canonical import JsonShapeError
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.strict_json import decode_object

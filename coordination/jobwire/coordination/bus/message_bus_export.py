@@ -15,8 +15,8 @@ from jobwire.coordination.bus import message_bus
 from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.liveness import AgentStatus, Liveness
 from jobwire.coordination.locks.stored import state_of
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.stored import InboxMessage
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.storage.durable import change_durably, make_directories
 from jobwire.storage.files import SystemFiles
 

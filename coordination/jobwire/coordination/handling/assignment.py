@@ -13,13 +13,12 @@ from jobwire.coordination import taking
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery, settled
 from jobwire.coordination.handling.tries import Handled, Tries, end_try, postponed
 from jobwire.coordination.marks import catch_up
-from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, NewMessage
+from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, STORE_AGENT, NewMessage
 from jobwire.coordination.projection import is_planned
 from jobwire.coordination.reading import part_in, thread_of
 from jobwire.coordination.routing.route import ALERT, RECEIPT
 from jobwire.coordination.sending import begin_thread, move
 from jobwire.coordination.stored import InboxMessage
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.following import check_claim
 from jobwire.coordination.thread import InboxThread, ThreadStatus
 from jobwire.core.clock import epoch

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.locks.queue import LockMode, WantedTargets
 from jobwire.coordination.locks.stored import FileLock, LockWait, state_near
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage
+from jobwire.coordination.message import MAX_SUMMARY, STORE_AGENT, NewMessage
 from jobwire.coordination.sending import post
-from jobwire.coordination.taking import STORE_AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,12 +10,18 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.message import MAX_HOP, MAX_SUBJECT, MAX_SUMMARY, NewMessage, split_words
+from jobwire.coordination.message import (
+    MAX_HOP,
+    MAX_SUBJECT,
+    MAX_SUMMARY,
+    STORE_AGENT,
+    NewMessage,
+    split_words,
+)
 from jobwire.coordination.reading import leads_of
 from jobwire.coordination.routing.directives import WORD, Directive, Malformed, id_of, read_directives
 from jobwire.coordination.sending import Bulk, post
 from jobwire.coordination.stored import InboxMessage
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.thread import LEADING
 from jobwire.core.errors import ConfigError, InvalidInputError
 from jobwire.core.setting_tables import DIRECTIVES_ALLOWED, DIRECTIVES_OPEN

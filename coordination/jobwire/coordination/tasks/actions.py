@@ -7,10 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import say, who_am_i
-from jobwire.coordination.message import split_words
+from jobwire.coordination.message import STORE_AGENT, split_words
 from jobwire.coordination.places import open_store, open_to_read
-from jobwire.coordination.remote_requests import body_of
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.graph import mermaid, text_graph
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.tasks.words import task_table

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
-from jobwire.coordination.message import MAX_SUMMARY, NewMessage, check_message, first_line
+from jobwire.coordination.message import MAX_SUMMARY, STORE_AGENT, NewMessage, check_message, first_line
 from jobwire.coordination.reading import find_thread, leads_of
 from jobwire.coordination.sending import Bulk, begin_thread, move, post, write
-from jobwire.coordination.taking import STORE_AGENT
 from jobwire.coordination.tasks.states import LOST, Task, TaskStatus, moved, outcome_of
 from jobwire.coordination.tasks.stored import dependants_of
 from jobwire.coordination.thread import ENDED, ThreadStatus
