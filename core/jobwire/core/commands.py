@@ -49,9 +49,9 @@ def body_of(run: Body) -> Callable[[argparse.Namespace], int]:
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fills prose to the width of the terminal; indented lines (examples, tables) stay as they are."""
 
-    def __init__(self, prog: str, *, width: int | None = None) -> None:
+    def __init__(self, prog: str) -> None:
         # argparse makes one for each option that it is told of.
-        super().__init__(prog, width=_columns() - 2 if width is None else width)
+        super().__init__(prog, width=_columns() - 2)
 
     @override
     def _fill_text(self, text: str, width: int, indent: str) -> str:

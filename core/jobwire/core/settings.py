@@ -48,7 +48,7 @@ class Secret:
 class BrokerSettings(NamedTuple):
     """Where the broker is and who we are there.
 
-    `tls` is False only on loopback or where plaintext was asked for explicitly (`explicit_plaintext`).
+    `tls` is False only where plaintext was asked for explicitly.
     `protocol` is one of PROTOCOLS; "auto" means 5 (the embedded broker's settings file says 3.1.1).
     """
 
@@ -63,7 +63,6 @@ class BrokerSettings(NamedTuple):
     password_file: str | None = None
     topic_root: str = DEFAULT_ROOT
     protocol: str = "auto"
-    explicit_plaintext: bool = False
 
     @property
     def address(self) -> str:
@@ -119,5 +118,4 @@ def _build(merged: Mapping[str, object]) -> BrokerSettings:
         password_file=text("password_file"),
         topic_root=text("topic_root") or DEFAULT_ROOT,
         protocol=text("protocol") or "auto",
-        explicit_plaintext=out_loud,
     )

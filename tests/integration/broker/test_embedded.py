@@ -60,6 +60,13 @@ def test_protocol_violations_end_the_connection(
     assert bystander.settle() == []
 
 
+def test_a_subscribe_has_a_bound(start_broker: StartBroker) -> None:
+    """One packet cannot have all retained messages looked through more often than a session has filters."""
+    client = start_broker(limits=BrokerLimits(max_subscriptions=3)).client("hermes")
+    client.send(SUBSCRIBE, 2, b"\0\1" + (text(EVENTS) + b"\1") * 4)
+    assert client.closed_by_broker()
+
+
 def test_an_oversized_packet_is_not_read(start_broker: StartBroker) -> None:
     """A packet beyond the bound ends the connection before its body is taken."""
     client = start_broker(limits=BrokerLimits(max_packet_bytes=1000)).client("claude-worker")

@@ -48,9 +48,7 @@ def test_broker_down(make_transport: MakeTransport, protocol: str) -> None:
 
 def test_unknown_name(make_transport: MakeTransport) -> None:
     """A name that does not resolve is unreachable (RFC 6761: .invalid never does)."""
-    error = failure(
-        make_transport(BrokerSettings(host="no-such-broker.invalid", port=1, explicit_plaintext=True))
-    )
+    error = failure(make_transport(BrokerSettings(host="no-such-broker.invalid", port=1)))
     assert isinstance(error, UnreachableError)
     assert error.facts["cause"] == "dns"
 

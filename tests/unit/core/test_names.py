@@ -104,7 +104,7 @@ def test_plaintext_must_be_asked_for() -> None:
     """Off this host nothing is sent in the clear unless MQTT_TLS=off was said; TLS is the default."""
     assert resolve_broker([]).tls
     spoken = resolve_broker([("environment", {"broker": "example.test", "tls": "off"})])
-    assert (spoken.tls, spoken.explicit_plaintext, spoken.port) == (False, True, 1883)
+    assert (spoken.tls, spoken.port) == (False, 1883)
 
 
 def test_a_secret_does_not_print_itself() -> None:

@@ -202,4 +202,3 @@ def test_a_settings_file_with_a_password_must_be_private(tmp_path: Path) -> None
 def test_plaintext_beyond_loopback_must_be_asked_for(home: Path) -> None:
     """MQTT_TLS=off is how one asks for plaintext explicitly."""
     assert not load(home, environ={"MQTT_TLS": "off"}).tls
-    assert load(home, environ={"MQTT_TLS": "off"}).explicit_plaintext

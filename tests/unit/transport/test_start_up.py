@@ -22,7 +22,7 @@ def test_plaintext_is_warned_of_each_time(
     caplog: pytest.LogCaptureFixture, host: str, *, warned: bool
 ) -> None:
     """Every connection in the clear that leaves the host says so."""
-    settings = BrokerSettings(host=host, tls=False, explicit_plaintext=True)
+    settings = BrokerSettings(host=host, tls=False)
     with caplog.at_level(logging.WARNING):
         warn_of_plaintext(settings)
         warn_of_plaintext(settings)

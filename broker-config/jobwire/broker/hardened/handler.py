@@ -142,7 +142,7 @@ class HardenedHandler(BrokerProtocolHandler):
             elif kind == PUBREL:
                 self._on_pubrel(await PubrelPacket.from_stream(packet.reader, fixed_header=packet.header))
             elif kind == SUBSCRIBE:
-                self._on_subscribe(
+                await self._on_subscribe(
                     await SubscribePacket.from_stream(packet.reader, fixed_header=packet.header)
                 )
             elif kind == UNSUBSCRIBE:
@@ -202,8 +202,10 @@ class HardenedHandler(BrokerProtocolHandler):
         self.member.received.discard(packet.packet_id)
         self.send(PubcompPacket.build(packet.packet_id))
 
-    def _on_subscribe(self, packet: SubscribePacket) -> None:
+    async def _on_subscribe(self, packet: SubscribePacket) -> None:
         wanted = packet.payload.topics if packet.payload else []
+        if len(wanted) > self._broker.limits.max_subscriptions:
+            raise MQTTError(f"a SUBSCRIBE with {len(wanted)} filters")
         if not wanted or packet.variable_header is None or any(qos > _MAX_QOS for _, qos in wanted):
             raise MQTTError("[MQTT-3.8.3-3] a SUBSCRIBE without filters or with an unknown QoS")
         router = self._broker.router
@@ -214,6 +216,8 @@ class HardenedHandler(BrokerProtocolHandler):
                 self._warn_once(f"{self.member.user} may not subscribe to {topic_filter}")
             else:
                 router.send_retained(self.member, topic_filter)
+                # It has looked at all retained messages: others come in between.
+                await asyncio.sleep(0)
 
     async def _on_unsubscribe(self, raw: RawPacket) -> None:
         packet = await UnsubscribePacket.from_stream(raw.reader, fixed_header=raw.header)
