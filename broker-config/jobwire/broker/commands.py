@@ -5,12 +5,13 @@ import json
 import logging
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 
 from jobwire.broker.access_table import as_markdown, as_rows
 from jobwire.broker.address import client_address, examine_certificate, reaches, require_own_address
-from jobwire.broker.embedded import EmbeddedBroker, require_loopback
+from jobwire.broker.embedded import EmbeddedBroker, read_pid, require_loopback, run_embedded
 from jobwire.broker.files import read_text, write_private
 from jobwire.broker.home import (
     BrokerFiles,
@@ -24,16 +25,16 @@ from jobwire.broker.home import (
 from jobwire.broker.mosquitto import Listening, Mosquitto, configure, find_mosquitto, run_foreground
 from jobwire.broker.passwd import MAX_PASSWORD_BYTES, PasswordFile, check_user_name
 from jobwire.broker.render import Deployment, render_deployment
-from jobwire.broker.serve import run_embedded, send_reload
 from jobwire.certs.commands import print_findings
 from jobwire.certs.files import make_directory
 from jobwire.certs.values import DAY, Finding, Level
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import ConflictError, InvalidInputError
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.storage.settings_file import mtls_port
 
 _PASSWORD_BYTES = 32
+_NO_BROKER = "start it with jobwire broker up, or reload the service: systemctl reload jobwire-broker"
 # What the doctor calls the levels.
 _STATES = {Level.ERROR: "fails", Level.WARNING: "warning", Level.NOTE: "skipped", Level.WELL: "ok"}
 
@@ -156,7 +157,7 @@ def check(args: argparse.Namespace) -> int:
 def reload(args: argparse.Namespace) -> int:
     """Send SIGHUP to the broker of the home, or of a rendered folder."""
     broker = Path(args.dir) if args.dir else BrokerPaths(Path(args.home)).broker
-    pid = send_reload(BrokerFiles(broker, broker).pid)
+    pid = _send_reload(BrokerFiles(broker, broker).pid)
     print(json.dumps({"reloaded": pid}) if args.json else f"broker {pid} reads its files again")
     if not args.json:
         print(
@@ -177,6 +178,27 @@ def access_table(args: argparse.Namespace) -> int:
             allowed = ", ".join(action for action, said in cells if said == "allowed")
             print(f"{name[1]}: {allowed or 'nothing'}")
     return ExitCode.OK
+
+
+def _send_reload(path: Path) -> int:
+    """Send SIGHUP to the broker whose id is in `path` and return the id; raises NotFoundError.
+
+    After a crash the id may be another program's by now, which SIGHUP would end: only a broker is signalled.
+    """
+    try:
+        pid = read_pid(path)
+        if pid <= 1 or not _is_broker(pid):
+            raise NotFoundError(f"{path} names {pid}, which is not a running broker", hint=_NO_BROKER)
+        os.kill(pid, signal.SIGHUP)
+    except (OSError, ValueError) as error:
+        raise NotFoundError(f"no running broker found through {path}: {error}", hint=_NO_BROKER) from error
+    return pid
+
+
+def _is_broker(pid: int) -> bool:
+    """Tell by its command line (proc(5)) whether a process is Mosquitto or `jobwire broker up`."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return os.path.basename(words[0]) == b"mosquitto" or (b"broker" in words and b"up" in words)  # noqa: PTH119 - bytes
 
 
 def add(args: argparse.Namespace) -> int:

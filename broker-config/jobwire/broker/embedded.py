@@ -3,22 +3,31 @@
 TLS 1.3, with optional client certificates and a revocation list.
 """
 
+import asyncio
+import logging
+import os
+import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.broker.acl import AccessList
+from jobwire.broker.files import write_private
 from jobwire.broker.hardened.limits import BrokerLimits
 from jobwire.broker.home import BrokerPaths
 from jobwire.broker.passwd import PasswordFile
 from jobwire.certs.inspection import listed_serials
-from jobwire.core.errors import ConfigError, UnreachableError
+from jobwire.core.errors import ConfigError, JobwireError, UnreachableError
 from jobwire.core.settings import is_loopback
 from jobwire.storage.named_files import check_named_file
 
 if TYPE_CHECKING:
     from jobwire.broker.hardened.broker import HardenedBroker
+
+log = logging.getLogger("jobwire.broker")
+
+_SHUTDOWN_SECONDS = 10.0
 
 
 class EmbeddedBroker:
@@ -140,3 +149,55 @@ def _load(what: str, path: Path, action: Callable[[], None]) -> None:
             hint="jobwire certs show tells what is there; jobwire certs init creates it",
             path=str(path),
         ) from error
+
+
+def run_embedded(broker: EmbeddedBroker, *, pid_file: Path, on_ready: Callable[[], None]) -> None:
+    """Run `broker` until SIGTERM or SIGINT; calls `on_ready` once it accepts connections. Blocks.
+
+    SIGHUP reads the files again. `pid_file` holds this process's id while it accepts connections.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    # amqtt logs what our own modules say better; a refused client is no error of the broker.
+    for name in ("amqtt", "transitions", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    asyncio.run(_run(broker, pid_file, on_ready))
+
+
+async def _run(broker: EmbeddedBroker, pid_file: Path, on_ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, _reload, broker)
+    await broker.start()
+    try:
+        # Not before: a second broker that finds the port taken must leave the first one's file alone.
+        write_private(pid_file, f"{os.getpid()}\n")
+        on_ready()
+        await stop.wait()
+    finally:
+        _remove_pid(pid_file)
+        await asyncio.wait_for(broker.stop(), _SHUTDOWN_SECONDS)
+
+
+def _reload(broker: EmbeddedBroker) -> None:
+    try:
+        broker.reload()
+    except JobwireError as error:
+        log.error("not reloaded, the old files stay in force: %s", error)  # noqa: TRY400 - no traceback for people
+    else:
+        log.warning("files read again")
+
+
+def _remove_pid(path: Path) -> None:
+    # Another broker's stays.
+    try:
+        if read_pid(path) == os.getpid():
+            path.unlink()
+    except (OSError, ValueError):
+        return
+
+
+def read_pid(path: Path) -> int:
+    """Return the process id in a file; raises OSError or ValueError where there is none."""
+    return int(path.read_text(encoding="ascii"))
