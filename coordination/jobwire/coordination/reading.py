@@ -6,7 +6,7 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobwire.coordination.stored import InboxMessage, message_not_found, thread_not_found
+from jobwire.coordination.stored import InboxMessage, json_or_text, message_not_found, thread_not_found
 from jobwire.coordination.thread import LEADING, InboxThread, ThreadStatus
 from jobwire.core.errors import InvalidInputError
 
@@ -77,7 +77,7 @@ def last_messages_of(
 def artifacts_of(reader: CoordinationStore | Transaction, message_id: str) -> list[dict[str, object]]:
     """Return the files that a message names."""
     return [
-        {"path": path, "kind": kind, "metadata": json.loads(metadata), "sha256": digest}
+        {"path": path, "kind": kind, "metadata": json_or_text(metadata), "sha256": digest}
         for path, kind, metadata, digest in reader.rows("artifacts_of", {"id": message_id})
     ]
 

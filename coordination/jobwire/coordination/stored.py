@@ -79,8 +79,8 @@ class InboxMessage(NamedTuple):
             "type": self.type,
             "summary": self.summary,
             "body": body,
-            "payload": _json(payload),
-            "acceptance": _json(self.acceptance),
+            "payload": json_or_text(payload),
+            "acceptance": json_or_text(self.acceptance),
             "risk": self.risk,
             "priority": self.priority,
             "class": self.message_class,
@@ -124,7 +124,7 @@ def message_not_found(name: object) -> NotFoundError:
     )
 
 
-def _json(text: str | None) -> object:
+def json_or_text(text: str | None) -> object:
     """Return what a JSON text says; other programs may have written any text."""
     if text is None:
         return None

@@ -7,12 +7,12 @@ cursor of the next wait. A look costs nothing while nobody has committed.
 
 from __future__ import annotations
 
-import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination.marks import catch_up, marked
 from jobwire.coordination.message import KINDS
+from jobwire.coordination.stored import json_or_text
 from jobwire.coordination.thread import check_statuses
 from jobwire.core.bounds import check_line
 from jobwire.core.errors import InvalidInputError, NotFoundError
@@ -168,10 +168,7 @@ def _task_in(payload: str | None) -> str:
 
 
 def _in(payload: str | None, name: str) -> object:
-    try:
-        value = json.loads(payload or "{}")
-    except ValueError:
-        return None
+    value = json_or_text(payload)
     return value.get(name) if isinstance(value, dict) else None
 
 

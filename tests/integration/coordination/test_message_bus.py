@@ -1,6 +1,8 @@
 """The message bus as a folder: its readers read what we write, and we take in what it holds."""
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardTurn
 from jobwire.coordination.boards.statements import NewBoard
 from jobwire.coordination.bus.cli import BUS
+from jobwire.coordination.bus.session_export import write_session
 from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.locks.changes import LockRequest
@@ -20,6 +23,7 @@ from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
+from jobwire.coordination.waiting import wait_pattern
 from jobwire.core.errors import ConflictError
 from jobwire.testing import new_home
 from jobwire.testing.clock import ManualClock
@@ -120,6 +124,25 @@ def test_every_type_is_sent_and_read_back(store: CoordinationStore, bus: Bus, tm
         "TASK_COMPLETE_1.1.event",
         "TASK_FAILED_1%2F3.event",
     ]
+
+
+def test_what_another_program_wrote_is_exported_whatever_it_is(
+    store: CoordinationStore, bus: Bus, tmp_path: Path
+) -> None:
+    """Texts of a foreign row that are no JSON stop no export, of either folder, and no wait for a name."""
+    store.latest_event()
+    with contextlib.closing(sqlite3.connect(store.path)) as other, other:
+        other.execute(
+            "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload, acceptance, summary)"
+            " VALUES ('odd', 1000, 'a', 'b', 'PROGRESS', ?, 'oops', 'half')",
+            ("[" * 100_000,),
+        )
+    assert wait_pattern(store, "PROGRESS_*", seconds=0, after=0).found is not None
+    bus("export", "bus")
+    (line,) = read_messages(tmp_path / "bus")
+    assert (line["id"], line["payload"]) == ("odd", {"summary": "half", "body": ""})
+    write_session(store, str(tmp_path / "session"), "default")
+    assert "  - oops\n" in (tmp_path / "session/bus/inbox/b/odd.md").read_text()
 
 
 def test_locks_workers_and_boards(store: CoordinationStore, bus: Bus, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from jobwire.coordination.exporting import exported_folder
 from jobwire.coordination.liveness import AgentStatus, Liveness
 from jobwire.coordination.locks.stored import state_of
 from jobwire.coordination.message import STORE_AGENT
-from jobwire.coordination.stored import InboxMessage
+from jobwire.coordination.stored import InboxMessage, json_or_text
 from jobwire.storage.durable import change_durably, make_directories
 from jobwire.storage.files import SystemFiles
 
@@ -89,8 +89,7 @@ def _lines(store: CoordinationStore, run_id: str) -> Iterator[Line]:
 
 
 def _message(message: InboxMessage, blobs: BlobFolder) -> Line:
-    text = message.full_payload(blobs)
-    payload = json.loads(text) if text is not None else None
+    payload = json_or_text(message.full_payload(blobs))
     message_type = message.type
     if not isinstance(payload, dict):
         payload = {"summary": message.summary, "body": message.full_body(blobs)}

@@ -7,7 +7,6 @@ became of it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from jobwire.coordination.bus.session_folder import (
 from jobwire.coordination.bus.session_plan import plan_text, strangers
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
 from jobwire.coordination.exporting import exported_folder
-from jobwire.coordination.stored import InboxMessage
+from jobwire.coordination.stored import InboxMessage, json_or_text
 from jobwire.coordination.thread import InboxThread, ThreadStatus
 from jobwire.core.clock import utc_timestamp
 from jobwire.storage.durable import change_durably, make_directories
@@ -139,6 +138,7 @@ def _messages(store: CoordinationStore, run_id: str) -> Iterator[InboxMessage]:
 
 def _page(message: InboxMessage, role: str, body: str) -> str:
     """Return a message's file for one of its recipients: a role takes only what names that role alone."""
+    acceptance = json_or_text(message.acceptance)
     return write_page(
         {
             "id": message.id,
@@ -148,7 +148,7 @@ def _page(message: InboxMessage, role: str, body: str) -> str:
             "thread": message.correlation_id or message.thread_id,
             "risk": message.risk or "low",
             "task_id": message.task_id or "",
-            "acceptance": list(json.loads(message.acceptance)),
+            "acceptance": list(map(str, acceptance if isinstance(acceptance, list) else [acceptance])),
         },
         body,
     )
