@@ -19,7 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from jobwire.hooks.scripted_agents import claude_environment
-from jobwire.hooks.scripted_model import Says, ScriptedModel, Turn, calls
+from jobwire.hooks.scripted_model import Calls, Says, ScriptedModel, Turn
 from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.delegated_agent import DEADLINE, Delegated
@@ -29,7 +29,7 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "agent.png"
 WIDTH, HEIGHT = 1280, 800
 PROMPT = "Fix the flaky checkout test"
 SCRIPT: list[Turn] = [
-    calls("Bash", command="mkdir -p reports && touch reports/flaky.txt", description="Make a report"),
+    Calls("Bash", {"command": "mkdir -p reports && touch reports/flaky.txt", "description": "Make a report"}),
     Says("The test waited for a clock; it waits for the event now."),
     Says("completed: 100 runs, no failure"),
 ]

@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from jobwire.hooks.scripted_agents import claude_environment, codex_environment
-from jobwire.hooks.scripted_model import Calls, Says, ScriptedModel, Turn, calls
+from jobwire.hooks.scripted_model import Calls, Says, ScriptedModel, Turn
 from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.dashboard_process import DashboardProcess
 from jobwire.testing.delegated_agent import DEADLINE, Delegated
@@ -43,7 +43,7 @@ def test_claudes_question_is_answered_by_a_button(
     program = require_agent("claude")
     at_work = Delegated(tmux_server, tmp_path)
     script: list[Turn] = [
-        calls("Bash", command="touch made.txt", description="Make a file"),
+        Calls("Bash", {"command": "touch made.txt", "description": "Make a file"}),
         Says("It is as it is."),
         Says("completed: it went as you said"),
     ]
@@ -60,7 +60,7 @@ def test_codexs_question_is_answered_by_a_button(browser: Browser, tmux_server: 
     at_work = Delegated(tmux_server, tmp_path)
     call = {"cmd": "touch made.txt", "sandbox_permissions": "require_escalated", "justification": "Make it?"}
     script: list[Turn] = [
-        Calls((("exec_command", call),)),
+        Calls("exec_command", call),
         Says("It is as it is."),
         Says("completed: it went as you said"),
     ]

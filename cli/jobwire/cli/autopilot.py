@@ -19,7 +19,7 @@ from jobwire.core.errors import InvalidInputError
 from jobwire.core.terminal_text import safe
 from jobwire.core.topics import check_agent
 from jobwire.jobs.record import Timeouts
-from jobwire.runner.autopilot import Autopilot, AutopilotEvent, AutopilotPlan
+from jobwire.runner.autopilot import Autopilot, AutopilotEvent, AutopilotPlan, open_work
 from jobwire.storage.settings_file import read_own_settings
 from jobwire.storage.signals import delivered
 
@@ -117,10 +117,7 @@ def _folder(path: str) -> str:
 
 def _show(args: argparse.Namespace, store: CoordinationStore, plan: AutopilotPlan) -> int:
     """Show what the agents could take now."""
-    autopilot = Autopilot(
-        store, plan, tell=lambda _: None, warn=lambda _: None, environ={}, directory=Path.cwd()
-    )
-    found = autopilot.open_work()
+    found = open_work(store, plan.agents)
     if args.json:
         rows = [{"agent": agent, **message.to_json()} for agent, message in found]
         print(json.dumps({"ok": True, "command": "autopilot", "dry_run": True, "would_handle": rows}))

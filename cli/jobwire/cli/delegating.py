@@ -8,7 +8,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jobwire.core.boundary import report
 from jobwire.core.errors import JobwireError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from jobwire.core.roles import Role
     from jobwire.core.settings import BrokerSettings
+    from jobwire.runner.delegation import Delegation
+    from jobwire.sessions.taking import Submission
     from jobwire.subscriber.outcome import Verdict, Verdicts
 
 # 128 + SIGHUP, as shells report it.
@@ -68,7 +70,7 @@ def name_failure(verdict: Verdict) -> None:
         print(f"jobwire: {safe(verdict.sentence)}", file=sys.stderr)
 
 
-def verdict_of(job: Cancellable, verdicts: Verdicts) -> Verdict | None:
+def verdict_of(job: Delegation | Submission, verdicts: Verdicts) -> Verdict | None:
     """Return the job's verdict; a job that was watched for as long as it may run is cancelled."""
     verdict = verdicts.by_job.get(job.job_id)
     if verdict is not None and verdict.exit_code is ExitCode.TIMEOUT:
@@ -76,18 +78,8 @@ def verdict_of(job: Cancellable, verdicts: Verdicts) -> Verdict | None:
     return verdict
 
 
-class Cancellable(Protocol):
-    """A job as those who heed signals see it."""
-
-    job_id: str
-
-    def cancel(self, cause: str) -> None:
-        """Cancel it, durably; nothing where it has ended."""
-        ...
-
-
 def heeding_signals(
-    job: Cancellable, leave: threading.Event | None
+    job: Delegation | Submission, leave: threading.Event | None
 ) -> contextlib.AbstractContextManager[None]:
     """Let SIGINT, SIGTERM and SIGHUP cancel the job for the block; the watch then ends by itself.
 
@@ -103,7 +95,7 @@ def heeding_signals(
     return delivered(actions)
 
 
-def _cancel(job: Cancellable, cause: str) -> None:
+def _cancel(job: Delegation | Submission, cause: str) -> None:
     try:
         job.cancel(cause)
     except JobwireError as error:

@@ -199,16 +199,16 @@ class Demo:
 
     def _answer(self, job_id: str, view: DemoView) -> None:
         """Answer the question as a person would: after a moment, from another thread."""
-        timer = threading.Timer(_ANSWER_AFTER_SECONDS, self._say_yes, [job_id, view])
-        timer.name = f"answer-{job_id}"
+
+        def say_yes() -> None:
+            # Whoever answers first, on the page or in a terminal, has answered.
+            with contextlib.suppress(ConflictError):
+                queue = JobQueue(RecordStore(self._home), warn=view.say)
+                give_answer(queue, job_id, Answer("yes", "you", "demo"))
+
+        timer = threading.Timer(_ANSWER_AFTER_SECONDS, say_yes)
         timer.daemon = True
         timer.start()
-
-    def _say_yes(self, job_id: str, view: DemoView) -> None:
-        # Whoever answers first, on the page or in a terminal, has answered.
-        with contextlib.suppress(ConflictError):
-            queue = JobQueue(RecordStore(self._home), warn=view.say)
-            give_answer(queue, job_id, Answer("yes", "you", "demo"))
 
     def _background(self, name: str, *words: str, folder: Path | None = None) -> ManagedProcess:
         log = self._home.parent / "log" / f"{name}.log"

@@ -37,13 +37,19 @@ class Pulse(Protocol):
 
 
 class StorePulse:
-    """Writes signs of life into the store; each thread through a connection of its own."""
+    """Writes signs of life into the store; each thread through a connection of its own.
 
-    def __init__(self, store: CoordinationStore) -> None:
+    With `incarnation` they are signs of that life of an agent.
+    """
+
+    def __init__(self, store: CoordinationStore, *, incarnation: str = "") -> None:
         self._store = store
+        self._incarnation = incarnation
 
     def join(self, agent: str, joining: Joining) -> object:
         """Begin the agent's next life in the store."""
+        if self._incarnation:
+            joining = joining._replace(incarnation=self._incarnation)
         with self._store.changing() as change:
             return agents.resume(change, agent, joining)
 

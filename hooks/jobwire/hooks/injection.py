@@ -212,11 +212,15 @@ def _opencode_variables(folder: Path, environ: Mapping[str, str]) -> dict[str, s
     given = environ.get("OPENCODE_CONFIG_CONTENT", "")
     try:
         content = json.loads(given) if given else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"OPENCODE_CONFIG_CONTENT is no JSON: {error}", hint="correct it, or unset it"
         ) from error
-    before = content.get("plugin", []) if isinstance(content, dict) else []
+    if not isinstance(content, dict):
+        raise InvalidInputError(
+            "OPENCODE_CONFIG_CONTENT is no object of settings", hint="correct it, or unset it"
+        )
+    before = content.get("plugin", [])
     plugins = [*(before if isinstance(before, list) else []), plugin.resolve().as_uri()]
     return {
         "OPENCODE_CONFIG_CONTENT": json.dumps({**content, "plugin": plugins}),

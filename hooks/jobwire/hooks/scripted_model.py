@@ -8,7 +8,7 @@ its model for (a title, a summary) gets a word. Nothing leaves this host.
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -28,10 +28,10 @@ class Says(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Calls of tools, all in one message: (name, input) each."""
+    """A call of a tool."""
 
-    tools: tuple[tuple[str, Mapping[str, object]], ...]
-    delay_seconds: float = 0.0
+    name: str
+    given: Mapping[str, object]
 
 
 class Fails(NamedTuple):
@@ -39,15 +39,9 @@ class Fails(NamedTuple):
 
     status: int
     kind: str = "overloaded_error"
-    delay_seconds: float = 0.0
 
 
 Turn = Says | Calls | Fails
-
-
-def calls(name: str, **given: object) -> Calls:
-    """Return one call of a tool."""
-    return Calls(((name, given),))
 
 
 class ScriptedModel:
@@ -72,11 +66,6 @@ class ScriptedModel:
         """Return how many turns nobody has asked for yet."""
         with self._guard:
             return len(self._turns)
-
-    def add(self, *turns: Turn) -> None:
-        """Append to the script."""
-        with self._guard:
-            self._turns += turns
 
     def said(self, text: str) -> bool:
         """Tell whether a request of the conversation carried `text`."""
@@ -137,7 +126,8 @@ class _Model(BaseHTTPRequestHandler):
 
     def _converse(self, body: dict[str, Any], *, anthropic: bool) -> None:
         turn = self.model.turn_for(body)
-        time.sleep(turn.delay_seconds)
+        if isinstance(turn, Says):
+            time.sleep(turn.delay_seconds)
         if isinstance(turn, Fails):
             error = {"type": turn.kind, "message": f"scripted {turn.kind}"}
             self._answer(turn.status, {"type": "error", "error": error})
@@ -169,13 +159,10 @@ class _Model(BaseHTTPRequestHandler):
         """Say nothing: a program's own output is what a test reads."""
 
 
-def _blocks(turn: Says | Calls, number: int) -> list[dict[str, object]]:
+def _block(turn: Says | Calls, number: int) -> dict[str, object]:
     if isinstance(turn, Says):
-        return [{"type": "text", "text": turn.text}]
-    return [
-        {"type": "tool_use", "id": f"toolu_{number:04d}{index:02d}", "name": name, "input": dict(given)}
-        for index, (name, given) in enumerate(turn.tools)
-    ]
+        return {"type": "text", "text": turn.text}
+    return {"type": "tool_use", "id": f"toolu_{number:06d}", "name": turn.name, "input": dict(turn.given)}
 
 
 def _message(turn: Says | Calls, number: int) -> dict[str, object]:
@@ -184,7 +171,7 @@ def _message(turn: Says | Calls, number: int) -> dict[str, object]:
         "type": "message",
         "role": "assistant",
         "model": MODEL,
-        "content": _blocks(turn, number),
+        "content": [_block(turn, number)],
         "stop_reason": "end_turn" if isinstance(turn, Says) else "tool_use",
         "stop_sequence": None,
         "usage": _USAGE,
@@ -195,43 +182,34 @@ def _anthropic(turn: Says | Calls, number: int) -> Iterator[dict[str, object]]:
     """Give the stream of a message: the documented events of the Messages interface."""
     whole = _message(turn, number)
     yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
-    for index, block in enumerate(_blocks(turn, number)):
-        if block["type"] == "text":
-            empty: dict[str, object] = {"type": "text", "text": ""}
-            delta = {"type": "text_delta", "text": block["text"]}
-        else:
-            empty = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        yield {"type": "content_block_start", "index": index, "content_block": empty}
-        yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
+    block = _block(turn, number)
+    if isinstance(turn, Says):
+        empty: dict[str, object] = {"type": "text", "text": ""}
+        delta = {"type": "text_delta", "text": turn.text}
+    else:
+        empty = {**block, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    yield {"type": "content_block_start", "index": 0, "content_block": empty}
+    yield {"type": "content_block_delta", "index": 0, "delta": delta}
+    yield {"type": "content_block_stop", "index": 0}
     ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": ending, "usage": _USAGE}
     yield {"type": "message_stop"}
 
 
-def _items(turn: Says | Calls, number: int) -> Iterable[dict[str, object]]:
+def _item(turn: Says | Calls, number: int) -> dict[str, object]:
     if isinstance(turn, Says):
         content = [{"type": "output_text", "text": turn.text, "annotations": []}]
-        return [{"type": "message", "role": "assistant", "id": f"msg_{number}", "content": content}]
-    return [
-        {
-            "type": "function_call",
-            "id": f"fc_{number}_{index}",
-            "call_id": f"call_{number}_{index}",
-            "name": name,
-            "arguments": json.dumps(dict(given)),
-        }
-        for index, (name, given) in enumerate(turn.tools)
-    ]
+        return {"type": "message", "role": "assistant", "id": f"msg_{number}", "content": content}
+    named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": turn.name}
+    return {"type": "function_call", **named, "arguments": json.dumps(dict(turn.given))}
 
 
 def _openai(turn: Says | Calls, number: int) -> Iterator[dict[str, object]]:
     """Give the stream of a response: the events of the Responses interface that its readers need."""
     identity = f"resp_{number}"
     yield {"type": "response.created", "response": {"id": identity}}
-    for index, item in enumerate(_items(turn, number)):
-        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": _item(turn, number)}
     usage = {
         "input_tokens": 1200,
         "input_tokens_details": {"cached_tokens": 300},

@@ -51,7 +51,7 @@ def try_out(agent: str, program: str, environ: Mapping[str, str]) -> TrialResult
     """Start the agent, and say what became of its hook."""
     with (
         tempfile.TemporaryDirectory(prefix="jobwire-doctor-", ignore_cleanup_errors=True) as folder,
-        ScriptedModel(Calls((_TOOLS[agent],)), Says("completed: tried")) as model,
+        ScriptedModel(Calls(*_TOOLS[agent]), Says("completed: tried")) as model,
     ):
         place = Path(folder)
         stage = _Stage(agent, place, {name: environ[name] for name in _KEPT if name in environ}, model.url)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from jobwire.core.errors import StorageError
+from jobwire.storage.durable import replace_atomically
+from jobwire.storage.files import SystemFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,14 +132,6 @@ def _places(mark: str) -> dict[str, int]:
 
 def _keep(mark: str, places: Mapping[str, int]) -> None:
     """Write how far it was read: lost with the machine's power, a turn counts twice."""
-    latest = dict(list(places.items())[-64:])
-    try:
-        with open(f"{mark}.new", "w", encoding="ascii", opener=_private) as file:
-            json.dump(latest, file)
-        os.replace(f"{mark}.new", mark)  # noqa: PTH105 - as above
-    except OSError:
-        return
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    latest = json.dumps(dict(list(places.items())[-64:])).encode()
+    with suppress(StorageError):
+        replace_atomically([(mark, latest)], files=SystemFiles())

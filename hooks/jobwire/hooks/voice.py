@@ -49,8 +49,10 @@ class Voice:
 
     def say(self, event: str, detail: str, data: Mapping[str, object] | None = None) -> None:
         """Keep an event durably, and have the registry process send it where one runs."""
-        line = " ".join(detail.split())[:MAX_DETAIL]
-        draft = clean(Draft(event, line, data or {}), Redactor(self._environ)).draft
+        redactor = Redactor(self._environ)
+        # Cut last: half a secret would not be found.
+        line = redactor.redact(" ".join(detail.split()))[:MAX_DETAIL]
+        draft = clean(Draft(event, line, data or {}), redactor).draft
         entry = self._events.append(draft)
         handover = open_handover(self._events, command_line={}, environ=self._environ, clock=self._clock)
         if handover is not None:

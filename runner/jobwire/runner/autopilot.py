@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobwire.coordination import agents, taking
-from jobwire.coordination.agents import Joining
 from jobwire.coordination.bus import session_export, session_import
 from jobwire.coordination.delivery import DeliveryState, InboxDelivery
 from jobwire.coordination.handling.assignment import Assignment, adopt, asks_for_work, assign, wind_up
@@ -34,7 +33,6 @@ from jobwire.coordination.taking import TakingRules
 from jobwire.coordination.tasks.stored import task_of_thread
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, JobwireError, NoWorkError
-from jobwire.core.override import override
 from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.spec import JobSpec
@@ -104,19 +102,6 @@ class _Flight:
         self.over = threading.Event()
 
 
-class _Life(StorePulse):
-    """Signs of life of agents under the incarnation of this autopilot."""
-
-    def __init__(self, store: CoordinationStore, incarnation: str) -> None:
-        super().__init__(store)
-        self._incarnation = incarnation
-
-    @override
-    def join(self, agent: str, joining: Joining) -> object:
-        """See `Pulse`."""
-        return super().join(agent, joining._replace(incarnation=self._incarnation))
-
-
 class Autopilot:
     """One autopilot; `run` from one thread, `stop` from any. `tell` hears what happens, from any thread."""
 
@@ -173,19 +158,6 @@ class Autopilot:
             finally:
                 self._end_runs()
                 self._nursery.close()
-
-    def open_work(self) -> list[tuple[str, InboxMessage]]:
-        """Return what the agents could take now: name and message. Changes nothing."""
-        catch_up(self._store)
-        now_ms = self._store.now_ms
-        found = [
-            (agent, message_of(self._store, row[1]))
-            for agent in self._plan.agents
-            for row in self._store.rows(
-                "next_deliveries", {"agent_id": agent, "now_ms": now_ms, "limit": 1000}
-            )
-        ]
-        return [(agent, message) for agent, message in found if asks_for_work(self._store, agent, message)]
 
     def _step(self) -> bool | None:
         """Begin what can begin; True once all is over."""
@@ -453,7 +425,9 @@ class Autopilot:
     def _alive(self) -> Iterator[None]:
         """Give signs of life of the agents for the block."""
         for agent in self._plan.agents:
-            self._beats[agent] = Heartbeat(agent, _Life(self._store, self._incarnation)).start()
+            self._beats[agent] = Heartbeat(
+                agent, StorePulse(self._store, incarnation=self._incarnation)
+            ).start()
         try:
             yield
         finally:
@@ -461,3 +435,14 @@ class Autopilot:
                 beat.stop()
                 with contextlib.suppress(JobwireError), self._store.changing() as change:
                     agents.leave(change, agent)
+
+
+def open_work(store: CoordinationStore, names: Sequence[str]) -> list[tuple[str, InboxMessage]]:
+    """Return what these agents could take now: name and message. Changes nothing."""
+    catch_up(store)
+    found = [
+        (agent, message_of(store, row[1]))
+        for agent in names
+        for row in store.rows("next_deliveries", {"agent_id": agent, "now_ms": store.now_ms, "limit": 1000})
+    ]
+    return [(agent, message) for agent, message in found if asks_for_work(store, agent, message)]

@@ -49,7 +49,6 @@ class Plan(NamedTuple):
     title: str = ""
     agent_session: str | None = None
     timeouts: Timeouts = Timeouts()
-    broker: Mapping[str, str | int] = {}
     answer_stdin: bool = False
     # A name that the job has already elsewhere; empty: a new one.
     job_id: str = ""
@@ -171,7 +170,6 @@ class Delegation:
             title=_utf8(self._plan.title),
             agent_session=self._plan.agent_session,
             timeouts=self._plan.timeouts,
-            broker=self._plan.broker,
             instructions=self._plan.instructions,
             # A command that is run twice by itself surprises; who wants that uses register and pick.
             max_attempts=1,

@@ -142,19 +142,13 @@ class PseudoTerminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Keyboard:
-    """Brings what is typed from the person's side, on a thread, until that side is gone."""
+def bring_keys(terminal: PseudoTerminal, source: int) -> None:
+    """Bring what is typed from the person's side, on a thread, until that side is gone."""
 
-    def __init__(self, terminal: PseudoTerminal, source: int) -> None:
-        self._terminal = terminal
-        self._source = source
-
-    def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._loop, name="keyboard", daemon=True).start()
-
-    def _loop(self) -> None:
+    def bring() -> None:
         with contextlib.suppress(OSError):
-            while keys := os.read(self._source, _CHUNK):
-                self._terminal.type(keys)
-        self._terminal.restore_real()
+            while keys := os.read(source, _CHUNK):
+                terminal.type(keys)
+        terminal.restore_real()
+
+    threading.Thread(target=bring, name="keyboard", daemon=True).start()

@@ -18,7 +18,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.runner.answered_input import AnsweredInput
 from jobwire.runner.command import Command, Pipes
 from jobwire.runner.lease_keeper import LeaseKeeper
-from jobwire.runner.pseudo_terminal import Keyboard, PseudoTerminal
+from jobwire.runner.pseudo_terminal import PseudoTerminal, bring_keys
 from jobwire.runner.reporter import EventPublisher, Reporter, complain
 from jobwire.runner.terminal import Terminal, attended, job_control
 from jobwire.runner.tmux import PANE_VARIABLES
@@ -64,7 +64,7 @@ def _work(spec: WorkerSpec, seat: list[str]) -> int:
     terminal: PseudoTerminal | None = None
     if seat:
         terminal = PseudoTerminal(int(seat[0]), stderr_apart=seat[1] == APART, clock=clock)
-        Keyboard(terminal, sys.stdin.fileno()).start()
+        bring_keys(terminal, sys.stdin.fileno())
     store = RecordStore(spec.home)
     answers = None
     if spec.answer_stdin and terminal is None:

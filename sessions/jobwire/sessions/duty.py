@@ -70,6 +70,7 @@ class SessionKeeper:
         if not os.path.exists(os.path.join(self._home, FILE)):
             return
         now = self._clock.monotonic()
+        self._deferred = {one: until for one, until in self._deferred.items() if until > now}
         if now - self._renewed_at >= _RENEW_SECONDS:
             self._renewed_at = now
             self._reconciler.renew()

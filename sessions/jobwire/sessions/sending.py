@@ -11,7 +11,7 @@ from jobwire.coordination.sessions.inventory import Inventory
 from jobwire.coordination.sessions.states import SessionState
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import InvalidInputError, JobwireError
+from jobwire.core.errors import InvalidInputError, JobwireError, NotFoundError
 from jobwire.core.terminal_text import disarmed
 from jobwire.registry.store import RecordStore
 from jobwire.runner.tmux import Tmux
@@ -145,8 +145,10 @@ class Sender:
             return ""
         try:
             record = RecordStore(self.home).get(row.job_id)
-        except JobwireError:
+        except NotFoundError:
             return ""
+        except JobwireError as error:
+            return f"nobody can tell whether job {row.job_id} asks something there: {error.message}"
         if not record.attention:
             return ""
         return f"job {row.job_id} asks something there: `jobwire feed` shows it"

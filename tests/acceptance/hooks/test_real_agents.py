@@ -9,7 +9,7 @@ from jobwire.coordination.reading import message_of, ways_in
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.hooks.scripted_agents import claude_environment, codex_environment, opencode_environment
-from jobwire.hooks.scripted_model import Calls, Fails, Says, ScriptedModel, Turn, calls
+from jobwire.hooks.scripted_model import Calls, Fails, Says, ScriptedModel, Turn
 from jobwire.testing.agent_programs import require_agent
 from jobwire.testing.delegated_agent import DEADLINE, PROMPT, Delegated
 from jobwire.testing.run_command import newest_record
@@ -30,7 +30,7 @@ def test_claude_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: De
     program = require_agent("claude")
     store = CoordinationStore(str(at_work.home))
     script: list[Turn] = [
-        calls("Bash", command="touch made.txt", description="Make a file"),
+        Calls("Bash", {"command": "touch made.txt", "description": "Make a file"}),
         Says("I made it."),
         Says("I looked again.\n\ncompleted: made.txt is there"),
     ]
@@ -57,8 +57,8 @@ def test_what_is_answered_at_claudes_pane_is_closed_elsewhere(at_work: Delegated
     """Allowed there: closed when the tool has run. Denied there, which no hook tells: closed all the same."""
     program = require_agent("claude")
     script: list[Turn] = [
-        calls("Bash", command="touch first.txt", description="Make the first"),
-        calls("Bash", command="touch second.txt", description="Make the second"),
+        Calls("Bash", {"command": "touch first.txt", "description": "Make the first"}),
+        Calls("Bash", {"command": "touch second.txt", "description": "Make the second"}),
     ]
     with ScriptedModel(*script) as model:
         at_work.start("claude", program, claude_environment(at_work.user, at_work.work, model.url))
@@ -82,7 +82,7 @@ def test_what_is_answered_at_claudes_pane_is_closed_elsewhere(at_work: Delegated
 def touching(path: str) -> Calls:
     """Let Codex ask for a command that its sandbox does not let run."""
     call = {"cmd": f"touch {path}", "sandbox_permissions": "require_escalated", "justification": "Make it?"}
-    return Calls((("exec_command", call),))
+    return Calls("exec_command", call)
 
 
 def test_codex_is_answered_remotely_or_at_its_pane(at_work: Delegated) -> None:
@@ -136,7 +136,7 @@ def test_opencode_asks_is_answered_from_elsewhere_and_says_how_it_went(at_work: 
     program = require_agent("opencode")
     store = CoordinationStore(str(at_work.home))
     script: list[Turn] = [
-        calls("bash", command="touch made.txt", description="Make a file"),
+        Calls("bash", {"command": "touch made.txt", "description": "Make a file"}),
         Says("I made it."),
         Says("I looked again.\n\ncompleted: made.txt is there"),
     ]
@@ -227,7 +227,7 @@ def test_opencode_goes_on_with_a_denials_words_and_an_escape_is_no_end_of_its_tu
     """Denied, it does it another way in the same turn; interrupted at its pane, it is asked nothing."""
     program = require_agent("opencode")
     script: list[Turn] = [
-        calls("bash", command="touch made.txt", description="Make a file"),
+        Calls("bash", {"command": "touch made.txt", "description": "Make a file"}),
         Says("I use the copy."),
         Says("too late", delay_seconds=600.0),
     ]

@@ -144,6 +144,13 @@ def answer_to(agent: Agent, request: Request, text: str) -> None:
     give_answer(agent.queue, request.id, Answer(text, "somebody", "test"))
 
 
+def test_a_secret_at_the_end_of_what_fits_is_masked(agent: Agent) -> None:
+    """It is masked before the text is cut: half of one would be known by nobody."""
+    agent.hook("Stop", stop_hook_active=True, last_assistant_message=f"completed: {'x ' * 505}ghp_{'a' * 36}")
+    assert "ghp_" not in agent.record.detail
+    assert agent.record.detail.startswith("x x")
+
+
 def test_a_person_lets_the_tool_run(agent: Agent) -> None:
     """The request has tool and preview; its answer is the hook's decision, and it is closed as applied."""
     waiting = Waiting(lambda: agent.tool("PermissionRequest"))

@@ -23,7 +23,7 @@ from jobwire.jobs.lifecycle import Status
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.layout import HomeLayout
 from jobwire.registry.store import RecordStore
-from jobwire.runner.autopilot import Autopilot, AutopilotEvent, AutopilotPlan
+from jobwire.runner.autopilot import Autopilot, AutopilotEvent, AutopilotPlan, open_work
 from jobwire.testing.waiting import wait_for
 
 TASK = NewMessage("boss", ("builder",), kind="task", subject="fix the parser", body="it breaks")
@@ -452,6 +452,6 @@ def test_what_could_be_taken_is_what_would_be(flight: Flight) -> None:
     ).thread_id
     sending.send(flight.store, NewMessage("boss", ("builder",), "answer", summary="x", thread_id=asked))
     flight.send()
-    shown = flight.autopilot(["true"]).open_work()
+    shown = open_work(flight.store, ["builder"])
     assert [(agent, message.kind) for agent, message in shown] == [("builder", "task")]
     assert flight.fly("echo ok") == ["done"]

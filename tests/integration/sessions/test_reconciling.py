@@ -24,6 +24,7 @@ from jobwire.sessions import duty
 from jobwire.sessions.duty import SessionKeeper
 from jobwire.sessions.job_of_session import owner_of
 from jobwire.sessions.reconciling import Carried, Reconciler
+from jobwire.sessions.sending import DEFERRED
 from jobwire.storage.process_life import life_of
 from jobwire.testing import wait_for
 from jobwire.testing.session_house import SessionHouse
@@ -139,6 +140,16 @@ def test_leases_of_living_sessions_are_renewed(house: SessionHouse) -> None:
     assert after.lease is not None
     assert after.lease.expires_at > before.lease.expires_at
     assert after.idle_since == before.idle_since
+
+
+def test_nothing_is_pasted_while_nobody_can_tell_what_the_job_asks(house: SessionHouse) -> None:
+    """A record that cannot be read may hold an open request, which a text would answer."""
+    house.open()
+    store = busy(house)
+    Path(store.home, "jobs", "0000abcd.json").write_bytes(b"{")
+    sent = house.sender.send("work", "hello")
+    assert sent.word == DEFERRED
+    assert "0000abcd" in sent.detail
 
 
 def test_a_silent_agent_is_asked_and_stopped(house: SessionHouse) -> None:

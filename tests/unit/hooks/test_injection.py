@@ -115,6 +115,14 @@ def test_what_cannot_be_launched_is_refused(command: list[str], user: Path, fold
         injected("claude", command, {"HOME": str(user)}, folder)
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
+def test_settings_of_opencode_that_are_none_are_refused(content: str, user: Path, folder: Path) -> None:
+    """What stands in its variable is kept, and so it has to be understood."""
+    environ = {"HOME": str(user), "OPENCODE_CONFIG_CONTENT": content}
+    with pytest.raises(InvalidInputError, match="OPENCODE_CONFIG_CONTENT"):
+        injected("opencode", ["opencode"], environ, folder)
+
+
 def test_a_denial_of_the_users_is_asked_before_every_tool(user: Path, folder: Path) -> None:
     """Else our hook runs before edits of files alone: it costs the agent time."""
 
