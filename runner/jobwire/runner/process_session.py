@@ -10,10 +10,11 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-_PROC = Path("/proc")
-# Fields of proc_pid_stat(5) after the name in parentheses, which may hold anything.
+from jobwire.storage.process_life import stat_of
+
+# Where `stat_of` has them.
 _STATE, _GROUP, _SESSION = 0, 2, 3
-_DEAD = {"Z", "X"}
+_DEAD = {b"Z", b"X"}
 _MAX_ENVIRONMENT = 1 << 20
 
 
@@ -24,13 +25,10 @@ def living_groups(session: int) -> set[int]:
     that has not waited for it yet.
     """
     groups: set[int] = set()
-    for entry in os.scandir(_PROC):
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            fields = (_PROC / entry.name / "stat").read_bytes().rpartition(b")")[2].decode("ascii").split()
-            if int(fields[_SESSION]) == session and fields[_STATE] not in _DEAD:
-                groups.add(int(fields[_GROUP]))
+    for pid in _numbers():
+        fields = stat_of(pid)
+        if fields and int(fields[_SESSION]) == session and fields[_STATE] not in _DEAD:
+            groups.add(int(fields[_GROUP]))
     return groups
 
 
@@ -48,15 +46,17 @@ def kill_marked(mark: str) -> None:
     descriptor while it is looked at (pidfd_open(2)), so that no stranger with its number is hit.
     """
     wanted = b"\0" + mark.encode()
-    for entry in os.scandir(_PROC):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
+    for pid in _numbers() - {os.getpid()}:
         with contextlib.suppress(OSError):
-            descriptor = os.pidfd_open(int(entry.name))
+            descriptor = os.pidfd_open(pid)
             try:
-                with (_PROC / entry.name / "environ").open("rb") as file:
+                with Path(f"/proc/{pid}/environ").open("rb") as file:
                     found = wanted in b"\0" + file.read(_MAX_ENVIRONMENT)
                 if found:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)
+
+
+def _numbers() -> set[int]:
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}

@@ -91,7 +91,7 @@ class SessionKeeper:
     def _nudge(self, row: SessionRow, now: float) -> None:
         """Tell an idle agent of a message that it has not read, once."""
         inventory = self._reconciler.inventory
-        seq = inventory.first_unread(row.agent_id) if row.pane and row.agent_id else None
+        seq = inventory.first_untold(row.agent_id) if row.pane and row.agent_id else None
         if seq is None or self._deferred.get((row.agent_id, seq), 0.0) > now:
             return
         self._deferred[row.agent_id, seq] = now + _AGAIN_SECONDS

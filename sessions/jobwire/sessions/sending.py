@@ -66,8 +66,8 @@ class Sender:
     def nudge(self, name: str, agent_id: str, seq: int) -> TextSent:
         """Tell an agent of a message in its pane: once a delivery, not where it was read meanwhile."""
         row = self.inventory.get(name)
-        unread = self.inventory.first_unread(agent_id)
-        if unread is None or unread > seq:
+        untold = self.inventory.first_untold(agent_id)
+        if untold is None or untold > seq:
             return TextSent(CONFIRMED, "it was read meanwhile")
         if row.standing is not SessionState.RUNNING or not row.pane:
             return TextSent(UNAVAILABLE, f"session {name} is {row.state}")

@@ -33,7 +33,7 @@ class ProcessSeen(NamedTuple):
 
 def see(pid: int) -> ProcessSeen | None:
     """Return the process; None where there is none of that number."""
-    fields = _stat(pid)
+    fields = stat_of(pid)
     if not fields:
         return None
     group, terminals = fields[2], fields[5]
@@ -101,7 +101,7 @@ def enclosing_job(environ: Mapping[str, str]) -> str | None:
             return None
         if (found := _job_in(parent)) is not None:
             return found
-        fields = _stat(parent)
+        fields = stat_of(parent)
         parent = int(fields[1]) if fields else 0
     return None
 
@@ -115,7 +115,7 @@ def _job_in(pid: int) -> str | None:
     return None
 
 
-def _stat(pid: int) -> list[bytes]:
+def stat_of(pid: int) -> list[bytes]:
     """Return state, ppid, pgrp, session, tty_nr, tpgid ... starttime; nothing where it has ended."""
     # The name before them, in brackets, may hold anything.
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()

@@ -189,8 +189,13 @@ def test_an_idle_agent_is_told_of_a_message_once(
     wait_for(house.told, what="the line")
     keeper.step()
     monkeypatch.setattr(duty, "_AGAIN_SECONDS", 0.0)
-    SessionKeeper(house.home, SystemClock()).step()
+    again = SessionKeeper(house.home, SystemClock())
+    again.step()
     assert house.told() == ["heard You have a message: jobwire inbox fetch --agent work"]
+    assert again.facts()["nudges"] == 0
+    send(house.inventory.store, NewMessage("lead", ("work",), summary="and here"))
+    again.step()
+    wait_for(lambda: len(house.told()) == 2, what="the line about the other message")
 
 
 def test_two_hundred_panes_take_one_call(house: SessionHouse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,9 @@ class Inventory:
                 )
             return True
 
-    def first_unread(self, agent_id: str) -> int | None:
-        """Return the number of the first message that the agent has not read."""
-        rows = self.store.rows("first_unread", {"agent_id": agent_id})
+    def first_untold(self, agent_id: str) -> int | None:
+        """Return the number of the first message that the agent has not read, and was not told of."""
+        rows = self.store.rows("first_untold", {"agent_id": agent_id})
         return int(rows[0][0]) if rows else None
 
 

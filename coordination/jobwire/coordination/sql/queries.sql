@@ -696,10 +696,11 @@ INSERT OR IGNORE INTO session_nudges (agent_id, seq, at_ms) VALUES (:agent_id, :
 -- Whether it was told.
 SELECT 1 FROM session_nudges WHERE agent_id = :agent_id AND seq = :seq;
 
--- name: first_unread
--- The first message that an agent has not read.
+-- name: first_untold
+-- The first message that an agent has not read, and was not told of in its pane.
 SELECT seq FROM deliveries INDEXED BY deliveries_unread
-WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased') ORDER BY seq LIMIT 1;
+WHERE agent_id = :agent_id AND delivered_ms IS NULL AND state IN ('queued', 'leased')
+AND seq NOT IN (SELECT seq FROM session_nudges WHERE agent_id = :agent_id) ORDER BY seq LIMIT 1;
 
 -- For people who look on: parts of texts, so that no message is larger than a page.
 
