@@ -1,7 +1,6 @@
 """When a job needs the registry's attention, and what becomes of it then. Pure."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from jobwire.core.clock import epoch
 from jobwire.jobs import fold
@@ -14,20 +13,13 @@ from jobwire.jobs.requests import next_expiry
 _QUESTION_SECONDS = 86400.0
 
 
-class _Deadline(NamedTuple):
-    """Where a limit lies, in epoch seconds; `limit`: one of `record.LIMITS`, `lease`, or `request`."""
-
-    at: float
-    limit: str
-
-
 def next_due(record: JobRecord) -> float | None:
     """Return the epoch second at which `overdue` may have something to say; None for never.
 
     A lower bound where it is kept: signs of life move limits on without anybody being told.
     """
     deadline = _first(record)
-    return None if deadline is None else deadline.at
+    return None if deadline is None else deadline[0]
 
 
 def overdue(
@@ -42,27 +34,31 @@ def overdue(
     request that nobody answered in time expires. Of several, the one that was reached first.
     """
     deadline = _first(record)
-    if deadline is None or deadline.at > until:
+    if deadline is None or deadline[0] > until:
         return None
+    limit = deadline[1]
     limits = record.timeouts
-    if deadline.limit == "pending":
+    if limit == "pending":
         cause = f"pending timeout: nobody picked it within {limits.pending_seconds:g} s"
-        return fold.cancel(record, now, cause, timeout=deadline.limit), cause
-    if deadline.limit == "wall":
+        return fold.cancel(record, now, cause, timeout=limit), cause
+    if limit == "wall":
         cause = f"wall timeout: not finished within {limits.wall_seconds:g} s"
-        return fold.fail(record, now, cause, timeout=deadline.limit), cause
-    if deadline.limit == "idle":
+        return fold.fail(record, now, cause, timeout=limit), cause
+    if limit == "idle":
         cause = f"idle timeout: no event for {limits.idle_seconds:g} s"
-        return fold.fail(record, now, cause, timeout=deadline.limit), cause
-    if deadline.limit == "request":
+        return fold.fail(record, now, cause, timeout=limit), cause
+    if limit == "request":
         return fold.expire_requests(record, until, now), "nobody answered in time"
     cause = f"the lease of {record.lease.owner if record.lease else 'nobody'} ran out"
     after = fold.lose_lease(record, new_token(), now, cause)
     return after, after.detail
 
 
-def _first(record: JobRecord) -> _Deadline | None:
-    """Return the limit that is reached first; of equal ones the one that ends the job."""
+def _first(record: JobRecord) -> tuple[float, str] | None:
+    """Return where the limit lies that is reached first, in epoch seconds, and which it is.
+
+    That is one of `record.LIMITS`, `lease`, or `request`; of equal ones the one that ends the job.
+    """
     if record.status is Status.PENDING:
         ends = [("pending", _after(pending_since(record), record.timeouts.pending_seconds))]
     elif record.status is Status.RUNNING:
@@ -77,9 +73,8 @@ def _first(record: JobRecord) -> _Deadline | None:
             ends.append(("lease", _after(record.lease.expires_at, grace)))
     else:
         return None
-    return min(
-        (_Deadline(at, limit) for limit, at in ends if at is not None), key=lambda end: end.at, default=None
-    )
+    known = [(at, limit) for limit, at in ends if at is not None]
+    return min(known, key=lambda end: end[0], default=None)
 
 
 def ready_at(record: JobRecord) -> float | None:

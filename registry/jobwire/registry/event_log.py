@@ -99,14 +99,9 @@ class HomeEventLog:
         check_attempt(record, self._attempt)
         return record
 
-    def stamp(self) -> tuple[int, int] | None:
-        """Return what differs once the record has changed; None where that cannot be told."""
-        try:
-            status = os.stat(self._store.record_path(self.job_id))  # noqa: PTH116 - start-up
-        except OSError:
-            return None
-        # Each record is a new file.
-        return status.st_ino, status.st_mtime_ns
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Return what differs once the record has changed; None where there is none. Raises StorageError."""
+        return self._store.record_stamp(self.job_id)
 
     def append(self, draft: Draft) -> SignedEvent:
         """See `EventLog.append`: history, then record, each flushed, under the record's lock.

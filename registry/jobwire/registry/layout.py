@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 
     from jobwire.core.clock import Clock
 
-JOBS = "jobs"
-QUEUE = "queue"
 TOUCHED = "touched"
 ANNOUNCE = "announce"
 # Jobs whose threads the coordination store is to look at.
 THREADS = "threads"
-LOCKS = "locks"
-LOGS = "logs"
-OUTBOX = "outbox"
 # Written by the registry process, and stays; held by it as long as it runs.
 SERVE_FILE = "serve.json"
 SERVE_LOCK = "serve"
@@ -37,7 +32,7 @@ _log = LateLog("jobwire.registry")
 # Inode, time of change and size: each record that is written is a new file.
 Stamp = tuple[int, int, int]
 # In the order of their making; the last one tells that all others are there for good.
-_FOLDERS = (JOBS, LOCKS, LOGS, OUTBOX, QUEUE, f"{QUEUE}/{TOUCHED}")
+_FOLDERS = ("jobs", "locks", "logs", "outbox", "queue", f"queue/{TOUCHED}")
 
 
 def send_lock_name(job_id: str) -> str:
@@ -72,18 +67,20 @@ class HomeLayout(HomePaths):
 
     def has_jobs(self) -> bool:
         """Tell whether anything was ever written here."""
-        return os.path.isdir(self._path(JOBS))
+        return os.path.isdir(self.jobs_path())
 
     def job_ids(self) -> Iterator[str]:
-        """Yield every job id that has a record, in no order; cost grows with their number."""
+        """Yield each job id that has a record, in no order; cost grows with them. Raises StorageError."""
         try:
-            with os.scandir(self._path(JOBS)) as entries:
+            with os.scandir(self.jobs_path()) as entries:
                 for entry in entries:
                     name = entry.name
                     if name.endswith(".json") and not name.startswith("."):
                         yield name.removesuffix(".json")
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise storage_failure("list", self.jobs_path(), error) from error
 
     def make_layout(self) -> None:
         """Create the directories, mode 0700; existing ones are left as they are."""
@@ -174,7 +171,7 @@ class HomeLayout(HomePaths):
     def sweep_all(self) -> None:
         """Remove every temporary file that crashes left of records; cost grows with their number."""
         try:
-            names = os.listdir(self._path(JOBS))
+            names = os.listdir(self.jobs_path())
         except FileNotFoundError:
             return
         for name in names:

@@ -2,12 +2,13 @@
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, TransitionError
+from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, TransitionError
 from jobwire.core.lease import LeaseGrant
 from jobwire.core.override import override
 from jobwire.jobs.event import Event
@@ -22,6 +23,20 @@ from jobwire.storage.files import StrPath, SystemFiles
 from jobwire.testing import ManualClock
 
 Say = Callable[..., tuple[Event, bytes]]
+
+
+def test_jobs_that_cannot_be_listed_are_an_error_of_storage(
+    store: RecordStore, job: JobRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails names the folder; no job is silently taken as absent."""
+    assert list(store.job_ids()) == [job.job_id]
+
+    def fails(path: str) -> None:
+        raise OSError(errno.EIO, "input/output error", path)
+
+    monkeypatch.setattr(os, "scandir", fails)
+    with pytest.raises(StorageError, match="jobs"):
+        list(store.job_ids())
 
 
 def test_reading_creates_nothing(tmp_path: Path) -> None:
