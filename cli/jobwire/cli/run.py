@@ -17,6 +17,7 @@ from jobwire.cli.delegating import (
     usable_settings,
     verdict_of,
 )
+from jobwire.coordination.sessions.names import check_session_name
 from jobwire.core.boundary import missing_library
 from jobwire.core.errors import InvalidInputError, JobwireError
 from jobwire.core.exit_codes import ExitCode
@@ -28,7 +29,7 @@ from jobwire.runner.delegation import Delegation, Plan
 from jobwire.runner.detach import in_background
 from jobwire.runner.output_log import OUTPUT_FILE
 from jobwire.runner.terminal import Terminal, attended, job_control
-from jobwire.runner.tmux import Pane, Tmux, check_name
+from jobwire.runner.tmux import Pane, Tmux
 from jobwire.storage.home_paths import HomePaths
 from jobwire.storage.settings_file import mtls_port
 from jobwire.subscriber.outcome import Line, Note, Outcome, Verdicts
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _pane(args: argparse.Namespace) -> tuple[Tmux, str] | None:
     if args.tmux is not None:
-        return Tmux(socket=args.tmux_socket), check_name(args.tmux)
+        return Tmux(socket=args.tmux_socket), check_session_name(args.tmux)
     if args.tmux_socket is not None:
         raise InvalidInputError("--tmux-socket names the server of a session", hint="add --tmux SESSION")
     return None

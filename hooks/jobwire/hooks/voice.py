@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobwire.core.clock import epoch
 from jobwire.core.redaction import Redactor
 from jobwire.delivery.signing import Draft
 from jobwire.jobs.event import MAX_DETAIL
@@ -66,8 +67,6 @@ class Voice:
 
     def seconds_silent(self, record: JobRecord) -> float:
         """Return for how long nothing was heard of the job."""
-        from jobwire.core.clock import epoch  # noqa: PLC0415 - of one sign only
-
         return self._clock.now() - epoch(record.idle_since) if record.idle_since else float("inf")
 
 

@@ -19,7 +19,7 @@ from jobwire.runner.command import STDERR, STDOUT, Stream, detached
 from jobwire.runner.descriptors import write_all
 from jobwire.runner.process_session import living_groups
 from jobwire.runner.terminal import READY
-from jobwire.runner.terminal_modes import copy_size, flags_of, raw_modes, same
+from jobwire.runner.terminal_modes import copy_size, interrupt_key, raw_modes, same
 
 _CHUNK = 4096
 # By which the kernel stops who uses the terminal from the background.
@@ -103,8 +103,8 @@ class PseudoTerminal:
     def type(self, keys: bytes) -> None:
         """Pass on what the person typed; blocks where nobody reads it."""
         with contextlib.suppress(termios.error):
-            flags = flags_of(self._master)
-            if flags.signals and flags.interrupt in keys:
+            key = interrupt_key(self._master)
+            if key and key in keys:
                 self._interrupted_at = self._clock.monotonic()
         write_all(self._master, keys)
 

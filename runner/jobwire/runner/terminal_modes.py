@@ -3,19 +3,11 @@
 import contextlib
 import fcntl
 import termios
-from typing import NamedTuple
 
 # What `termios.tcgetattr` returns: four words of flags, two speeds, the control characters.
 Modes = list[int | list[bytes | int]]
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _CC = 0, 1, 2, 3, 6
 _SIZE_BYTES = 8
-
-
-class LineDiscipline(NamedTuple):
-    """What a line discipline does with what is typed."""
-
-    signals: bool
-    interrupt: bytes
 
 
 def raw_modes(modes: Modes) -> Modes:
@@ -38,10 +30,10 @@ def raw_modes(modes: Modes) -> Modes:
     ]
 
 
-def flags_of(descriptor: int) -> LineDiscipline:
-    """Return what is done with what is typed; raises termios.error."""
+def interrupt_key(descriptor: int) -> bytes:
+    """Return the key that interrupts who has the terminal, empty where none does; raises termios.error."""
     modes = termios.tcgetattr(descriptor)
-    return LineDiscipline(bool(_word(modes, _LFLAG) & termios.ISIG), bytes(modes[_CC][termios.VINTR]))
+    return bytes(modes[_CC][termios.VINTR]) if _word(modes, _LFLAG) & termios.ISIG else b""
 
 
 def same(one: Modes, other: Modes) -> bool:

@@ -118,14 +118,11 @@ def note_pane(store: "RecordStore", job_id: str, pane: Pane) -> None:
         locked.replace(locked.record._replace(extra=extra), cause="in a pane")
 
 
-def check_name(name: str, *, what: str = "session") -> str:
-    """Return a name that tmux takes as it is; raises InvalidInputError for any other."""
-    if what == "session":
-        return check_session_name(name)
-    # A socket's name is one of a file.
+def check_socket_name(name: str) -> str:
+    """Return a name of a server as tmux takes it, which is one of a file; raises InvalidInputError."""
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or "/" in name or name[0] == "-":
         raise InvalidInputError(
-            f"{name[:LONGEST_NAME]!r} is not a name for a tmux {what}", hint="use letters, digits, - and _"
+            f"{name[:LONGEST_NAME]!r} is not a name for a tmux socket", hint="use letters, digits, - and _"
         )
     return name
 
@@ -141,7 +138,7 @@ class Tmux:
         # -u: what is not ASCII, tabs among it, is printed as it is whatever the locale.
         self._words = [program, "-u"]
         if socket is not None:
-            self._words += ["-L", check_name(socket, what="socket")]
+            self._words += ["-L", check_socket_name(socket)]
         elif path is not None:
             self._words += ["-S", path]
 
@@ -163,7 +160,7 @@ class Tmux:
         Any number of processes may do so at once: who loses the race for a new session adds a window
         to it. Raises ConfigError with tmux's own words.
         """
-        check_name(session)
+        check_session_name(session)
         window = ["new-window", "-d", "-t", f"={session}:"]
         whole = ["new-session", "-d", "-s", session, "-x", "120", "-y", "40"]
         shown = ["-n", title, "-P", "-F", _SHOWN, "--", *command]

@@ -91,17 +91,15 @@ def _job_control(
         elif os.getppid() == starter:
             os.kill(starter, signal.SIGTSTP)
 
-    return {
+    actions: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGCHLD: suspended,
         # Not SIGTSTP: in a session of its own nobody could wake the command, and the system knows that.
         signal.SIGTSTP: partial(command.signal_own_group, signal.SIGSTOP),
         signal.SIGCONT: partial(command.signal_own_group, signal.SIGCONT),
-        signal.SIGWINCH: terminal.resize if terminal is not None else _nothing,
     }
-
-
-def _nothing() -> None:
-    """Leave it: nothing here has a size."""
+    if terminal is not None:
+        actions[signal.SIGWINCH] = terminal.resize
+    return actions
 
 
 def _report_on(

@@ -11,13 +11,13 @@ from jobwire.jobs import fold
 from jobwire.jobs.lifecycle import Status
 from jobwire.registry.store import RecordStore
 
-# Who holds the lease of a job in a session: while its pane lives, the registry process renews it.
-OWNER = "session:"
-
 
 def owner_of(session: str) -> str:
-    """Return the name under which a session holds its job's lease."""
-    return f"{OWNER}{session}"
+    """Return the name under which a session holds its job's lease.
+
+    While its pane lives, the registry process renews it.
+    """
+    return f"session:{session}"
 
 
 def see_job(home: str, job_id: str) -> JobFact | None:
