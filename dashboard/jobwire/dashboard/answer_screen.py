@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from jobwire.core.errors import JobwireError
 from jobwire.core.override import override
-from jobwire.core.terminal_text import safe
+from jobwire.core.terminal_text import disarmed, safe
 from jobwire.jobs.request_form import MAX_ANSWER, RequestKind
 from jobwire.jobs.requests import Answer, Request, RequestState, find
 from jobwire.registry.present import age
@@ -90,11 +90,11 @@ class AnswerScreen(ModalScreen[str]):
         request = self._request
         now = self._queue.store.clock.now()
         text = Text(f"{self._job_id}  {request.kind}, {age(request.asked_at, now)} ago\n", "dim")
-        text.append(_lines(request.text) + "\n", "bold")
+        text.append(disarmed(request.text) + "\n", "bold")
         if request.tool:
             text.append(f"tool {safe(request.tool)}\n")
         if request.preview:
-            text.append(_lines(request.preview) + "\n")
+            text.append(disarmed(request.preview) + "\n")
         if request.scope is not None:
             mark = "x" if self._always else " "
             text.append(f"[{mark}] for always (Ctrl-A): {safe(request.scope)}\n")
@@ -124,7 +124,3 @@ class AnswerScreen(ModalScreen[str]):
         # A look that was due when the answer was given comes after it: there is nothing left to take away.
         if self.is_current:
             self.dismiss(said)
-
-
-def _lines(text: str) -> str:
-    return "\n".join(safe(line) for line in text.split("\n"))

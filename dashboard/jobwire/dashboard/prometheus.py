@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -43,18 +43,12 @@ class Figures(NamedTuple):
 
 def exposition(collect: Callable[[], Figures]) -> bytes:
     """Return the text that Prometheus reads."""
-    registry = CollectorRegistry()
-    registry.register(_FleetCollector(collect))
-    return generate_latest(registry)
+    return generate_latest(_FleetCollector(collect))
 
 
 class _FleetCollector(Collector):
     def __init__(self, collect: Callable[[], Figures]) -> None:
         self._collect = collect
-
-    def describe(self) -> list[Metric]:
-        """Promise nothing, so that registering collects nothing."""
-        return []
 
     @override
     def collect(self) -> Iterator[Metric]:

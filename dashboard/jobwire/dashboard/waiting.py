@@ -1,7 +1,6 @@
 """When jobs waited for permission: folded from the journal, because the tables keep only each job's total."""
 
 import json
-import re
 from collections import deque
 from collections.abc import Container
 from pathlib import Path
@@ -15,7 +14,7 @@ from jobwire.journal.reader import JournalReader
 _ROWS_PER_CALL = 5000
 _KEPT_INTERVALS = 20_000
 _SETTLED_SECONDS = 5.0
-_EVENT = re.compile(rb'"event":"([a-z_]+)"')
+_ASKED = "permission_required"
 
 
 class WaitingHistory:
@@ -69,7 +68,7 @@ class WaitingHistory:
         since = self._since.pop(job_id, None)
         if since is not None:
             self._ended.append((since, at))
-        if _event(row.payload) == "permission_required":
+        if _asks(row.payload):
             self._since[job_id] = at
 
     def _begin_again(self) -> None:
@@ -80,12 +79,11 @@ class WaitingHistory:
         self._ended.clear()
 
 
-def _event(payload: bytes) -> str:
-    """Return the event's name. Canonical JSON is searched; anything else is decoded."""
-    found = _EVENT.findall(payload)
-    if len(found) == 1:
-        return bytes(found[0]).decode()
+def _asks(payload: bytes) -> bool:
+    """Tell whether the event asks for a permission; what does not name one, most by far, is not decoded."""
+    if _ASKED.encode() not in payload:
+        return False
     try:
-        return str(json.loads(payload).get("event"))
+        return bool(json.loads(payload).get("event") == _ASKED)
     except (ValueError, AttributeError, RecursionError):
-        return ""
+        return False

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from jobwire.coordination.sessions.inventory import Inventory
+from jobwire.coordination.sessions.stored import SessionRow
+from jobwire.coordination.store import CoordinationStore
 from jobwire.core.clock import utc_timestamp
 from jobwire.dashboard import index_reader
 from jobwire.dashboard.status import Line, _line, line_of
@@ -46,6 +49,18 @@ def test_a_failure_counts_until_it_is_dismissed(writer: FleetWriter) -> None:
     writer.close()
     Path(writer.store.queue_path("pending.sqlite")).unlink()
     assert _line(home, None, utc_timestamp(0)) == Line(0, 0, 1)
+
+
+def test_sessions_are_counted_with_an_index_and_without(writer: FleetWriter) -> None:
+    """Where no index can be made, on a read-only disk for instance, running sessions are still named."""
+    writer.start()
+    store = CoordinationStore(str(writer.home))
+    row = SessionRow("work", "running", "echo", "argument", "work", "", "[]", "/", "")
+    Inventory(store).begin(row)
+    store.close()
+    home = str(writer.home)
+    assert line_of(home) == Line(1, 0, 0, 1)
+    assert _line(home, None, utc_timestamp(0)) == Line(1, 0, 0, 1)
 
 
 def test_a_failure_counts_for_a_while(tmp_path: Path) -> None:
