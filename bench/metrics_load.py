@@ -40,6 +40,10 @@ class _Views(dict[str, JobView]):
         return self.get(job_id)
 
 
+# A journal without news is looked at so often.
+_LOOK_SECONDS = 0.01
+
+
 def record(home: Path, stop: threading.Event) -> None:
     """Record what the broker brings, signatures checked, until told to stop."""
     clock = SystemClock()
@@ -113,8 +117,10 @@ def plain(home: Path, database: str, stop: threading.Event, *, follow: bool) -> 
         consumer = PlainConsumer(home / "journal", sink=sink)
         rows = consumer.catch_up()
         while follow and not stop.is_set():
-            if consumer.wait(0.25):
-                rows += consumer.step()
+            found = consumer.step()
+            rows += found
+            if not found:
+                stop.wait(_LOOK_SECONDS)
         consumer.close()
     result: dict[str, Any] = {
         "rows": rows,

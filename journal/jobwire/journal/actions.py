@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import InvalidInputError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.topics import Topics, check_job_id, filter_matches
 from jobwire.journal.consumers import Consumers
@@ -21,7 +20,6 @@ from jobwire.journal.verify import verify
 from jobwire.storage.home_paths import HomePaths
 
 _MICROSECONDS = 1_000_000
-_WAIT_SECONDS = 1.0
 
 
 def _directory(args: argparse.Namespace) -> Path:
@@ -60,8 +58,6 @@ class _Selection:
 
 def _start(args: argparse.Namespace, reader: JournalReader) -> int | None:
     if args.start is not None:
-        if args.start < 0:
-            raise InvalidInputError(f"not an offset: {args.start}", hint="offsets begin at 0")
         return int(args.start)
     if args.since is not None:
         return reader.offset_at(int((SystemClock().now() - args.since) * _MICROSECONDS))
@@ -79,8 +75,7 @@ def tail(args: argparse.Namespace) -> int:
         end = reader.durable_offset
         _show_range(reader, selection, start, end)
         if args.follow:
-            following = reader.follow(max(start, end), stop=lambda: False, wait_seconds=_WAIT_SECONDS)
-            for rows in following:
+            for rows in reader.follow(max(start, end), stop=lambda: False):
                 selection.show(rows)
     return ExitCode.OK
 

@@ -32,10 +32,9 @@ class JournalNotFound(NotFoundError):  # noqa: N818 - see JournalCorrupt
 class BadBlockError(ValueError):
     """Inside the component only: these bytes are not a whole, valid block. Callers add the place."""
 
-    def __init__(self, reason: str, *, position: int = 0) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.position = position
 
 
 def corrupt(segment: str, position: int, reason: str, *, offset: int | None = None) -> JournalCorrupt:

@@ -29,9 +29,8 @@ from jobwire.journal.segment import NEVER_US, SegmentReader, list_segments, segm
 
 MAX_ROWS = 1_000
 MAX_BYTES = 4 << 20
-_SHORTEST_PAUSE_SECONDS = 0.001
-# The longest delay a follower adds to an idle journal; 20 looks a second cost nothing measurable.
-_LONGEST_PAUSE_SECONDS = 0.05
+# What a follower may come late; 20 looks a second cost nothing measurable.
+_PAUSE_SECONDS = 0.05
 _SPAN_BYTES = 16 << 20
 
 
@@ -94,39 +93,17 @@ class JournalReader:
                 break
         return rows
 
-    def wait(self, offset: int, timeout_seconds: float) -> bool:
-        """Wait until `offset` is durable; False after `timeout_seconds`."""
-        deadline = self._clock.monotonic() + timeout_seconds
-        pause = _SHORTEST_PAUSE_SECONDS
-        while self.durable_offset <= offset:
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                return False
-            self._clock.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return True
-
     def follow(
-        self,
-        start: int,
-        *,
-        stop: Callable[[], bool],
-        wait_seconds: float = 0.25,
-        max_rows: int = MAX_ROWS,
-        max_bytes: int = MAX_BYTES,
+        self, start: int, *, stop: Callable[[], bool], max_rows: int = MAX_ROWS
     ) -> Iterator[list[Stored]]:
-        """Yield non-empty batches from `start` on, without end.
-
-        `stop` is asked before each batch and at least every `wait_seconds`.
-        """
+        """Yield non-empty batches from `start` on until `stop()` says so, which is asked before each look."""
         offset = start
         while not stop():
-            rows = self.read(offset, max_rows=max_rows, max_bytes=max_bytes)
-            if rows:
+            if rows := self.read(offset, max_rows=max_rows):
                 offset = rows[-1].offset + 1
                 yield rows
             else:
-                self.wait(offset, wait_seconds)
+                self._clock.sleep(_PAUSE_SECONDS)
 
     def offset_at(self, received_us: int) -> int:
         """Return the first offset received at `received_us` or later; the end, if none was.

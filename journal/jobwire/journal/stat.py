@@ -10,7 +10,7 @@ from jobwire.journal.consumers import Committed, Consumers
 from jobwire.journal.errors import corrupt
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.scan import Block, Lost, Span, load_span, loaded_blocks
-from jobwire.journal.segment import SEGMENT_HEADER_BYTES
+from jobwire.journal.segment import NEVER_US, SEGMENT_HEADER_BYTES
 
 
 class Stat(NamedTuple):
@@ -34,58 +34,47 @@ def stat(directory: Path) -> Stat:
 
     Raises JournalNotFound, JournalCorrupt, and JournalTruncated where retention was quicker.
     """
-    count = _Count()
+    size = blocks = 0
+    segments: set[int] = set()
+    received_first, received_last = 0, NEVER_US
+    verdicts: Counter[str] = Counter()
     with JournalReader(directory) as reader:
-        first, end = reader.first_offset, reader.durable_offset
+        identity, first, end = reader.identity, reader.first_offset, reader.durable_offset
         for span in reader.scan(first, end):
-            count.span(load_span(directory, span), span)
-        identity = reader.identity
+            size += span.length
+            segments.add(span.segment_base)
+            for block in loaded_blocks(load_span(directory, span), span):
+                if isinstance(block, Lost):
+                    raise block.cause
+                if not blocks:
+                    received_first = block.header.received_min
+                received_last = max(received_last, block.header.received_max)
+                blocks += 1
+                verdicts.update(_verdicts(block, span))
     return Stat(
         identity,
-        len(count.segments),
-        count.bytes + len(count.segments) * SEGMENT_HEADER_BYTES,
-        count.blocks,
-        count.verdicts.total(),
+        len(segments),
+        size + len(segments) * SEGMENT_HEADER_BYTES,
+        blocks,
+        verdicts.total(),
         first,
         end,
-        count.received_first,
-        count.received_last,
-        dict(sorted(count.verdicts.items())),
+        received_first if blocks else None,
+        received_last if blocks else None,
+        dict(sorted(verdicts.items())),
         Consumers(directory).all(),
     )
 
 
-class _Count:
-    def __init__(self) -> None:
-        self.bytes = self.blocks = 0
-        self.segments: set[int] = set()
-        self.received_first: int | None = None
-        self.received_last: int | None = None
-        self.verdicts: Counter[str] = Counter()
-
-    def span(self, data: bytes, span: Span) -> None:
-        """Add the figures of a span, all of whose bytes these are."""
-        self.bytes += len(data)
-        self.segments.add(span.segment_base)
-        for block in loaded_blocks(data, span):
-            if isinstance(block, Lost):
-                raise block.cause
-            try:
-                self._block(block)
-            except (struct.error, ValueError) as error:  # in spite of a right checksum
-                raise corrupt(span.segment, block.position, f"unreadable verdicts: {error}") from error
-
-    def _block(self, block: Block) -> None:
-        self.blocks += 1
-        header = block.header
-        if self.received_first is None:
-            self.received_first = header.received_min
-        self.received_last = max(header.received_max, self.received_last or header.received_max)
-        place = sections(header)
-        at = block.start + place.verdict_no
-        numbers = block.data[at : at + header.rows]
+def _verdicts(block: Block, span: Span) -> dict[str, int]:
+    """Return how many of the block's entries have which verdict."""
+    header, place = block.header, sections(block.header)
+    at = block.start + place.verdict_no
+    numbers = block.data[at : at + header.rows]
+    try:
         names = decode_names(
             block.data, block.start + place.verdict_at, block.start + place.verdicts, header.verdicts
         )
-        for number, name in enumerate(names):
-            self.verdicts[name] += numbers.count(number)
+    except (struct.error, ValueError) as error:  # in spite of a right checksum
+        raise corrupt(span.segment, block.position, f"unreadable verdicts: {error}") from error
+    return {name: numbers.count(number) for number, name in enumerate(names)}

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, Self
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from jobwire.core.clock import Clock
 from jobwire.core.errors import InvalidInputError, StorageError
@@ -200,23 +200,25 @@ class JournalWriter:
 
     def _make_head(self, segments: list[int]) -> Head:
         """Make a new journal's head, or a lost one's from what the last segment says."""
-        identity = uuid4() if not segments else self._identity_of(segments[-1])
-        base = segments[-1] if segments else 0
-        head = Head(identity, 0, base, 0, base, NEVER_US)
+        head = Head(uuid4(), 0, 0, 0, 0, NEVER_US)
         if segments:
-            with SegmentReader(self.directory, base, identity=identity) as segment:
-                head = head._replace(received_max=segment.header.received_before)
+            header = self._header_of(segments[-1])
+            base = header.base_offset
+            head = Head(header.identity, 0, base, 0, base, header.received_before)
             _log.warning("journal head file rebuilt from segment %s", segment_name(base))
         create_head(self._files, self.directory, head)
         return head
 
-    def _identity_of(self, base: int) -> UUID:
+    def _header_of(self, base: int) -> SegmentHeader:
         path = self.directory / segment_name(base)
         try:
             with path.open("rb") as file:
-                return parse_segment_header(file.read(SEGMENT_HEADER_BYTES)).identity
+                header = parse_segment_header(file.read(SEGMENT_HEADER_BYTES))
         except BadBlockError as error:
             raise corrupt(path.name, 0, error.reason) from error
+        if header.base_offset != base:
+            raise corrupt(path.name, 0, f"header says it begins at offset {header.base_offset}")
+        return header
 
     # Segments
 

@@ -51,10 +51,6 @@ class PlainConsumer:
             total += rows
         return total
 
-    def wait(self, timeout_seconds: float) -> bool:
-        """Wait for a new row; False after the timeout."""
-        return self._reader.wait(self.offset, timeout_seconds)
-
     def close(self) -> None:
         """Close the journal."""
         self._reader.close()

@@ -129,9 +129,7 @@ def test_several_readers_follow_a_writer_that_is_killed_and_started_again(tmp_pa
 
     def follow(mine: list[int]) -> None:
         with JournalReader(directory) as reader:
-            for rows in reader.follow(
-                0, stop=lambda: ended.is_set() or len(mine) >= target, wait_seconds=0.05, max_rows=37
-            ):
+            for rows in reader.follow(0, stop=lambda: ended.is_set() or len(mine) >= target, max_rows=37):
                 mine.extend(row.offset for row in rows)
                 wrong.extend(row for row in rows if row.payload != b"%d" % row.offset * 20)
 

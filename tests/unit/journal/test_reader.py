@@ -162,18 +162,6 @@ def test_a_pruned_offset_is_named_and_an_open_span_too(tmp_path: Path) -> None:
             load_span(directory, span)
 
 
-def test_waiting_ends_with_the_entry_or_with_the_time(tmp_path: Path) -> None:
-    """`wait` polls with growing pauses up to 50 ms, and not past its timeout."""
-    directory, clock = tmp_path / "j", ManualClock()
-    with JournalWriter(directory, clock=clock) as writer, JournalReader(directory, clock=clock) as reader:
-        assert reader.wait(0, 1.0) is False
-        assert sum(clock.slept) == pytest.approx(1.0)
-        assert max(clock.slept) == 0.05
-        assert len(clock.slept) < 30
-        writer.append([Entry(1, "t", b"", False, "ok")])
-        assert reader.wait(0, 1.0) is True
-
-
 def test_following_yields_each_entry_once_and_asks_whether_to_stop(tmp_path: Path) -> None:
     """A follower sees what was there and what comes, in order."""
     directory, clock = tmp_path / "j", ManualClock()
