@@ -22,8 +22,7 @@ from jobwire.core.clock import SystemClock, utc_timestamp
 from jobwire.core.override import override
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.writer import JournalWriter
-from jobwire.metrics.folding import FoldTask
-from jobwire.metrics.folding_source import FORMAT, folding_source
+from jobwire.metrics.folding import FORMAT, folding_source
 from jobwire.metrics.session import SparkSettings, start_session
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
@@ -73,7 +72,7 @@ class Ways:
         self._number += 1
         sink = str(self._folder / f"{self._number}.db")
         AllShards(sink, clock=SystemClock()).prepare(1)
-        task = FoldTask.of(MetricsSettings(self._folder, (), sink, None))
+        task = MetricsSettings(self._folder, (), sink, None)
         self._spark.dataSource.register(folding_source(task))
         return messages.format(FORMAT).option("shards", 1).load().writeStream.foreachBatch(_collect)
 

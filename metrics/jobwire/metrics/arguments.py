@@ -13,6 +13,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_sink_argument(parser)
     parser.add_argument(
         "--journal",
+        dest="journals",
         metavar="DIR",
         action="append",
         help="a journal; once for each shard (default: HOME/journal)",
@@ -29,7 +30,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="local[2] (default), or spark://HOST:PORT")
     parser.add_argument("--memory", metavar="SIZE", help="heap of the Spark driver (default: 1g)")
     parser.add_argument(
-        "--trigger", metavar="SECONDS", type=number(86400), help="shortest time between two batches (0.4)"
+        "--trigger",
+        dest="trigger_seconds",
+        metavar="SECONDS",
+        type=number(86400),
+        help="shortest time between two batches (0.4)",
     )
     parser.add_argument(
         "--max-rows", metavar="N", type=whole(1, _MAX_ROWS), help="the most rows that a batch reads (100000)"

@@ -24,7 +24,11 @@ _MINUTES = number(36_525 * 24 * 60.0, zero=False)
 
 def _record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--journal", metavar="DIR", action="append", help="this shard (default: HOME/journal)"
+        "--journal",
+        dest="journals",
+        metavar="DIR",
+        action="append",
+        help="this shard (default: HOME/journal)",
     )
     add_share_argument(parser)
 

@@ -15,11 +15,10 @@ from jobwire.core.errors import JobwireError
 from jobwire.journal.errors import truncated
 from jobwire.journal.reader import JournalReader
 from jobwire.metrics.database import open_database
-from jobwire.metrics.errors import FolderError, QueryError
+from jobwire.metrics.errors import FolderError, QueryError, SinkError
 from jobwire.metrics.failures import failure_of, may_pass
 from jobwire.metrics.fold import WIDTHS_SECONDS
 from jobwire.metrics.health import BatchHealth, HealthTable, read_progress
-from jobwire.metrics.health_listener import HealthListener
 from jobwire.metrics.pipeline import Journal, Pipeline, oldest, open_journals
 from jobwire.metrics.sealer import Sealer
 from jobwire.metrics.session import QUERY_SETTINGS, QUICK_JAVA, SparkSettings, start_session
@@ -55,8 +54,7 @@ class Driver:
         self._rested_at = self._clock.monotonic()
         self._ingests: list[Ingest] = []
         self._health: HealthTable | None = None
-        self._health_lock = threading.Lock()
-        self._told = ("", -1)
+        self._told = -1
 
     def run(self, *, available_now: bool) -> None:
         """Follow the journals until `stop` is set, or to their present end. Raises JobwireError."""
@@ -130,7 +128,7 @@ class Driver:
                 stack.callback(ingest.close)
                 ingest.start()
                 self._ingests.append(ingest)
-            # Its own connection: the listener's thread must not wait for a batch, nor a batch for it.
+            # Its own connection, whose commits wait for no disk.
             health = open_database(settings.sink, durable=False)
             stack.callback(health.close)
             session = start_session(
@@ -143,10 +141,8 @@ class Driver:
                     extra=QUERY_SETTINGS,
                 )
             )
-            # Stopped before anything that its listener uses is closed.
             stack.callback(_quietly, session.stop)
             self._health = HealthTable(health, clock=self._clock)
-            session.streams.addListener(HealthListener(self._on_health, self._note))
             self._report({"kind": "ready", "spark": session.version, "log": str(settings.log_file)})
             if present != settings.shards:
                 self._divide(session, tables, present)
@@ -193,7 +189,9 @@ class Driver:
         pipeline = Pipeline(session=session, settings=self._settings, journals=journals, clock=self._clock)
         try:
             query = pipeline.start(available_now=available_now)
+            self._told = -1
             while query.isActive and not self._stop.wait(_STEP_SECONDS):
+                self._tell_batches(query)
                 self._sealer.seal(journals)
                 self._rest(tables, journals)
                 for ingest in self._ingests:
@@ -201,9 +199,7 @@ class Driver:
             failure = None if query.isActive else query.exception()
             if failure is None:
                 pipeline.stop(query)
-            # The listener is told a moment later, and perhaps never: ask for the last ones.
-            for progress in query.recentProgress:
-                self._on_health(read_progress(json.loads(progress.json)))
+            self._tell_batches(query)
             if failure is None:
                 self._rest(tables, journals, now=True)
                 self._sealer.seal(journals, now=available_now)
@@ -232,15 +228,30 @@ class Driver:
                 " `jobwire journal verify` tells where"
             )
 
-    def _on_health(self, health: BatchHealth) -> None:
-        with self._health_lock:
-            run, batch = self._told
-            if not health.rows or (health.run_id == run and health.batch_id <= batch) or self._health is None:
-                return
-            self._told = health.run_id, health.batch_id
-            self._batches += 1
+    def _tell_batches(self, query: Any) -> None:
+        """Report the batches that ended since the last look, and note them in the tables.
+
+        Asked of the query, which has the latest reports until it is asked: a listener would be told when it
+        suits Spark, and not at all where the query ends.
+        """
+        last = query.lastProgress
+        if last is None or last.batchId <= self._told:
+            return
+        # Mostly it is the next one, and to ask for all of them takes as long as they are many.
+        for progress in [last] if last.batchId == self._told + 1 else query.recentProgress:
+            health = read_progress(json.loads(progress.json))
+            if health.rows and health.batch_id > self._told:
+                self._told = health.batch_id
+                self._tell(health)
+
+    def _tell(self, health: BatchHealth) -> None:
+        self._batches += 1
         self._tell_damage(health.damaged)
-        watermark = self._health.put(health)
+        watermark = None
+        try:
+            watermark = self._health.put(health) if self._health is not None else None
+        except SinkError as error:  # nobody misses the row
+            self._note(f"health of a batch not stored: {error}")
         self._report(
             {
                 "kind": "batch",

@@ -1,7 +1,6 @@
 """The query's own health: what Spark reports after each batch, as a row of the table `health`."""
 
 import json
-import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -59,32 +58,21 @@ def _offset(stored: object) -> int:
 
 
 class HealthTable:
-    """Writes rows of `health`, from any thread. Nobody waits for it, and its failure harms nothing."""
+    """Writes rows of `health`, for which nobody waits."""
 
     def __init__(self, database: Database, *, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._lock = threading.Lock()
         self._written = 0
 
     def put(self, health: BatchHealth) -> float | None:
         """Write one row; return the tables' watermark in seconds since the epoch, None before the first."""
-        sql = queries()
-        with self._lock:
-            places = [row[3] for row in self._database.rows(sql["all_progress"])]
-            watermark = min(places) / _MICROSECONDS if places else None
-            values = (
-                health.run_id,
-                health.batch_id,
-                health.rows,
-                health.duration_ms,
-                health.backlog,
-                watermark or 0.0,
-                self._clock.now(),
-                json.dumps(dict(health.phases)),
-            )
-            self._database.execute(upsert("health"), values)
-            self._written += 1
-            if self._written % _TRIM_EVERY == 0:
-                self._database.execute(sql["trim_health"])
+        places = [row[3] for row in self._database.rows(queries()["all_progress"])]
+        watermark = min(places) / _MICROSECONDS if places else None
+        *told, phases, _ = health
+        row = (*told, watermark or 0.0, self._clock.now(), json.dumps(dict(phases)))
+        self._database.execute(upsert("health"), row)
+        self._written += 1
+        if self._written % _TRIM_EVERY == 0:
+            self._database.execute(queries()["trim_health"])
         return watermark

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.journal.errors import JournalRecreated, truncated
 from jobwire.journal.reader import JournalReader
-from jobwire.metrics.folding import SUMS, FoldTask
-from jobwire.metrics.folding_source import FORMAT, folding_source
+from jobwire.metrics.folding import FORMAT, SUMS, folding_source
 from jobwire.metrics.health import OBSERVED
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.sink import AppliedRange
@@ -93,7 +92,7 @@ class Pipeline:
         self._settings = settings
         self._journals = journals
         self._clock = clock if clock is not None else SystemClock()
-        session.dataSource.register(folding_source(FoldTask.of(settings)))
+        session.dataSource.register(folding_source(settings))
 
     def start(self, *, available_now: bool) -> Any:
         """Start the streaming query where the tables stand, and return it.

@@ -298,18 +298,16 @@ CREATE VIEW error_rates AS
 SELECT
     window_start,
     width_seconds,
-    CAST(SUM(accepted) AS BIGINT) AS accepted,
-    CAST(SUM(rejected) AS BIGINT) AS rejected,
-    CAST(SUM(finished) AS BIGINT) AS finished,
-    CAST(SUM(errors) AS BIGINT) AS errors,
+    accepted,
+    rejected,
+    finished,
+    errors,
     CASE
-        WHEN SUM(finished) = 0 THEN 0
-        ELSE CAST(SUM(errors) AS DOUBLE PRECISION) / CAST(SUM(finished) AS DOUBLE PRECISION)
+        WHEN finished = 0 THEN 0 ELSE CAST(errors AS DOUBLE PRECISION) / CAST(finished AS DOUBLE PRECISION)
     END AS error_rate,
     CASE
-        WHEN SUM(accepted) + SUM(rejected) = 0 THEN 0
-        ELSE CAST(SUM(rejected) AS DOUBLE PRECISION)
-            / CAST(SUM(accepted) + SUM(rejected) AS DOUBLE PRECISION)
+        WHEN accepted + rejected = 0 THEN 0
+        ELSE CAST(rejected AS DOUBLE PRECISION) / CAST(accepted + rejected AS DOUBLE PRECISION)
     END AS rejection_rate,
     CASE
         WHEN (window_start + width_seconds) * 1000000 <= (
@@ -324,40 +322,32 @@ SELECT
         ) THEN 1
         ELSE 0
     END AS final,
-    CAST(SUM(registered) AS BIGINT) AS registered,
-    CAST(SUM(claimed) AS BIGINT) AS claimed,
-    CAST(SUM(requeued) AS BIGINT) AS requeued,
-    CAST(SUM(cancelled) AS BIGINT) AS cancelled,
-    CAST(SUM(timed_out) AS BIGINT) AS timed_out
+    registered,
+    claimed,
+    requeued,
+    cancelled,
+    timed_out
 FROM (
     SELECT
         window_start,
         width_seconds,
-        events AS accepted,
-        0 AS rejected,
-        CASE WHEN event_type IN ('completed', 'error') THEN events ELSE 0 END AS finished,
-        CASE WHEN event_type = 'error' THEN events ELSE 0 END AS errors,
-        0 AS registered,
-        0 AS claimed,
-        0 AS requeued,
-        0 AS cancelled,
-        0 AS timed_out
-    FROM window_counts
-    UNION ALL
-    SELECT window_start, width_seconds, 0, events, 0, 0, 0, 0, 0, 0, 0 FROM rejection_counts
-    UNION ALL
-    SELECT
-        window_start,
-        width_seconds,
-        0,
-        0,
-        CASE WHEN kind IN ('cancelled', 'timed_out', 'failed') THEN facts ELSE 0 END,
-        CASE WHEN kind IN ('timed_out', 'failed') THEN facts ELSE 0 END,
-        CASE WHEN kind = 'registered' THEN facts ELSE 0 END,
-        CASE WHEN kind = 'claimed' THEN facts ELSE 0 END,
-        CASE WHEN kind = 'requeued' THEN facts ELSE 0 END,
-        CASE WHEN kind = 'cancelled' THEN facts ELSE 0 END,
-        CASE WHEN kind = 'timed_out' THEN facts ELSE 0 END
-    FROM fact_counts
-) AS counted
-GROUP BY window_start, width_seconds;
+        CAST(SUM(CASE WHEN said = 'event' THEN n ELSE 0 END) AS BIGINT) AS accepted,
+        CAST(SUM(CASE WHEN said = 'refusal' THEN n ELSE 0 END) AS BIGINT) AS rejected,
+        CAST(SUM(CASE WHEN what IN ('completed', 'error', 'cancelled', 'timed_out', 'failed') THEN n ELSE 0 END) AS BIGINT)
+        AS finished,
+        CAST(SUM(CASE WHEN what IN ('error', 'timed_out', 'failed') THEN n ELSE 0 END) AS BIGINT) AS errors,
+        CAST(SUM(CASE WHEN what = 'registered' THEN n ELSE 0 END) AS BIGINT) AS registered,
+        CAST(SUM(CASE WHEN what = 'claimed' THEN n ELSE 0 END) AS BIGINT) AS claimed,
+        CAST(SUM(CASE WHEN what = 'requeued' THEN n ELSE 0 END) AS BIGINT) AS requeued,
+        CAST(SUM(CASE WHEN what = 'cancelled' THEN n ELSE 0 END) AS BIGINT) AS cancelled,
+        CAST(SUM(CASE WHEN what = 'timed_out' THEN n ELSE 0 END) AS BIGINT) AS timed_out
+    FROM (
+        -- Events and facts have no name in common.
+        SELECT window_start, width_seconds, 'event' AS said, event_type AS what, events AS n FROM window_counts
+        UNION ALL
+        SELECT window_start, width_seconds, 'refusal', '', events FROM rejection_counts
+        UNION ALL
+        SELECT window_start, width_seconds, 'fact', kind, facts FROM fact_counts
+    ) AS counted
+    GROUP BY window_start, width_seconds
+) AS summed;

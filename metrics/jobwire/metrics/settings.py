@@ -25,21 +25,6 @@ TRIGGER_SECONDS = 0.4
 HISTORY_SECONDS = 3600.0
 # SQLite attaches ten.
 MAX_FILES = 8
-_SAME = (
-    "sink",
-    "history",
-    "shards",
-    "master",
-    "memory",
-    "max_rows",
-    "max_mib",
-    "verify",
-    "inline",
-    "ingest",
-)
-# Options and the settings that they give, where the names differ.
-_SETTING_OF = {name: name for name in (*_SAME, "share_group", "allow_data_loss")}
-_SETTING_OF |= {"journal": "journals", "trigger": "trigger_seconds"}
 
 
 class MetricsSettings(NamedTuple):
@@ -105,12 +90,7 @@ class MetricsSettings(NamedTuple):
 
     def to_json(self) -> str:
         """Return the settings for the driver process, without the sink: that goes by SINK_VARIABLE."""
-        values = {
-            key: [str(item) for item in value] if isinstance(value, tuple) else value
-            for key, value in self._asdict().items()
-        }
-        values["sink"] = ""
-        return json.dumps({key: str(v) if isinstance(v, Path) else v for key, v in values.items()})
+        return json.dumps(self._replace(sink="")._asdict(), default=str)
 
     @classmethod
     def from_json(cls, text: str, environ: Mapping[str, str]) -> Self:
@@ -164,8 +144,8 @@ def load_metrics_settings(
 
 def settings_of(args: Namespace, environ: dict[str, str]) -> MetricsSettings:
     """Return the settings that the arguments, environment and jobwire.toml give. Raises ConfigError."""
-    given = {setting: getattr(args, option, None) for option, setting in _SETTING_OF.items()}
-    return load_metrics_settings(Path(args.home), given, environ)
+    given = {name: value for name, value in vars(args).items() if name in MetricsSettings._fields}
+    return load_metrics_settings(Path(given.pop("home")), given, environ)
 
 
 def split_url(url: str) -> SplitResult:

@@ -42,10 +42,13 @@ from jobwire.metrics.fold import (
 )
 from jobwire.metrics.job_totals import FINISHED_US, SESSION_NAME, JobRow, continued
 from jobwire.metrics.lives import lives
-from jobwire.metrics.migration import FORM, OLDEST, bring_up
 from jobwire.metrics.retention import KEEP_ALL, Keep
 from jobwire.metrics.rows import DUPLICATE, UNREADABLE, FactRow, Flags, Rows
-from jobwire.metrics.statements import COUNTED, queries, upsert
+from jobwire.metrics.statements import COUNTED, queries, schema, upsert
+
+FORM = 4
+# From this one on the tables tell how many shards there are; it had no table `idle`.
+OLDEST = 3
 
 # What a replay must give again, byte for byte, and where it is read: whatever the journals' numbers are.
 COMPARED = {
@@ -110,12 +113,26 @@ class MetricsSink:
             with self._database.transaction():
                 found = self._form()
                 if found < FORM:  # no other process was faster
-                    bring_up(self._database, found, self._shards)
+                    self._bring_up(found)
         if (found := self._form()) != FORM:
             raise SinkError(
                 f"the metric tables have form {found}, this program writes {FORM}",
                 hint="a later jobwire wrote them: use that one, or give --sink another place",
             )
+
+    def _bring_up(self, found: int) -> None:
+        """Make the tables, or bring those of the form `found` to the present one: what is counted stays."""
+        if 0 < found < OLDEST:
+            raise SinkError(
+                f"the metric tables have form {found}, of a jobwire before its first release",
+                hint="move them away: `jobwire metrics once` computes them from the journal "
+                "and its sealed files",
+            )
+        self._database.drop_views()
+        for statement in schema():
+            self._database.execute(statement)
+        # How many shards there are, the older row tells.
+        self._database.execute(self._sql["put_form"], (FORM, 1 if found else self._shards))
 
     def count(self) -> int:
         """Return how many shards the tables have; 0 where there are none yet."""

@@ -22,7 +22,7 @@ from jobwire.journal.seal import seal
 from jobwire.journal.verify import verify
 from jobwire.metrics.database import open_database
 from jobwire.metrics.errors import SinkError
-from jobwire.metrics.folding import FoldTask, close_tables
+from jobwire.metrics.folding import close_tables, fold
 from jobwire.metrics.health import read_progress
 from jobwire.metrics.pipeline import Pipeline, open_journals
 from jobwire.metrics.session import QUERY_SETTINGS, SparkSettings, start_session
@@ -56,12 +56,12 @@ def given(options: SourceOptions, start: int, end: int) -> list[Any]:
     return tasks
 
 
-def folded(task: FoldTask, options: SourceOptions, parts: list[Any]) -> list[dict[str, Any]]:
+def folded(task: MetricsSettings, options: SourceOptions, parts: list[Any]) -> list[dict[str, Any]]:
     """Run the tasks of a batch; return their counts."""
-    return [row for part in parts for batch in task.fold(options, part) for row in batch.to_pylist()]
+    return [row for part in parts for batch in fold(task, options, part) for row in batch.to_pylist()]
 
 
-def run(task: FoldTask, journal: Path, start: int, end: int) -> int:
+def run(task: MetricsSettings, journal: Path, start: int, end: int) -> int:
     """Run the tasks of one batch; return the rows they counted."""
     options = SourceOptions(journal, shards=task.shards, folds=True)
     counts = folded(task, options, given(options, start, end))
@@ -92,7 +92,7 @@ def test_tasks_give_the_tables_of_a_plain_loop(
     journal = make_journal(ENTRIES)
     tables = AllShards(database_url, clock=SystemClock())
     tables.prepare(shards)
-    task = FoldTask.of(settings_of(tmp_path, journal, database_url, shards))
+    task = settings_of(tmp_path, journal, database_url, shards)
     assert run(task, journal, 0, HALF) == HALF
     assert run(task, journal, 0, HALF) == 0
     assert run(task, journal, HALF - 9, len(ENTRIES)) == len(ENTRIES) - HALF
@@ -106,7 +106,7 @@ def test_a_task_may_bring_its_bytes(make_journal: Callable[[Sequence[Entry]], Pa
     sink = str(tmp_path / "metrics.db")
     tables = AllShards(sink, clock=SystemClock())
     tables.prepare(2)
-    task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
+    task = settings_of(tmp_path, journal, sink, 2)
     options = SourceOptions(journal, shards=2, inline=True, folds=True)
     parts = given(options, 0, len(ENTRIES))
     journal.rename(tmp_path / "elsewhere")
@@ -125,7 +125,7 @@ def test_a_task_connects_anew_after_its_database_was_restarted(
         server.execute(f"CREATE DATABASE {name}".encode())
         tables = AllShards(url, clock=SystemClock())
         tables.prepare(1)
-        task = FoldTask.of(settings_of(tmp_path, journal, url, 1))
+        task = settings_of(tmp_path, journal, url, 1)
         run(task, journal, 0, HALF)
         server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         with pytest.raises(SinkError):
@@ -157,7 +157,7 @@ def test_one_flipped_bit_costs_the_entries_that_it_took(
     sink = str(tmp_path / "metrics.db")
     tables = AllShards(sink, clock=SystemClock())
     tables.prepare(2)
-    task = FoldTask.of(settings_of(tmp_path, journal, sink, 2))
+    task = settings_of(tmp_path, journal, sink, 2)
     options = SourceOptions(journal, shards=2, inline=inline, folds=True)
     counts = folded(task, options, given(options, 0, len(ENTRIES)))
     told = sum(count["damaged"] for count in counts)
@@ -194,7 +194,7 @@ def test_a_damaged_sealed_file_costs_its_entries(make_journal: Callable[..., Pat
     lost = int(path.name[21:41])
     sink = str(tmp_path / "metrics.db")
     AllShards(sink, clock=SystemClock()).prepare(1)
-    task = FoldTask.of(settings_of(tmp_path, journal, sink, 1))
+    task = settings_of(tmp_path, journal, sink, 1)
     options = SourceOptions(journal, shards=1, history=str(tmp_path / "history"), folds=True)
     (part,) = given(options, 0, len(ENTRIES))
     counts = folded(task, options, [part])
@@ -208,7 +208,7 @@ def test_a_task_without_its_tables_says_so(
 ) -> None:
     """On a host that does not see the SQLite file no other one is made."""
     journal = make_journal(ENTRIES[:10])
-    task = FoldTask.of(settings_of(tmp_path, journal, str(tmp_path / "elsewhere.db"), 1))
+    task = settings_of(tmp_path, journal, str(tmp_path / "elsewhere.db"), 1)
     with pytest.raises(ConfigError, match="sees no tables"):
         run(task, journal, 0, 10)
     assert not (tmp_path / "elsewhere.db").exists()

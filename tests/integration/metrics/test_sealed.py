@@ -14,7 +14,8 @@ from jobwire.journal.history import History
 from jobwire.journal.reader import JournalReader
 from jobwire.journal.retention import Retention, RetentionPolicy
 from jobwire.journal.seal import seal
-from jobwire.metrics.folding import FoldTask, close_tables
+from jobwire.metrics.folding import close_tables
+from jobwire.metrics.folding import fold as fold_task
 from jobwire.metrics.pipeline import open_journals
 from jobwire.metrics.settings import MetricsSettings
 from jobwire.metrics.shards import AllShards
@@ -48,12 +49,12 @@ def fold(options: SourceOptions, home: Path, name: str) -> dict[str, str]:
     sink = str(home / f"{name}.db")
     tables = AllShards(sink, clock=CLOCK)
     tables.prepare(options.shards)
-    task = FoldTask.of(MetricsSettings(home, (options.journal,), sink, None, shards=options.shards))
+    task = MetricsSettings(home, (options.journal,), sink, None, shards=options.shards)
     stream = JournalStream(options)
     place: dict[str, Any] = stream.initialOffset()
     while (end := stream.latestOffset(place, stream.getDefaultReadLimit())) != place:
         for part in stream.partitions(place, end):
-            assert list(task.fold(options, part))
+            assert list(fold_task(task, options, part))
         place = end
     stream.stop()
     return tables.digests()

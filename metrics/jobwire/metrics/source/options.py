@@ -46,7 +46,7 @@ class SourceOptions(NamedTuple):
     ending_offset: str = LATEST
     starting_time: str = ""
     ending_time: str = ""
-    # No option: the rows are for the fold, which counts what damage took (folding_source.py).
+    # No option: the rows are for the fold, which counts what damage took (folding.py).
     folds: bool = False
 
     @property
