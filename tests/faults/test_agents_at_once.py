@@ -20,7 +20,7 @@ import json, sys
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.taking import TakingRules, ack, take
+from jobwire.coordination.taking import ack, take
 from jobwire.coordination.waiting import wait_reply, watch
 from jobwire.core.errors import ConflictError, NoWorkError
 home, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -58,7 +58,7 @@ import os
 while True:
     over = os.path.exists(home + "/over")
     try:
-        taken = take(store, name, rules=TakingRules(seconds=2.0, max_tries=50))
+        taken = take(store, name, seconds=2.0, max_tries=50)
         ack(store, name, taken.message.id, token=taken.token)
     except ConflictError:
         continue

@@ -4,7 +4,8 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +18,7 @@ from jobwire.coordination.message import Artifact, NewMessage
 from jobwire.coordination.sending import Posted
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.stored import InboxMessage
-from jobwire.coordination.taking import Taken, TakingRules
+from jobwire.coordination.taking import Taken
 from jobwire.coordination.thread import InboxThread
 from jobwire.coordination.waiting import wait_reply
 from jobwire.coordination.work import Claimed, ThreadWork
@@ -215,9 +216,9 @@ class AgentInbox:
 
         None waits for ever; `stop` is seen within a second.
         """
-        rules = TakingRules(lease_seconds, max_tries)
         stop = stop or threading.Event()
-        while (taken := self._next(rules, wait_seconds, stop)) is not None:
+        take = partial(self._taken, lease_seconds, max_tries)
+        while (taken := self._next(take, wait_seconds, stop)) is not None:
             message = TakenMessage(self.store, self.agent, taken, max_tries=max_tries)
             try:
                 yield message
@@ -307,13 +308,15 @@ class AgentInbox:
             self.agent, kind=kind, summary=summary, body=body, payload=_text_of(payload), thread_id=thread
         )
 
-    def _next(self, rules: TakingRules, wait_seconds: float | None, stop: threading.Event) -> Taken | None:
+    def _next(
+        self, take: Callable[[], Taken | None], wait_seconds: float | None, stop: threading.Event
+    ) -> Taken | None:
         clock = self.store.clock
         give_up = clock.monotonic() + (NEVER if wait_seconds is None else wait_seconds)
         while not stop.is_set():
             left = give_up - clock.monotonic()
             taken = wait_until(
-                lambda: self._taken(rules),
+                take,
                 home=self.store.home,
                 names=[f"agent:{self.agent}"],
                 seconds=max(0.0, min(left, _CHECK_SECONDS)),
@@ -323,11 +326,13 @@ class AgentInbox:
                 return taken
         return None
 
-    def _taken(self, rules: TakingRules) -> Taken | None:
+    def _taken(self, seconds: float, max_tries: int) -> Taken | None:
         if not taking.may_take(self.store, self.agent):
             return None
         try:
-            return taking.take(self.store, self.agent, incarnation=self._incarnation, rules=rules)
+            return taking.take(
+                self.store, self.agent, incarnation=self._incarnation, seconds=seconds, max_tries=max_tries
+            )
         except NoWorkError:
             return None
 

@@ -17,7 +17,7 @@ from jobwire.coordination.liveness import (
     liveness,
 )
 from jobwire.coordination.locks.file_locks import revoke
-from jobwire.coordination.message import STORE_AGENT, NewMessage
+from jobwire.coordination.message import STORE_AGENT, NewMessage, check_word
 from jobwire.coordination.reading import leads_of
 from jobwire.coordination.sending import post
 from jobwire.coordination.taking import requeue_of
@@ -26,8 +26,6 @@ from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jobwire.coordination.store import CoordinationStore, Transaction
 
 MAX_TASK = 256
@@ -92,8 +90,8 @@ class AgentView(NamedTuple):
 
 def check_joining(joining: Joining) -> Joining:
     """Return it with its defaults filled in; raises InvalidInputError."""
-    _one_of("kind", joining.kind, AgentKind)
-    _one_of("status", joining.status, AgentStatus)
+    check_word("kind", joining.kind, AgentKind)
+    check_word("status", joining.status, AgentStatus)
     if len(joining.roles) > MAX_ROLES:
         raise InvalidInputError(f"{len(joining.roles)} roles", hint=f"at most {MAX_ROLES}")
     for role in joining.roles:
@@ -118,7 +116,7 @@ def check_interval(seconds: float) -> None:
 
 def check_beat(beat: Beat) -> Beat:
     """Return the beat; raises InvalidInputError."""
-    _one_of("status", beat.status, AgentStatus)
+    check_word("status", beat.status, AgentStatus)
     if beat.current_task is not None:
         check_line("task", beat.current_task, MAX_TASK)
     if beat.progress is not None and not 0 <= beat.progress <= 1:
@@ -248,9 +246,3 @@ def _tell_leads(change: Transaction, view: AgentView, summary: str) -> None:
 def _view(row: tuple[object, ...]) -> AgentView:
     view = AgentView(*row)  # type: ignore[arg-type]  # the tables are STRICT
     return view._replace(roles=tuple(json.loads(str(view.roles))))
-
-
-def _one_of(field: str, value: str, words: type[AgentKind | AgentStatus] | Sequence[str]) -> None:
-    known = [str(word) for word in words]
-    if value not in known:
-        raise InvalidInputError(f"{field} is {value!r}", hint=f"one of {', '.join(known)}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from jobwire.coordination import reading, taking
 from jobwire.coordination.delivery import LEASE_SECONDS, MAX_TRIES
 from jobwire.coordination.stored import delivery_json
-from jobwire.coordination.taking import TakingRules
 from jobwire.coordination.verb_form import FLAG, NUMBER, TEXT, WHOLE, WORDS, AgentVerb, words_of
 from jobwire.core.bounds import check_count
 from jobwire.core.errors import InvalidInputError, NoWorkError
@@ -22,9 +21,9 @@ _MOST_TRIES = 1000
 
 
 def _take(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    rules = TakingRules(args.get("lease_seconds", LEASE_SECONDS), _tries(args))
+    how = {"seconds": args.get("lease_seconds", LEASE_SECONDS), "max_tries": _tries(args)}
     try:
-        taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), rules=rules)
+        taken = taking.take(store, agent, incarnation=args.get("incarnation", ""), **how)
     except NoWorkError as error:
         error.facts["response"] = {"event_id": store.latest_event()}
         raise

@@ -1,7 +1,7 @@
 """A message: what a sender says, its bounds, and what tells the same message from another. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from jobwire.core.bounds import check_line, check_text
@@ -72,9 +72,9 @@ def check_message(new: NewMessage) -> NewMessage:
     for name in new.to:
         if name != EVERYBODY:
             check_agent(name)
-    _check_word("kind", new.kind, KINDS)
-    _check_word("priority", new.priority, PRIORITIES)
-    _check_word("class", new.message_class, CLASSES)
+    check_word("kind", new.kind, KINDS)
+    check_word("priority", new.priority, PRIORITIES)
+    check_word("class", new.message_class, CLASSES)
     check_line("type", new.type, MAX_TYPE, empty=True)
     check_line("risk", new.risk, MAX_TYPE, empty=True)
     check_line("id", new.id, MAX_ID, empty=True)
@@ -166,9 +166,11 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.replace("|", ",").split(",") if word.strip())
 
 
-def _check_word(field: str, value: str, words: Sequence[str]) -> None:
-    if value not in words:
-        raise InvalidInputError(f"{field} is {value!r}", hint=f"one of {', '.join(words)}")
+def check_word(field: str, value: str, words: Iterable[str]) -> None:
+    """Refuse what is none of the words (an enumeration's, too); raises InvalidInputError with them."""
+    known = tuple(words)
+    if value not in known:
+        raise InvalidInputError(f"{field} is {value!r:.80}", hint=f"one of {', '.join(known)}")
 
 
 def _refuse_constant(name: str) -> object:

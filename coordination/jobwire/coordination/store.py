@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from _thread import _local as ThreadLocal  # noqa: N812 - the name that threading gives it
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.tables import FILE, TABLES
 from jobwire.core.clock import SystemClock, utc_timestamp
@@ -20,30 +20,12 @@ from jobwire.storage.sqlite.failures import DatabaseVersionError
 from jobwire.storage.sqlite.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from jobwire.core.clock import Clock
 
 BUSY_SECONDS = 5.0
 _KNOWN_VERSION = 1
-
-
-class Commit(NamedTuple):
-    """What a transaction changed: its last event, and whose waiters may want to look."""
-
-    event_id: int
-    agents: frozenset[str]
-    threads: frozenset[str]
-    resources: frozenset[str]
-
-    def names(self) -> list[str]:
-        """Return them as names to wake: `agent:NAME`, `thread:ID`, `resource:NAME`, and `events`."""
-        return (
-            ["events"]
-            + [f"agent:{name}" for name in self.agents]
-            + [f"thread:{name}" for name in self.threads]
-            + [f"resource:{name}" for name in self.resources]
-        )
 
 
 class Transaction:
@@ -101,14 +83,21 @@ class Transaction:
         """Return the number of the last change."""
         return int(self.rows("latest_event")[0][0])
 
+    def wakes(self) -> list[str]:
+        """Return whose waiters may want to look: `agent:NAME`, `thread:ID`, `resource:NAME`, and `events`."""
+        return [
+            "events",
+            *(f"agent:{name}" for name in self.agents),
+            *(f"thread:{name}" for name in self.threads),
+            *(f"resource:{name}" for name in self.resources),
+        ]
+
 
 class CoordinationStore:
     """The coordination store of the home at `home`, in `path` or its own file there.
 
     Made where missing. `read_only` neither makes nor changes it; `frozen` reads it on a disk on which nothing
-    can be written. `listeners` are called
-    after each commit, in the committing thread; they must not raise. Methods raise the errors of
-    `storage.sqlite.failures`.
+    can be written. Methods raise the errors of `storage.sqlite.failures`.
     """
 
     # Whether all that is done with it belongs to one transaction.
@@ -123,12 +112,10 @@ class CoordinationStore:
         deadline_seconds: float = BUSY_SECONDS,
         read_only: bool = False,
         frozen: bool = False,
-        listeners: Iterable[Callable[[Commit], None]] = (),
     ) -> None:
         self.home = home
         self.path = path or os.path.join(home, FILE)
         self.clock: Clock = clock or SystemClock()
-        self.listeners = list(listeners)
         self._deadline_seconds = deadline_seconds
         self._read_only = read_only
         self._frozen = frozen
@@ -172,13 +159,7 @@ class CoordinationStore:
         with file.writing():
             change = Transaction(file, self.clock.now(), self.home)
             yield change
-            last = change.latest_event()
-        commit = Commit(
-            last, frozenset(change.agents), frozenset(change.threads), frozenset(change.resources)
-        )
-        wake.touch(self.home, commit.names())
-        for listener in self.listeners:
-            listener(commit)
+        wake.touch(self.home, change.wakes())
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

@@ -38,31 +38,26 @@ class Taken(NamedTuple):
         return self.delivery.lease_token or 0
 
 
-class TakingRules(NamedTuple):
-    """How deliveries are tried: seconds of a lease, and tries before one is dead."""
-
-    seconds: float = LEASE_SECONDS
-    max_tries: int = MAX_TRIES
-
-
-DEFAULT_RULES = TakingRules()
-
-
 def take(
-    store: CoordinationStore, agent: str, *, incarnation: str = "", rules: TakingRules = DEFAULT_RULES
+    store: CoordinationStore,
+    agent: str,
+    *,
+    incarnation: str = "",
+    seconds: float = LEASE_SECONDS,
+    max_tries: int = MAX_TRIES,
 ) -> Taken:
-    """Lease the agent's next message: the most urgent of those that are first in their threads.
+    """Lease the agent's next message for `seconds`: the most urgent of those that are first in their threads.
 
-    Raises NoWorkError (no_match).
+    What lapsed before is dead after `max_tries`. Raises NoWorkError (no_match).
     """
-    check_seconds("lease", rules.seconds)
+    check_seconds("lease", seconds)
     with store.changing() as change:
-        _move_lapsed(change, agent, rules.max_tries)
+        _move_lapsed(change, agent, max_tries)
         found = _next(change, agent)
         if found is not None:
             token = change.event("taken", source=agent, thread_id=found.thread_id)
             held = delivery.taken(
-                found, incarnation=incarnation, token=token, seconds=rules.seconds, now_ms=change.now_ms
+                found, incarnation=incarnation, token=token, seconds=seconds, now_ms=change.now_ms
             )
             put(change, held)
             return Taken(message_of(change, held.seq), held)

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobwire.coordination.message import check_word
 from jobwire.core.errors import ConflictError, InvalidInputError
 from jobwire.jobs.lifecycle import Status
 
@@ -75,10 +76,7 @@ def status_of(record: "JobRecord") -> ThreadStatus:
 def check_statuses(words: "Sequence[str]") -> "tuple[str, ...]":
     """Return the words, of which each is a status; raises InvalidInputError."""
     for word in words:
-        if word not in frozenset(ThreadStatus):
-            raise InvalidInputError(
-                f"there is no status {word!r:.80}", hint=f"one of {', '.join(ThreadStatus)}"
-            )
+        check_word("status", word, ThreadStatus)
     return tuple(words)
 
 

@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.coordination.marks import catch_up, marked
-from jobwire.coordination.message import KINDS
+from jobwire.coordination.message import KINDS, check_word
+from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.stored import json_or_text
 from jobwire.coordination.thread import check_statuses
 from jobwire.core.bounds import check_line
-from jobwire.core.errors import InvalidInputError, NotFoundError
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
 
@@ -69,14 +69,12 @@ def wait_reply(
     else my last message there, else what is there now. Raises NotFoundError, InvalidInputError.
     """
     check_agent(agent)
-    _check_words("kind", kinds, KINDS)
-    if not store.rows("thread", {"thread_id": thread_id}):
-        raise NotFoundError(
-            f"no thread {thread_id}", hint="`jobwire inbox list` shows them", code="thread_not_found"
-        )
+    for kind in kinds:
+        check_word("kind", kind, KINDS)
+    thread_of(store, thread_id)
     values = {"thread_id": thread_id, "agent_id": agent}
     if after_message is not None:
-        after = _seq_of(store, after_message)
+        after = message_of(store, after_message).seq
     if after is None:
         last = store.rows("last_question_of", values)[0][0]
         after = store.latest_event() if last is None else int(last)
@@ -208,18 +206,6 @@ def _unless_unchanged(
         return look()
 
     return cheap
-
-
-def _seq_of(store: CoordinationStore, message_id: str) -> int:
-    for row in store.rows("message", {"id": message_id}):
-        return int(row[0])
-    raise NotFoundError(f"no message {message_id}", hint="is its id right?", code="message_not_found")
-
-
-def _check_words(field: str, words: Collection[str], known: Sequence[str]) -> None:
-    for word in words:
-        if word not in known:
-            raise InvalidInputError(f"{field} is {word!r}", hint=f"one of {', '.join(known)}")
 
 
 def _listed(words: Collection[str]) -> str | None:

@@ -29,7 +29,6 @@ from jobwire.coordination.marks import catch_up
 from jobwire.coordination.reading import message_of, thread_of
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.stored import InboxMessage
-from jobwire.coordination.taking import TakingRules
 from jobwire.coordination.tasks.stored import task_of_thread
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError, JobwireError, NoWorkError
@@ -248,9 +247,14 @@ class Autopilot:
     def _take(self, agent: str, locks: list[int]) -> bool:
         """Take and begin one delivery; False where there was none to take."""
         plan = self._plan
-        rules = TakingRules(plan.lease_seconds, plan.tries.most)
         try:
-            taken = taking.take(self._store, agent, incarnation=self._incarnation, rules=rules)
+            taken = taking.take(
+                self._store,
+                agent,
+                incarnation=self._incarnation,
+                seconds=plan.lease_seconds,
+                max_tries=plan.tries.most,
+            )
         except NoWorkError:
             return False
         work = ThreadWork(self._store, agent, incarnation=self._incarnation, environ={}, keeps_leases=False)

@@ -10,13 +10,14 @@ import pytest
 from jobwire.coordination import reading, sending
 from jobwire.coordination.marks import behind, catch_up
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.store import Commit, CoordinationStore
+from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork
 from jobwire.core.errors import ConflictError
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from jobwire.testing.broken_disks import Crash, StoppingFiles
 from jobwire.testing.memory import memory_directory
+from jobwire.testing.stopping_store import StoppingStore
 
 TASK = NewMessage("lead", ("builder",), kind="task", subject="fix it", body="now")
 WORDS = NewMessage("builder", kind="progress", id="op", summary="said", body="b" * 5000)
@@ -42,15 +43,7 @@ def _claimed(home: str, clock: ManualClock) -> str:
 
 def _stopped(home: str, clock: ManualClock, act: Act, thread: str, *, call: int, commit: int) -> bool:
     """Tell whether the verb was stopped: before that call of the file system, or after that commit."""
-    commits = 0
-
-    def count(_: Commit) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == commit:
-            raise Crash
-
-    store = CoordinationStore(home, clock=clock, listeners=[count])
+    store = StoppingStore(home, clock=clock, stop_after=commit)
     work = ThreadWork(store, "builder", environ={})
     work.records = RecordStore(home, clock=clock, files=StoppingFiles(stop_at=call))
     try:

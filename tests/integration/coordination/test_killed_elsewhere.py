@@ -12,13 +12,14 @@ from jobwire.coordination.message import NewMessage
 from jobwire.coordination.remote_form import RemoteRequest
 from jobwire.coordination.remote_keys import AgentKeys
 from jobwire.coordination.remote_service import RemoteService
-from jobwire.coordination.store import Commit, CoordinationStore
+from jobwire.coordination.store import CoordinationStore
 from jobwire.core.topics import Topics
 from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from jobwire.testing.broken_disks import Crash
 from jobwire.testing.in_memory import InMemoryBroker
 from jobwire.testing.memory import memory_directory
+from jobwire.testing.stopping_store import StoppingStore
 
 TASK = NewMessage("lead", ("builder",), kind="task", subject="fix it", body="now")
 _ENDED = {
@@ -42,15 +43,7 @@ def _service(store: CoordinationStore) -> RemoteService:
 
 def _killed(home: str, clock: ManualClock, request: RemoteRequest, commit: int) -> bool:
     """Tell whether the process was killed: after that commit."""
-    commits = 0
-
-    def count(_: Commit) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == commit:
-            raise Crash
-
-    store = CoordinationStore(home, clock=clock, listeners=[count])
+    store = StoppingStore(home, clock=clock, stop_after=commit)
     try:
         _service(store).answer(request)
     except Crash:

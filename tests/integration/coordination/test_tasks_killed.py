@@ -10,7 +10,7 @@ import pytest
 
 from jobwire.coordination.marks import behind, catch_up
 from jobwire.coordination.message import NewMessage
-from jobwire.coordination.store import Commit, CoordinationStore
+from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.stored import InboxMessage
 from jobwire.coordination.tasks.new_task import NewTask
 from jobwire.coordination.tasks.tasks import Tasks
@@ -23,6 +23,7 @@ from jobwire.registry.store import RecordStore
 from jobwire.testing import ManualClock
 from jobwire.testing.broken_disks import Crash, StoppingFiles
 from jobwire.testing.memory import memory_directory
+from jobwire.testing.stopping_store import StoppingStore
 
 WORDS = NewMessage("builder", kind="result", id="op", summary="said")
 _NEVER = 10_000
@@ -58,15 +59,7 @@ def prepared(home: str, clock: ManualClock, verb: str) -> None:
 
 def stopped(home: str, clock: ManualClock, verb: str, *, call: int, commit: int) -> bool:
     """Tell whether the act was stopped: before that call of the file system, or after that commit."""
-    commits = 0
-
-    def count(_: Commit) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == commit:
-            raise Crash
-
-    store = CoordinationStore(home, clock=clock, listeners=[count])
+    store = StoppingStore(home, clock=clock, stop_after=commit)
     act, agent = ACTS[verb][:2]
     try:
         act(as_agent(agent, store, call))

@@ -1,5 +1,7 @@
 """Deliveries against a small model: any order of sends, takes, acks, failures and time passing."""
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from jobwire.coordination import reading, sending, taking
 from jobwire.coordination.delivery import DELIVERY_TRANSITIONS, MAX_TRIES, DeliveryState
 from jobwire.coordination.message import NewMessage
 from jobwire.coordination.store import CoordinationStore
-from jobwire.coordination.taking import Taken, TakingRules
+from jobwire.coordination.taking import Taken
 from jobwire.core.errors import ConflictError, NoWorkError
 from jobwire.core.override import override
 from jobwire.testing.clock import ManualClock
@@ -67,7 +69,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         ready = {one.seq for one in heads.values() if one.state == "queued" and one.rests_until <= now}
         resting = {one.seq for one in heads.values() if one.state == "queued" and one.rests_until > now}
         try:
-            taken = taking.take(self.store, agent, rules=TakingRules(60.0))
+            taken = taking.take(self.store, agent, seconds=60.0)
         except NoWorkError:
             assert not ready
             return
@@ -135,8 +137,11 @@ class DeliveryMachine(RuleBasedStateMachine):
         for one in self.sent:
             state = self.store.rows("delivery", {"agent_id": one.agent, "seq": one.seq})[0][3]
             assert state == one.state
+        self.store.latest_event()  # makes it where nobody has used it yet
         for agent in AGENTS:
-            cursor = next((row[0] for row in self.store.rows("cursor", {"agent_id": agent})), 0)
+            with contextlib.closing(sqlite3.connect(self.store.path)) as reader:
+                rows = reader.execute("SELECT last_acked_seq FROM cursors WHERE agent_id = ?", (agent,))
+                cursor = next((row[0] for row in rows), 0)
             opened = [one for one in self.sent if one.agent == agent and self._is_open(one)]
             # A cursor goes forward only: it stays above what was final once and is brought back.
             assert all(one.seq > cursor or one.redriven for one in opened)

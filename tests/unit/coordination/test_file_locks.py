@@ -23,6 +23,7 @@ from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tables import TABLES
 from jobwire.core.errors import ConflictError, InvalidInputError, NoWorkError
+from jobwire.storage import wake
 from jobwire.testing import wait_for
 from jobwire.testing.clock import ManualClock
 
@@ -226,15 +227,15 @@ def test_a_circle_that_arose_otherwise_is_told_of_once(
         assert locks.deadlocks() == []
 
 
-def test_a_wait_is_woken_by_its_own_path_alone(store: CoordinationStore, locks: Locks) -> None:
+def test_a_wait_is_woken_by_its_own_path_alone(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is released names the path and the waiters that can go on, and no others."""
     locks.acquire(ask("a", "src/x", "src/y"))
     with waiting(locks, ask("b", "src/x")), waiting(locks, ask("c", "src/y")):
         numbers = {wait.agent_id: wait.wait_id for wait in locks.state().waits}
-        commits: list[frozenset[str]] = []
-        store.listeners.append(lambda commit: commits.append(commit.resources))
+        woken: list[set[str]] = []
+        monkeypatch.setattr(wake, "touch", lambda _, names: woken.append(set(names)))
         locks.release("a", ["src/y"], run_id=RUN)
-        assert commits == [{"src/y", f"lock-wait-{numbers['c']}"}]
+        assert woken == [{"events", "resource:src/y", f"resource:lock-wait-{numbers['c']}"}]
 
 
 def test_what_is_near_is_read_by_index(foreign: sqlite3.Connection) -> None:

@@ -21,6 +21,7 @@ from jobwire.coordination.sessions.states import FINAL, EndedBy, SessionState, m
 from jobwire.coordination.sessions.stored import HANDED, OPENING, SessionRow
 from jobwire.coordination.store import CoordinationStore
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError, TransitionError
+from jobwire.storage import wake
 
 NEW = SessionRow(
     "work", "running", "claude", "paste", "work", "", '["claude"]', "/src", "/tmp/tmux-0/default"
@@ -74,7 +75,9 @@ def test_one_job_at_a_time(inventory: Inventory) -> None:
 
 
 @pytest.mark.parametrize("state", [SessionState.STOPPED, SessionState.TERMINATED])
-def test_a_lock_ends_with_its_session(inventory: Inventory, state: SessionState) -> None:
+def test_a_lock_ends_with_its_session(
+    inventory: Inventory, state: SessionState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the session end its agent's locks and waits, and it is told; next in the queue is who waited."""
     locks = Locks(inventory.store, job_ended=lambda _: False)
     inventory.begin(NEW)
@@ -85,9 +88,9 @@ def test_a_lock_ends_with_its_session(inventory: Inventory, state: SessionState)
     wait = locks.begin(asked)
     assert not isinstance(wait, list)
     woken: set[str] = set()
-    inventory.store.listeners.append(lambda commit: woken.update(commit.resources))
+    monkeypatch.setattr(wake, "touch", lambda _, names: woken.update(names))
     inventory.end("work", state, by=EndedBy.STOP, reason="done")
-    assert {"src", f"lock-wait-{wait.wait_id}"} <= woken
+    assert {"resource:src", f"resource:lock-wait-{wait.wait_id}"} <= woken
     assert locks.look_again(asked, wait)
     left = locks.state()
     assert ([lock.agent_id for lock in left.locks], left.waits) == (["other", "next"], [])

@@ -261,10 +261,6 @@ SELECT coalesce(
     (SELECT coalesce(max(event_id), 0) + 1 FROM events)
 );
 
--- name: cursor
--- Up to where an agent's messages are final.
-SELECT last_acked_seq FROM cursors WHERE agent_id = :agent_id;
-
 -- name: put_cursor
 -- It goes forward only.
 INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (:agent_id, :seq, :now_ms)
@@ -324,10 +320,6 @@ SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'
 -- name: broken_references
 -- Rows that refer to what is not there.
 SELECT "table", rowid, parent FROM pragma_foreign_key_check;
-
--- name: exported
--- Up to where the messages stand in the export.
-SELECT last_seq FROM export_state WHERE id = 1;
 
 -- name: set_exported
 -- They stand there.
