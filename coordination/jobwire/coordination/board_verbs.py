@@ -104,8 +104,9 @@ def _verify(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    mine = Boards(store).views(only_open=args.get("open", False), agent=agent, limit=limit_of(args))
-    return {"boards": [one.to_json() for one in mine]}
+    mine = None if agent == STORE_AGENT else agent
+    found = Boards(store).views(only_open=args.get("open", False), agent=mine, limit=limit_of(args))
+    return {"boards": [one.to_json() for one in found]}
 
 
 def _turns(takes: Mapping[str, str], turn: BoardTurn) -> AgentVerb:
@@ -142,5 +143,5 @@ BOARD_VERBS: Mapping[str, AgentVerb] = {
     "board-messages": AgentVerb({"board": TEXT}, _messages, _BOARD, public=True),
     "board-wait": AgentVerb({"board": TEXT, "phase": TEXT}, _wait, _BOARD),
     "board-verify": AgentVerb({"sealed": TEXT}, _verify, ("sealed",), public=True),
-    "board-list": AgentVerb({"open": FLAG, "limit": WHOLE}, _list),
+    "board-list": AgentVerb({"open": FLAG, "limit": WHOLE}, _list, public=True),
 }

@@ -72,7 +72,7 @@ def _seconds(words: tuple[str, ...]) -> tuple[float, ...]:
 
 
 def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[str, object]:
-    """List the agent's tasks and what is anybody's, for a lead all; `more` is asked for next."""
+    """List the agent's tasks and what is anybody's, for a lead all; elsewhere `more` is asked for next."""
     tasks, limit = _tasks(store, agent, args), limit_of(args)
     owner = args.get("owner")
     sees_all = agent == STORE_AGENT or tasks.leads
@@ -95,7 +95,7 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
     for view in found:
         body = view.to_json(store.now_ms)
         size += len(json.dumps(body))
-        if told and size > _ANSWER_BYTES:
+        if told and size > _ANSWER_BYTES and agent != STORE_AGENT:
             more = {"after": found[len(told) - 1].task.number, "limit": limit - len(told)}
             return {"tasks": told, "more": more}
         told.append(body)
@@ -184,6 +184,7 @@ TASK_VERBS: Mapping[str, AgentVerb] = {
     "task-list": AgentVerb(
         {"run_id": TEXT, "statuses": TEXTS, "owner": TEXT, "stuck": FLAG, "limit": WHOLE, "after": WHOLE},
         _list,
+        public=True,
     ),
     "task-show": AgentVerb(_TASK, _show, _NAMED, public=True),
     "task-next": AgentVerb({"run_id": TEXT, "limit": WHOLE}, _next),

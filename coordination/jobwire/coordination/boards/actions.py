@@ -1,4 +1,4 @@
-"""What `jobwire board wait` and `list` do where the home is; the other verbs are those of agents."""
+"""What `jobwire board wait` does where the home is; the other verbs are those of agents."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardPhase
-from jobwire.coordination.boards.words import board_table, standing
+from jobwire.coordination.boards.words import standing
 from jobwire.coordination.command import say
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import NoWorkError
-from jobwire.core.told import at_most
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,12 +28,4 @@ def board_wait(args: Namespace) -> int:
             response={"woke": False, "board": told},
         )
     say(args, {"woke": True, "board": told, "board_id": view.board.board_id}, standing(told))
-    return 0
-
-
-def board_list(args: Namespace) -> int:
-    """List boards."""
-    found = Boards(open_store(args)).views(only_open=args.open, limit=args.limit + 1)
-    boards = [view.to_json() for view in at_most(args, found)]
-    say(args, {"boards": boards}, lambda: board_table(boards))
     return 0

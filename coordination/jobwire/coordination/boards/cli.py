@@ -79,6 +79,6 @@ _TABLE: tuple[Row, ...] = (
     ("list", "the boards, newest first", "", _LIST),
     ("verify", "tell whether a resolution is genuine and nothing was changed", "resolution.json", _VERIFY),
 )
-_AT_HOME = {"boards.actions:board_{}": "wait list"}
+_AT_HOME = {"boards.actions:board_{}": "wait"}
 VERBS = verbs_of("jobwire board", _TABLE, runs="verb:board-{}", but=_AT_HOME)
 BOARD = VerbTable("board", "Boards: members assess, discuss and vote on a proposal.", VERBS)

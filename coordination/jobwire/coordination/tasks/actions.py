@@ -7,13 +7,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.command import say, who_am_i
-from jobwire.coordination.message import STORE_AGENT, split_words
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.tasks.graph import mermaid, text_graph
 from jobwire.coordination.tasks.tasks import Tasks
-from jobwire.coordination.tasks.words import task_table
 from jobwire.core.errors import InvalidInputError, NotFoundError
-from jobwire.core.told import at_most
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,20 +41,6 @@ def task_import(args: Namespace) -> int:
         "event_id": tasks.store.latest_event(),
     }
     say(args, body, lambda: _imported(args, added, now_ms))
-    return 0
-
-
-def task_list(args: Namespace) -> int:
-    """List the tasks of a run."""
-    wanted = split_words(args.status)
-    store = open_to_read(args)
-    now_ms = store.now_ms
-    found = Tasks(store, STORE_AGENT).listed(
-        args.run_id, statuses=wanted, owner=args.owner, stuck=args.stuck, limit=args.limit + 1
-    )
-    told = [view.to_json(now_ms) for view in at_most(args, found)]
-    body = {"tasks": told, "event_id": store.latest_event()}
-    say(args, body, lambda: task_table(told))
     return 0
 
 

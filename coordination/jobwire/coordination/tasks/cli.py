@@ -120,6 +120,6 @@ _TABLE: tuple[Row, ...] = (
         _CANCEL,
     ),
 )
-_AT_HOME = {"tasks.actions:task_{}": "import list graph"}
+_AT_HOME = {"tasks.actions:task_{}": "import graph"}
 VERBS = verbs_of("jobwire tasks", _TABLE, runs="verb:task-{}", but=_AT_HOME)
 TASKS = VerbTable("tasks", "Tasks that wait for each other: what is ready goes to its owner.", VERBS)
