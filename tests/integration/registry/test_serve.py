@@ -273,7 +273,7 @@ def test_flood_of_forgeries(site: "Site") -> None:
 
 def test_journal_is_pruned(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
     """By its rules the process removes old segments that everybody has read, and none that somebody needs."""
-    monkeypatch.setattr("jobwire.registry.assembly._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.upkeep._SETTLED_SECONDS", 0.0)
     monkeypatch.setattr("jobwire.registry.assembly._HOUR", 0.2)
     journal = Path(site.store.home) / "journal"
     refused = Entry(1, site.topics.events("0" * 8), b"{}", False, "malformed")
@@ -341,7 +341,7 @@ def test_duties_do_not_wait_for_each_other(
 ) -> None:
     """While one duty hangs, leases run out and cancellations are told."""
     monkeypatch.setattr("jobwire.registry.assembly._GRACE_SECONDS", 0.0)
-    monkeypatch.setattr("jobwire.registry.assembly._SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("jobwire.registry.upkeep._SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(owner, name, blocked)
     site.register()
     leased = site.queue.pick(LeaseGrant("me", 0.1))
