@@ -5,9 +5,8 @@
 state into another directory. Both work on real files, because reading does not go through the port.
 """
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobwire.core.override import override
@@ -18,7 +17,7 @@ class Crash(BaseException):
     """Stands for the death of the process: no handler of Exception sees it."""
 
 
-class StoppingFiles:
+class StoppingFiles(FileSystem):
     """Passes calls on and records them; before call number `stop_at` (from 0) it calls `act`.
 
     `torn` writes the first half of the data when the stopped call is a write.
@@ -40,25 +39,30 @@ class StoppingFiles:
         self._names: dict[int, StrPath] = {}
         self._dead = False
 
+    @override
     def make_directory(self, path: StrPath) -> None:
         """Pass on."""
         self._count("make_directory", path)
         self._inner.make_directory(path)
 
+    @override
     def create(self, path: StrPath, mode: int) -> int:
         """Pass on."""
         self._count("create", path)
         return self._named(self._inner.create(path, mode), path)
 
+    @override
     def open(self, path: StrPath) -> int:
         """Pass on, uncounted: it changes nothing."""
         return self._named(self._inner.open(path), path)
 
+    @override
     def open_append(self, path: StrPath, mode: int) -> int:
         """Pass on."""
         self._count("open_append", path)
         return self._named(self._inner.open_append(path, mode), path)
 
+    @override
     def write(self, descriptor: int, data: bytes) -> None:
         """Pass on, or tear."""
         if not self._dead and self._torn and len(self.calls) == self._stop_at:
@@ -66,6 +70,7 @@ class StoppingFiles:
         self._count("write", self._names[descriptor])
         self._inner.write(descriptor, data)
 
+    @override
     def write_at(self, descriptor: int, data: bytes, position: int) -> None:
         """Pass on, or tear."""
         if not self._dead and self._torn and len(self.calls) == self._stop_at:
@@ -73,49 +78,43 @@ class StoppingFiles:
         self._count("write", self._names[descriptor])
         self._inner.write_at(descriptor, data, position)
 
+    @override
     def sync_all(self, descriptors: Sequence[int]) -> None:
         """Pass on one by one, each a call."""
         for descriptor in descriptors:
             self._count("sync", self._names[descriptor])
             self._inner.sync_all([descriptor])
 
-    @contextlib.contextmanager
-    def syncing(self, descriptors: Sequence[int]) -> Iterator[None]:
-        """Pass on one by one, before the block."""
-        self.sync_all(descriptors)
-        yield
-
+    @override
     def truncate(self, descriptor: int, length: int) -> None:
         """Pass on."""
         self._count("truncate", self._names[descriptor])
         self._inner.truncate(descriptor, length)
 
+    @override
     def close(self, descriptor: int) -> None:
         """Pass on, uncounted: a kill closes as well."""
         self._inner.close(descriptor)
 
+    @override
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Pass on."""
         self._count("rename", target)
         self._inner.rename(source, target)
 
-    def rename_all(self, pairs: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
-        """Pass on one by one, each a call."""
-        for source, target in pairs:
-            self.rename(source, target)
-        for folder in folders:
-            self.sync_directory(folder)
-
+    @override
     def link(self, source: StrPath, target: StrPath) -> None:
         """Pass on."""
         self._count("link", target)
         self._inner.link(source, target)
 
+    @override
     def unlink(self, path: StrPath) -> None:
         """Pass on."""
         self._count("unlink", path)
         self._inner.unlink(path)
 
+    @override
     def sync_directory(self, path: StrPath) -> None:
         """Pass on."""
         self._count("sync_directory", path)
