@@ -21,7 +21,7 @@ from jobwire.api.inbox import AgentInbox
 from jobwire.cli.task_tools import TaskTools
 from jobwire.coordination.agent_port import LocalAgent, claim_next
 from jobwire.coordination.agent_verbs import do_verb
-from jobwire.coordination.command import failure_json, who_am_i
+from jobwire.coordination.command import who_am_i
 from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.message import STORE_AGENT
@@ -29,6 +29,7 @@ from jobwire.core.bounds import DEFAULT_LEASE_SECONDS, check_count, check_second
 from jobwire.core.errors import JobwireError, NoWorkError, StorageError
 from jobwire.core.exit_codes import ExitCode
 from jobwire.core.override import override
+from jobwire.core.told import failure_json
 from jobwire.publisher.publisher import Publisher
 
 Said = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import say
 from jobwire.coordination.places import open_store, place_to_make
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

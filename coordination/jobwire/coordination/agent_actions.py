@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination import agents
 from jobwire.coordination.agents import Beat
-from jobwire.coordination.command import say, who_am_i
+from jobwire.coordination.command import who_am_i
 from jobwire.coordination.heartbeat import Heartbeat, StorePulse, beat_while
 from jobwire.coordination.places import open_store
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import coordination_command, say_failure
+from jobwire.coordination.command import coordination_command
 from jobwire.coordination.liveness import (
     DEFAULT_INTERVAL_SECONDS,
     MAX_INTERVAL_SECONDS,
@@ -15,6 +15,7 @@ from jobwire.coordination.liveness import (
 from jobwire.coordination.verb_options import SINCE, VerbOption, add_options, opt
 from jobwire.coordination.verbs import Row, VerbTable, add_common, run_verb, verbs_of
 from jobwire.core.argument_types import number, whole
+from jobwire.core.told import say_failure
 from jobwire.storage.home import Need
 
 if TYPE_CHECKING:

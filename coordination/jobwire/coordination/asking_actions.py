@@ -6,11 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.agent_verbs import do_verb
-from jobwire.coordination.command import incarnation, say, who_am_i
+from jobwire.coordination.command import incarnation, who_am_i
 from jobwire.coordination.message import first_line
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import InvalidInputError, NoWorkError
 from jobwire.core.terminal_text import safe
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

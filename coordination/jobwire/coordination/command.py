@@ -6,23 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from jobwire.core.errors import ConflictError, InvalidInputError, StoppedError
-from jobwire.core.told import code_of, failure_json, say, say_failure, told_failures
+from jobwire.core.told import told_failures
 from jobwire.core.topics import check_agent
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
-
-__all__ = [
-    "code_of",
-    "coordination_command",
-    "failure_json",
-    "incarnation",
-    "say",
-    "say_failure",
-    "split_command",
-    "who_am_i",
-]
 
 AGENT = "JOBWIRE_AGENT"
 INCARNATION = "JOBWIRE_INCARNATION"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobwire.coordination import agents
 from jobwire.coordination.agent_verbs import call, verb_named
 from jobwire.coordination.agents import Beat, Joining
-from jobwire.coordination.command import code_of
 from jobwire.coordination.marks import catch_up
 from jobwire.coordination.remote_form import (
     RemoteAnswer,
@@ -42,6 +41,7 @@ from jobwire.core.errors import (
     TransportError,
 )
 from jobwire.core.ports import Message
+from jobwire.core.told import code_of
 from jobwire.storage.wake import wait_until
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobwire.coordination.agent_ticket import AgentTicket, encode_agent_ticket
-from jobwire.coordination.command import say
 from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import place_of
 from jobwire.coordination.remote_keys import AgentKeys
 from jobwire.core.errors import InvalidInputError
 from jobwire.core.roles import Role
 from jobwire.core.settings import is_loopback
+from jobwire.core.told import say
 from jobwire.core.topics import check_agent
 from jobwire.registry.actions import broker_pair, warn
 from jobwire.registry.ticket_actions import certified_broker, print_secret

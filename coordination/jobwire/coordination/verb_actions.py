@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobwire.coordination.agent_verbs import do_verb, verb_named
-from jobwire.coordination.command import say, who_am_i
+from jobwire.coordination.command import who_am_i
 from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.remote_requests import LISTS, request_of
 from jobwire.core.errors import ConflictError, NoWorkError
-from jobwire.core.told import at_most
+from jobwire.core.told import at_most, say
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from jobwire.coordination.command import coordination_command, say_failure
+from jobwire.coordination.command import coordination_command
 from jobwire.coordination.verb_options import Options, add_options
 from jobwire.core.boundary import end_program, run_command
 from jobwire.core.commands import CommandParser, NameOnly, wants_json
+from jobwire.core.told import say_failure
 from jobwire.storage.home import HELP, Need
 
 # argparse.SUPPRESS: an option that stands before the verb is not taken back by one that is not behind it.

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.resolution import page
-from jobwire.coordination.command import say, split_command
+from jobwire.coordination.command import split_command
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import JobwireError, NoWorkError
 from jobwire.core.terminal_text import safe
+from jobwire.core.told import say
 from jobwire.jobs.record import Timeouts
 from jobwire.registry.store import RecordStore
 from jobwire.runner.delegation import Delegation, Plan

@@ -7,9 +7,9 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import say
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.terminal_text import safe
+from jobwire.core.told import say
 from jobwire.sessions.known_agents import InstructionsBy, KnownAgent, choose
 from jobwire.sessions.opening import NewSession, Opener, own_agents
 from jobwire.sessions.reconciling import Carried, Reconciler

@@ -6,9 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import say
 from jobwire.core.errors import ConfigError, NotFoundError
 from jobwire.core.terminal_text import safe, table
+from jobwire.core.told import say
 from jobwire.sessions.listing import Sessions, SessionView
 from jobwire.storage.home import find_home
 

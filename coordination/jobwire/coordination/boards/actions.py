@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardPhase
 from jobwire.coordination.boards.words import standing
-from jobwire.coordination.command import say
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import NoWorkError
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

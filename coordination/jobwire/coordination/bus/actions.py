@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from jobwire.coordination.blobs import BlobFolder
 from jobwire.coordination.bus.cli import EXPORTS, IMPORTS
-from jobwire.coordination.command import say
 from jobwire.coordination.export import export_messages
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import NotFoundError, StorageError
 from jobwire.core.terminal_text import safe
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import incarnation, say, split_command, who_am_i
+from jobwire.coordination.command import incarnation, split_command, who_am_i
 from jobwire.coordination.locks.changes import LockRequest
 from jobwire.coordination.locks.file_locks import Locks
 from jobwire.coordination.locks.queue import LockMode
@@ -13,6 +13,7 @@ from jobwire.coordination.locks.targets import targets_of
 from jobwire.coordination.locks.words import held
 from jobwire.coordination.places import open_store
 from jobwire.core.errors import NoWorkError
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

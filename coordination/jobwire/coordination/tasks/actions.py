@@ -6,12 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from jobwire.coordination.command import say, who_am_i
+from jobwire.coordination.command import who_am_i
 from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.places import open_store, open_to_read
 from jobwire.coordination.tasks.graph import mermaid, text_graph
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.core.errors import InvalidInputError, NotFoundError
+from jobwire.core.told import say
 
 if TYPE_CHECKING:
     from argparse import Namespace
