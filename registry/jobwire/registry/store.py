@@ -63,6 +63,8 @@ __all__ = ["TOUCHED", "LockedRecord", "RecordStore", "payload_digest"]
 
 # Who writes the history when a limit is reached.
 REAPER = "reaper"
+# What a history's line says of an answer.
+_ANSWER_FIELDS = ("answer", "by", "through", "always", "at")
 # Jobs that one error names.
 _NAMED = 5
 # Records that need not be decoded again, and the longest of them.
@@ -240,8 +242,13 @@ class RecordStore(HomeLayout):
         asked = find(record.requests, str(line.get("request")))
         if asked is None or asked.state is not RequestState.OPEN or line.get("attempt") != record.attempt:
             return record
-        given = Answer(line["answer"], line["by"], line["through"], line["always"])
-        new = answer(record, asked.id, given, epoch(line["at"]))
+        text, by, through, always, at = (line.get(name) for name in _ANSWER_FIELDS)
+        if not (isinstance(text, str) and isinstance(by, str) and isinstance(through, str)):
+            return record  # a damaged line: what it said is not known, and the question is open
+        try:
+            new = answer(record, asked.id, Answer(text, by, through, always is True), epoch(str(at)))
+        except (InvalidInputError, ValueError):
+            return record
         self.write([Revision(record, new, (b"",))])
         return new
 

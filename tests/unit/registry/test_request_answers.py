@@ -83,6 +83,21 @@ def test_an_answer_cut_short_between_history_and_record_is_the_answer(
     assert [line["answer"] for line in lines if line["kind"] == "request"] == ["yes"]
 
 
+@pytest.mark.parametrize("damage", [{"answer": None}, {"by": 7}, {"at": "yesterday"}, {"at": None}])
+def test_a_damaged_answer_in_the_history_holds_nobody_up(
+    store: RecordStore, asking: str, damage: dict[str, object]
+) -> None:
+    """Who takes the record next goes on with an open question, whatever the last line lacks."""
+    open_record = Path(store.record_path(asking)).read_bytes()
+    give(store, asking, YES)
+    path = Path(store.audit(asking).events_path)
+    *lines, last = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines, json.dumps({**json.loads(last), **damage})]) + "\n", encoding="utf-8")
+    Path(store.record_path(asking)).write_bytes(open_record)
+    with RecordStore(store.home, clock=store.clock).locked(asking) as locked:
+        assert locked.record.requests[0].state is RequestState.OPEN
+
+
 def test_a_request_that_nobody_answers_in_time_is_expired_by_the_registry(
     queue: JobQueue, store: RecordStore, asking: str, clock: ManualClock
 ) -> None:
