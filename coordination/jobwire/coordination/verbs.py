@@ -109,6 +109,7 @@ class VerbTable(NamedTuple):
                 description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
                 epilog=f"example:\n  {verb.example}",
                 tell=partial(say_failure, name),
+                as_json=wants_json(words),
             )
             common(one)
             if callable(verb.options):

@@ -90,7 +90,7 @@ class CommandParser(argparse.ArgumentParser):
 
     `fill` adds what the parser takes once the words are known, so that a short command does not pay for the
     options of others. `tell` says a usage error to a program instead of `report`; the parser then refuses
-    by itself what it does not know.
+    by itself what it does not know. `as_json`: --json was among the words before its own.
     """
 
     _as_json = False
@@ -102,8 +102,10 @@ class CommandParser(argparse.ArgumentParser):
         epilog: str | None = None,
         fill: "Callable[[CommandParser, Sequence[str]], None] | None" = None,
         tell: "Callable[[JobwireError], None] | None" = None,
+        as_json: bool = False,
         **options: Any,
     ) -> None:
+        self._as_json = as_json
         self._fill = fill
         self._tell = tell
         options.setdefault("formatter_class", HelpFormatter)
@@ -129,7 +131,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; refuse words that no operating system hands over, as callers from Python may."""
         words = sys.argv[1:] if args is None else args
-        self._as_json = wants_json(words)
+        self._as_json = self._as_json or wants_json(words)
         for word in words:
             if not fits_a_path(word):
                 self.error(f"no argument can be {word[:100]!r}")

@@ -47,6 +47,22 @@ def thread(inbox: Inbox) -> str:
     return str(sent["thread_id"])
 
 
+@pytest.mark.parametrize("words", [("reply", "--kind", "odd"), ("send", "--no-such"), ("claim", "--thread")])
+def test_a_usage_error_is_json_wherever_json_stands(
+    words: tuple[str, ...], inbox: Inbox, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--json` before the verb is as good as after it, also where the verb's own options are wrong."""
+    after = inbox(*words, code=30)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--json", *words])
+    assert caught.value.code == 30
+    before = json.loads(capfd.readouterr().out)
+    assert before["error"]["code"] == "invalid_input"
+    assert (before["ok"], before["command"]) == (False, words[0])
+    if words[-1] != "--thread":  # There the `--json` that follows is taken for its value by neither.
+        assert before == after
+
+
 def test_the_way_of_a_worker(inbox: Inbox, thread: str) -> None:
     """Fetch, claim, update, block, be answered, done: each says the thread, and an event_id that rises."""
     me = ("--agent", "builder", "--thread", thread)
