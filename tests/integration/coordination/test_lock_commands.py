@@ -52,7 +52,12 @@ def test_the_way_of_an_agent(lock: Lock) -> None:
     assert (refused["code"], refused["holder"], refused["path"]) == ("locked", "a", "src/app.py")
     assert lock("check", "src/app.py", "--agent", "b", code=20)["locks"][0]["agent"] == "a"
     lock("check", "src/app.py", "--agent", "a")
-    assert lock("wait", "src", "--agent", "b", "--timeout-seconds", "0", code=10)["woke"] is False
+    held = taken["event_id"]
+    waited = lock("wait", "src", "--agent", "b", "--timeout-seconds", "0", code=10)
+    assert (waited["woke"], waited["event_id"]) == (False, held)
+    queued = lock("acquire", "src", "--agent", "b", "--wait", "0.01", code=10)
+    assert (queued["woke"], queued["error"]["code"]) == (False, "timeout")
+    assert queued["event_id"] >= held
     lock("renew", "src/app.py", "--agent", "a", "--token", str(taken["token"]))
     assert lock("renew", "--all", "--agent", "a", "--token", "999", code=20)["error"]["code"] == "lease_lost"
     assert [one["path"] for one in lock("list")["locks"]] == ["src/app.py"]

@@ -163,11 +163,13 @@ def test_the_commands(
     )
     board_id = str(opened["board_id"])
     assert board("resolve", board_id, code=20)["error"]["code"] == "board_phase"
-    assert board("wait", board_id, "--timeout-seconds", "0", code=10)["woke"] is False
+    waited = board("wait", board_id, "--timeout-seconds", "0", code=10)
+    assert (waited["woke"], waited["board_id"], waited["event_id"]) == (False, board_id, opened["event_id"])
     board("assess", board_id, "--agent", "a", "--verdict", "APPROVE")
     assert board("show", board_id)["board"]["missing"] == ["b"]
     board("assess", board_id, "--agent", "b", "--verdict", "CONCERNS", "--concern", "late")
-    assert board("wait", board_id)["woke"] is True
+    waited = board("wait", board_id)
+    assert (waited["woke"], waited["event_id"] > opened["event_id"]) == (True, True)
     found = board("resolve", board_id)
     assert found["resolution"]["verdict"] == "APPROVED"
     (tmp_path / "resolution.json").write_text(found["sealed"])

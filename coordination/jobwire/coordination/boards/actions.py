@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 def board_wait(args: Namespace) -> int:
     """Wait for a phase."""
-    boards, phase = Boards(open_store(args)), BoardPhase(args.phase)
-    view = boards.wait(args.board, phase, seconds=args.timeout_seconds)
-    order, told = list(BoardPhase), view.to_json()
+    store, phase = open_store(args), BoardPhase(args.phase)
+    view = Boards(store).wait(args.board, phase, seconds=args.timeout_seconds)
+    order, board = list(BoardPhase), view.to_json()
+    told = {"board": board, "board_id": view.board.board_id, "event_id": store.latest_event()}
     if order.index(view.phase) < order.index(phase):
         raise NoWorkError(
-            standing(told),
+            standing(board),
             hint="its deadline ends each phase, whoever is missing",
             code="timeout",
-            response={"woke": False, "board": told},
+            response={"woke": False, **told},
         )
-    say(args, {"woke": True, "board": told, "board_id": view.board.board_id}, standing(told))
+    say(args, {"woke": True, **told}, standing(board))
     return 0

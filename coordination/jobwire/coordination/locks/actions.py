@@ -53,7 +53,7 @@ def lock_wait(args: Namespace) -> int:
             f"{found[0].target} is still held by {found[0].agent_id}",
             hint="`jobwire lock acquire PATH --wait S` waits in the queue",
             code="timeout",
-            response={"woke": False},
+            response={"woke": False, "event_id": store.latest_event()},
         )
     say(args, {"woke": True, "locks": [], "event_id": store.latest_event()}, "free")
     return 0

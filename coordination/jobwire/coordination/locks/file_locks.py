@@ -80,6 +80,7 @@ class Locks:
                 f"no lock on {changes.named(asked.targets)} within {wait_seconds:g} s",
                 hint="`jobwire lock list` shows who holds it",
                 code="timeout",
+                response={"woke": False, "event_id": self._store.latest_event()},
             )
         return granted
 
