@@ -122,13 +122,16 @@ class AgentTools(TaskTools):
                 left -= self.look_seconds
             if message is None:
                 raise no_reply(thread, timeout_seconds)
-            return {"message": message.to_json()}
+            # From where the next wait looks on, as every other wait says it.
+            cursor = {"next_event_id": message.seq, "event_id": message.seq}
+            return {"woke": True, **cursor, "message": message.to_json()}
 
     def search(self, words: str, limit: int = 20) -> Said:
         """Find messages that hold all the words, newest first; `word*` finds any ending."""
         check_count("limit", limit, _MOST)
         with self._inbox() as inbox:
-            return {"messages": [one.to_json() for one in inbox.search(words, limit=limit)]}
+            found = [one.to_json() for one in inbox.search(words, limit=limit)]
+            return {"messages": found, "event_id": inbox.store.latest_event()}
 
     def agents(self) -> Said:
         """Tell who is there, what each does, and how long ago it was heard of."""

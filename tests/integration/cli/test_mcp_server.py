@@ -91,11 +91,14 @@ def test_a_worker_works_with_tools_alone(home: Path) -> None:
         assert (await use("report", job=job, detail="half"))["job_id"] == job
         await use("update", thread=thread, summary="which branch?", blocked=True)
         lead.reply(thread, "main")
-        assert (await use("wait_reply", thread=thread))["message"]["summary"] == "main"
+        heard = await use("wait_reply", thread=thread)
+        assert (heard["message"]["summary"], heard["woke"]) == ("main", True)
+        assert heard["next_event_id"] == heard["message"]["seq"] <= heard["event_id"]
         assert (await use("lock_acquire", paths=["a.py"]))["locks"][0]["agent"] == "builder"
         assert await holds_and_waits(use)
         await use("reply", thread=thread, summary="soon there")
-        assert (await use("search", words="soon"))["messages"]
+        found = await use("search", words="soon")
+        assert (bool(found["messages"]), found["event_id"] > 0) == (True, True)
         assert (await use("done", thread=thread, summary="fixed"))["thread"]["status"] == "done"
         other = (await use("send", to=["builder"], subject="more"))["thread_id"]
         await use("claim", thread=other)
