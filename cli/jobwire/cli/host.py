@@ -84,14 +84,14 @@ class HostLocks:
     def supervisor(self) -> Holder | None:
         """Return the supervisor; None where there is none.
 
-        Raises ConflictError where it cannot be seen: it is somebody else's.
+        Raises ConflictError where it cannot be seen or ended: it is somebody else's.
         """
         if not file_lock.is_held(self._supervisor):
             return None
         pid = file_lock.holder_pid(self._supervisor)
         life = life_of(pid) if pid is not None else ""
         # It held the lock before and after: the number was not somebody else's in between.
-        if pid is not None and life and file_lock.holder_pid(self._supervisor) == pid:
+        if pid is not None and life and file_lock.holder_pid(self._supervisor) == pid and _is_ours(pid):
             return Holder(pid, life)
         if not file_lock.is_held(self._supervisor):
             return None
@@ -99,6 +99,15 @@ class HostLocks:
             f"`jobwire up` runs for {self._home}, but the process is not yours to end",
             hint="ask its owner to run `jobwire down`",
         )
+
+
+def _is_ours(pid: int) -> bool:
+    """Tell whether we may send signals to the process (kill(2))."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 class Host:

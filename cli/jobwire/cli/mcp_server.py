@@ -85,7 +85,7 @@ class AgentTools(TaskTools):
 
     def show(self, thread: str, limit: int = 20) -> Said:
         """Show a thread with its last messages."""
-        return self.call("show", thread_id=thread, limit=limit)
+        return self.call("show", thread_id=thread, limit=limit, reader=self._agent)
 
     def claim(self, thread: str, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Said:
         """Take a thread's work, for nobody but you. Each update extends the lease by as long again."""
@@ -165,6 +165,8 @@ class AgentTools(TaskTools):
             return LocalAgent(inbox.store, self._agent).wait(verb, args, seconds)
 
     def _done(self, agent: str, verb: str, args: Said) -> Said:
+        if "limit" in args:
+            check_count("limit", args["limit"], _MOST)
         with self._inbox() as inbox:
             catch_up(inbox.store)
             return do_verb(inbox.store, agent, verb, args, keeps_leases=True)

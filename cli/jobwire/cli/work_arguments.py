@@ -15,18 +15,16 @@ _SECONDS = number(MAX_SECONDS, zero=False)
 AGENTS = ("claude", "codex", "opencode")
 
 
-def _add_limits(parser: argparse.ArgumentParser) -> None:
+def _add_limits(parser: argparse.ArgumentParser, *, signs: str = "an event or output") -> None:
     add = parser.add_argument
-    add(
-        "--idle-timeout", metavar="S", type=_SECONDS, help="end it after S seconds without an event or output"
-    )
+    add("--idle-timeout", metavar="S", type=_SECONDS, help=f"end it after S seconds without {signs}")
     add("--wall-timeout", metavar="S", type=_SECONDS, help="end it after S seconds in any case")
 
 
-def _add_watch(parser: argparse.ArgumentParser) -> None:
+def _add_watch(parser: argparse.ArgumentParser, *, quiet: str = "no lines about events") -> None:
     add = parser.add_argument
     add("--detach", action="store_true", help="print the job's id and return; `jobwire watch` joins it later")
-    add("--quiet", action="store_true", help="no lines about events, only the output")
+    add("--quiet", action="store_true", help=quiet)
     add("--json", action="store_true", help="events as JSON lines on standard error")
 
 
@@ -110,7 +108,7 @@ def add_run(subparsers: Subparsers) -> None:
         help="with --agent codex: its questions can be answered from here as well, by its app-server",
     )
     add("--mtls", action="store_true", help="give the worker a certificate for this job alone, no password")
-    _add_watch(parser)
+    _add_watch(parser, quiet="no lines about events, only the output")
     _add_command(parser)
     parser.set_defaults(run="jobwire.cli.run:run")
 
@@ -141,7 +139,7 @@ def add_submit(subparsers: Subparsers) -> None:
     add("--file", metavar="FILE", help="the instructions from a file, - for stdin")
     add("--agent-session", required=True, metavar="S", help="the session: opened where it is not there")
     add_agent_options(parser)
-    _add_limits(parser)
+    _add_limits(parser, signs="an event")
     add(
         "--wait",
         metavar="S",

@@ -16,6 +16,7 @@ from jobwire.coordination.tasks.stored import READY, view_of
 from jobwire.coordination.tasks.tasks import Tasks
 from jobwire.coordination.verb_form import (
     FLAG,
+    MOST,
     NUMBER,
     TEXT,
     TEXTS,
@@ -99,6 +100,9 @@ def _list(store: CoordinationStore, agent: str, args: dict[str, Any]) -> dict[st
             more = {"after": found[len(told) - 1].task.number, "limit": limit - len(told)}
             return {"tasks": told, "more": more}
         told.append(body)
+    if "after" in args and len(told) == MOST:
+        # Whoever goes from page to page is told of the next one.
+        return {"tasks": told, "more": {"after": found[-1].task.number}}
     return {"tasks": told}
 
 

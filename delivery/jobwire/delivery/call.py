@@ -13,6 +13,7 @@ A command loads this and little else: no `typing`, `json` or `socket`.
 import _socket as socket
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ TAKEN_SECONDS = 0.3
 # sun_path has 108 bytes on Linux (unix(7)); it is bound by a name with one more.
 _LONGEST_PATH = 106
 _CHUNK = 65536
+_QUEUE_SECONDS = 0.005
 _THREE_INTEGERS = 12
 
 
@@ -60,7 +62,7 @@ def call(
         connection.settimeout(taken_seconds)
         try:
             path, folder = address_in(home)
-            connection.connect(path)
+            _queue_up(connection, path, taken_seconds)
             if peer_of(connection)[1] not in {os.geteuid(), 0}:
                 return None
             connection.sendall(b"%s %d %d\n" % (name.encode(), len(own), len(given)) + own + given)
@@ -91,6 +93,20 @@ def peer_of(connection: "socket.socket") -> tuple[int, int]:
     """Return process and user at the other end, as the kernel knows them (SO_PEERCRED, unix(7))."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _THREE_INTEGERS)
     return int.from_bytes(found[:4], sys.byteorder), int.from_bytes(found[4:8], sys.byteorder)
+
+
+def _queue_up(connection: "socket.socket", path: str, seconds: float) -> None:
+    """Connect; a full queue answers EAGAIN at once, whatever the timeout (connect(2)). Raises OSError."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            connection.connect(path)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(_QUEUE_SECONDS)
+        else:
+            return
 
 
 def _answer(connection: "socket.socket", seconds: float) -> bytes:

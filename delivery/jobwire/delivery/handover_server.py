@@ -83,6 +83,12 @@ class HandOverServer:
         """Return what the health file says."""
         return {"clients": len(self._waiting), "events": self.handed_over}
 
+    def begin(self) -> None:
+        """Note that workers can ask from now on; the connection may follow in a moment."""
+        with self._changed:
+            if self._away_since is not None:
+                self._away_since = self._clock.monotonic()
+
     def take(self, name: str, environ: dict[str, str], given: bytes) -> Callable[[object], bytes] | None:  # noqa: ARG002 - see `Callee`
         """See `Callee.take`."""
         request = parse_request(given)

@@ -106,6 +106,7 @@ class RegistryProcess:
             self._companions = [calls, *self._new_companions(writer)]
             try:
                 self._prepare(assembly)
+                assembly.handover.begin()
                 calls.open()
                 self._work(assembly)
             except _StuckError:

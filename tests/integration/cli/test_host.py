@@ -11,8 +11,9 @@ from jobwire.cli.host import Host, HostLocks
 from jobwire.cli.live_part import LivePart, make_room
 from jobwire.cli.parts import SERVE, Part
 from jobwire.core.clock import SystemClock
-from jobwire.core.errors import JobwireError
+from jobwire.core.errors import ConflictError, JobwireError
 from jobwire.core.override import override
+from jobwire.registry.layout import HomeLayout
 from jobwire.testing import wait_for
 from jobwire.testing.clock import ManualClock
 
@@ -115,3 +116,22 @@ def test_a_part_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     assert live.look()
     assert live.look()
     assert notes[-1] == "was not started; starts again in 2 s"
+
+
+def test_a_supervisor_of_somebody_else_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes no signal of ours is told at once, with who can end it."""
+    locks = HostLocks(tmp_path, clock=SystemClock())
+    HomeLayout(tmp_path).make_layout()
+    with locks.taken(lambda: None):
+        found = locks.supervisor()
+        assert found is not None
+        assert found.pid == os.getpid()
+
+        def refuse(_pid: int, _number: int) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "kill", refuse)
+        with pytest.raises(ConflictError, match="not yours to end"):
+            locks.supervisor()

@@ -15,6 +15,7 @@ from jobwire.coordination.boards.boards import Boards
 from jobwire.coordination.boards.phases import BoardTurn
 from jobwire.coordination.home_key import home_key
 from jobwire.coordination.store import CoordinationStore
+from jobwire.core.errors import InvalidInputError
 from jobwire.jobs.requests import Answer
 from jobwire.registry.layout import HomeLayout
 from jobwire.registry.queue import JobQueue
@@ -108,6 +109,20 @@ def test_a_worker_works_with_tools_alone(home: Path) -> None:
     visit(home, walk, "--agent", "builder")
     person.join(SECONDS)
     lead.close()
+
+
+def test_what_a_tool_showed_is_read(home: Path) -> None:
+    """A thread that an agent was shown is no longer unread to it; no list is longer than one may be."""
+    from jobwire.cli.mcp_server import AgentTools  # noqa: PLC0415 - where the package is
+
+    lead, tools = Home(home).inbox("lead"), AgentTools(str(home), "builder")
+    thread = lead.send("builder", subject="fix the parser", body="it breaks on empty files").thread_id
+    lead.close()
+    assert [one["thread_id"] for one in tools.fetch(unread=True)["threads"]] == [thread]
+    assert tools.show(thread)["messages"]
+    assert tools.fetch(unread=True)["threads"] == []
+    with pytest.raises(InvalidInputError, match="limit"):
+        tools.fetch(limit=1001)
 
 
 async def holds_and_waits(use: Tool) -> bool:

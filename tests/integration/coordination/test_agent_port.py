@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobwire.coordination import task_verbs
 from jobwire.coordination.agent_port import AgentPort, LocalAgent
 from jobwire.coordination.agents import Joining, join
 from jobwire.coordination.store import CoordinationStore
@@ -330,6 +331,18 @@ def test_what_a_task_refuses_it_refuses_everywhere(agents: Agents, plan: Tasks) 
     everything: Any = lead.call("task-list", {})
     assert [one["task_id"] for one in everything["tasks"]] == ["T1", "T2", "T3"]
     assert {view.task.rounds for view in plan.graph()} == {0, 1}
+
+
+def test_who_lists_page_after_page_is_told_of_the_next(
+    agents: Agents, plan: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that holds as many as one may is not taken for all there is."""
+    monkeypatch.setattr(task_verbs, "MOST", 2)
+    lead, asked = agents("lead"), {"after": 0, "limit": 2}
+    first: Any = lead.call("task-list", asked)
+    second: Any = lead.call("task-list", {**asked, **first["more"]})
+    names = [[one["task_id"] for one in page["tasks"]] for page in (first, second)]
+    assert (names, "more" in second, len(plan.graph())) == ([["T1", "T2"], ["T3"]], False, 3)
 
 
 def test_a_plan_that_fits_no_answer_is_listed_in_parts(agents: Agents, plan: Tasks) -> None:

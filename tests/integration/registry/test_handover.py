@@ -1,5 +1,6 @@
 """The hand-over: a worker beside a registry process sends by it, and never depends on it."""
 
+import errno
 import json
 import os
 import socket
@@ -7,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +213,40 @@ def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str])
             assert worker.started().confirmed
     assert not (Path(site.store.home) / SOCKET_FILE).exists()
     assert alone == []
+
+
+def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
+    """Where more call at once than the kernel keeps in line, a call is made when there is room."""
+    path, others = str(tmp_path / SOCKET_FILE), list[socket.socket]()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        listener.settimeout(PATIENT_SECONDS)
+        error = 0
+        while not error:
+            others.append(socket.socket(socket.AF_UNIX))
+            others[-1].setblocking(False)
+            error = others[-1].connect_ex(path)
+        assert error == errno.EAGAIN
+
+        def answer() -> None:
+            time.sleep(0.1)
+            for one in others:
+                one.close()
+            heard = b""
+            while not heard:
+                connection, _ = listener.accept()
+                with connection:
+                    if heard := connection.recv(100):
+                        connection.sendall(b"t")
+                        connection.recv(1)
+                        connection.sendall(b"done")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        asked = partial(call, str(tmp_path), "x", {}, b"", answer_seconds=PATIENT_SECONDS)
+        assert asked(taken_seconds=PATIENT_SECONDS) == b"done"
+        thread.join()
 
 
 def _handover(site: "Site") -> HandOver:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.core.clock import SystemClock
+from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import UnreachableError
 from jobwire.core.settings import BrokerSettings
 from jobwire.delivery import handover, handover_server
@@ -16,6 +16,7 @@ from jobwire.delivery.handover_server import HandOverServer, SentSoFar
 from jobwire.delivery.outbox import Delivery
 from jobwire.testing import wait_for
 from jobwire.testing.calls import serving_calls
+from jobwire.testing.clock import ManualClock
 
 JOB, LATER_JOB = "0a1b2c3d", "0a1b2c3e"
 CONFIRMED = Delivery(delivered=True, confirmed=True)
@@ -24,12 +25,12 @@ CONFIRMED = Delivery(delivered=True, confirmed=True)
 class _Process:
     """The answering half of a registry process, with a broker that comes and goes."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, clock: Clock) -> None:
         self.home = home
         self.sent: list[str] = []
         self.failing = 0
         self.server = HandOverServer(
-            broker=BrokerSettings("test", 1, topic_root="root"), send=self._send, clock=SystemClock()
+            broker=BrokerSettings("test", 1, topic_root="root"), send=self._send, clock=clock
         )
 
     def _send(self, job_id: str, expiry_seconds: int | None) -> SentSoFar:
@@ -62,7 +63,7 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Process:
         monkeypatch.setattr(handover, name, 60.0)
     for name in ("_PATIENCE_SECONDS", "_AWAY_SECONDS"):
         monkeypatch.setattr(handover_server, name, 60.0)
-    return _Process(tmp_path)
+    return _Process(tmp_path, SystemClock())
 
 
 def test_a_process_that_is_connecting_has_its_workers_wait(process: _Process) -> None:
@@ -72,6 +73,18 @@ def test_a_process_that_is_connecting_has_its_workers_wait(process: _Process) ->
         assert process.sent == []
         process.server.broker_found()
     assert (heard, process.sent) == ([CONFIRMED], [JOB])
+
+
+def test_what_a_start_takes_is_not_counted_as_a_broker_that_stays_away(process: _Process) -> None:
+    """A process that first had a long journal to fold has its first workers wait for the connection."""
+    clock = ManualClock()
+    slow = _Process(process.home, clock)
+    clock.advance(3600.0)
+    slow.server.begin()
+    with slow.serving(), slow.asked(JOB) as heard:
+        wait_for(lambda: heard or slow.server.is_awaited(JOB), what="the request")
+        slow.server.broker_found()
+    assert (heard, slow.sent) == ([CONFIRMED], [JOB])
 
 
 def test_a_broker_that_restarts_is_waited_for(process: _Process) -> None:
