@@ -10,6 +10,7 @@ import json
 import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -180,7 +181,7 @@ class AgentTools(TaskTools):
 
 def server_of(tools: AgentTools) -> MCPServer:
     """Return the server that offers them."""
-    server = MCPServer("jobwire", instructions=INSTRUCTIONS)
+    server = MCPServer("jobwire", instructions=INSTRUCTIONS, version=version("jobwire"))
     for tool in tools.all():
         text = " ".join(str(inspect.getdoc(tool)).split())
         server.add_tool(_told(tool), description=text, structured_output=False)

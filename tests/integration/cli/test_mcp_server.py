@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ def visit(home: Path, walk: Callable[[Tool], Any], *words: str) -> None:
                     return said
 
                 use.tools = (await client.list_tools()).tools  # type: ignore[attr-defined]
+                assert (client.server_info.name, client.server_info.version) == (
+                    "jobwire",
+                    version("jobwire"),
+                )
                 await walk(use)
 
     anyio.run(go)
