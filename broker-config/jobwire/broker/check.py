@@ -166,9 +166,12 @@ def differences(text: str, files: BrokerFiles) -> Iterator[Finding]:
 
 
 def _settings(text: str) -> list[str]:
-    """Return the lines of a mosquitto.conf that are no comments, their words one blank apart."""
-    lines = (" ".join(line.split()) for line in text.split("\n"))
-    return [line for line in lines if line and not line.startswith("#")]
+    """Return the lines of a mosquitto.conf that are no comments, their words one blank apart.
+
+    Whatever else is blank for people is part of a word for Mosquitto, and a comment begins its line.
+    """
+    lines = (line.rstrip("\r").split(" ") for line in text.split("\n") if not line.startswith("#"))
+    return [" ".join(filter(None, words)) for words in lines if any(words)]
 
 
 def _sections(lines: list[str], of_listeners: set[str]) -> list[set[str]]:

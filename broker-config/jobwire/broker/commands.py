@@ -240,7 +240,7 @@ def _new_password(source: str | None) -> str:
     # One byte more than a password may have: enough to be refused with the right words.
     raw = sys.stdin.buffer.readline(MAX_PASSWORD_BYTES + 2)
     try:
-        return raw.decode().rstrip("\n")
+        return raw.decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InvalidInputError("the password is not UTF-8", hint="type it as text") from error
 

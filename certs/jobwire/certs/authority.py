@@ -1,5 +1,6 @@
 """The authority over its folder: creating it, issuing, renewing, revoking, and what stands in it."""
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,7 +32,7 @@ from jobwire.certs.values import (
 from jobwire.core.clock import Clock, SystemClock
 from jobwire.core.errors import ConflictError, InvalidInputError, NotFoundError
 from jobwire.core.topics import agent_identity, check_job_id, check_wire_name
-from jobwire.storage.durable import change_durably, remove_durably, remove_temporaries
+from jobwire.storage.durable import change_durably, create_durably, remove_durably, remove_temporaries
 
 
 class CertificateAuthority:
@@ -168,15 +169,11 @@ class CertificateAuthority:
                     hint="choose another name: certificates are renewed and revoked by it",
                     path=str(taken),
                 )
-            if not force and certfile.exists():
-                raise ConflictError(
-                    f"{certfile} exists already",
-                    hint=f"renew it: jobwire certs renew {name}; or replace it and its key with --force",
-                    path=str(certfile),
-                )
+            if not force and os.path.lexists(certfile):
+                raise _exists(certfile, name)
             # A key alone: a crash came before its certificate, which completes the pair.
             key = pem.load_key(keyfile) if not force and keyfile.exists() else None
-            return self._write(name, kind, now, lifetime, server_names, key=key)
+            return self._write(name, kind, now, lifetime, server_names, key=key, replace=force)
 
     def renew(
         self,
@@ -245,11 +242,13 @@ class CertificateAuthority:
         server_names: Sequence[str] | None,
         *,
         key: ec.EllipticCurvePrivateKey | None = None,
+        replace: bool = True,
     ) -> Issued:
         """Write the certificate with a new key, or for the given `key` the certificate alone.
 
         Then one rename changes everything: certificate and key never disagree, whatever crashes. Raises
-        InvalidInputError for names outside the authority's constraints.
+        InvalidInputError for names outside the authority's constraints, and unless `replace` ConflictError
+        where a file stands: the file system has the last word, also about links that lead nowhere.
         """
         signer = pem.load_signer(self.places)
         hosts = None if server_names is None else names.parse_server_names(server_names)
@@ -273,7 +272,14 @@ class CertificateAuthority:
         files.make_directory(certfile.parent)
         record(self.places, certificate, name, signer, kind)
         written = [] if key else [(keyfile, pem.dump_key(used))]
-        change_durably(replace=[*written, (certfile, pem.dump([certificate]))], files=files.FILES)
+        written.append((certfile, pem.dump([certificate])))
+        if replace:
+            change_durably(replace=written, files=files.FILES)
+        else:
+            try:
+                create_durably(written, files=files.FILES)
+            except FileExistsError as error:
+                raise _exists(Path(str(error.filename)), name) from None
         end = certificate.not_valid_after_utc.timestamp()
         return Issued(name, certfile, keyfile, certificate.serial_number, end)
 
@@ -329,6 +335,14 @@ class CertificateAuthority:
         that do not match, a revocation that has not reached the list, a rollover under way. Reads only.
         """
         return inspection.Checkup(self.places, now=self._clock.now(), warn_seconds=warn_seconds).findings()
+
+
+def _exists(path: Path, name: str) -> ConflictError:
+    return ConflictError(
+        f"{path} exists already",
+        hint=f"renew it: jobwire certs renew {name}; or replace it and its key with --force",
+        path=str(path),
+    )
 
 
 def new_signer(server_names: Sequence[str], permit: Sequence[str], validity: profiles.Period) -> Signer:

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -116,12 +117,20 @@ async def _following(
         asyncio.create_task(follow(model, broadcaster, clock=clock, warn=warn_operator)),
         asyncio.create_task(asyncio.to_thread(watch.run, stop)),
     )
+    tasks[1].add_done_callback(_tell_defect)
     try:
         yield
     finally:
         broadcaster.close()
         stop.set()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tell_defect(watching: asyncio.Task[None]) -> None:
+    """Tell the operator at once of a defect that ended the watch: views of the store would stand still."""
+    error = None if watching.cancelled() else watching.exception()
+    if error is not None:
+        warn_operator("".join(traceback.format_exception(error)))
 
 
 class _Server(uvicorn.Server):

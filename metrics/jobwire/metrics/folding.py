@@ -62,7 +62,7 @@ def _fold(settings: MetricsSettings, options: SourceOptions, piece: Piece, shard
     }
 
 
-# Opened once a process: a Python worker runs task after settings.
+# Opened once a process: a Python worker runs task after task.
 _open_tables: dict[tuple[MetricsSettings, int], MetricsSink] = {}
 
 

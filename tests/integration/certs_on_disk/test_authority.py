@@ -1,5 +1,6 @@
 """Creating, issuing, renewing, revoking."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -128,6 +129,36 @@ def test_issue_refuses_to_overwrite(authority: CertificateAuthority) -> None:
     second = authority.issue("hermes", force=True)
     assert second.serial != first.serial
     assert second.keyfile.read_bytes() != before[first.keyfile]
+
+
+@pytest.mark.parametrize("suffix", [".pem", ".key"])
+def test_issue_replaces_no_link_that_leads_nowhere(
+    authority: CertificateAuthority, tmp_path: Path, suffix: str
+) -> None:
+    """A key may lie on a disk that is not mounted just now: its name is taken without force."""
+    link = authority.places.client("hermes").with_suffix(suffix)
+    link.symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(ConflictError):
+        authority.issue("hermes")
+    assert sorted(link.parent.iterdir()) == [link]
+    assert link.is_symlink()
+
+
+def test_issue_replaces_no_file_that_appears_meanwhile(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last word is the file system's, not an earlier look."""
+    target = authority.places.client("hermes")
+    flush = os.fdatasync
+
+    def intrude(descriptor: int) -> None:
+        target.write_bytes(b"theirs")
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", intrude)
+    with pytest.raises(ConflictError):
+        authority.issue("hermes")
+    assert target.read_bytes() == b"theirs"
 
 
 def test_issue_completes_a_pair_that_a_crash_cut(authority: CertificateAuthority) -> None:

@@ -23,7 +23,7 @@ from jobwire.coordination.reading import messages_of, thread_of
 from jobwire.coordination.sending import send
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.work import ThreadWork
-from jobwire.core.errors import ConflictError
+from jobwire.core.errors import ConflictError, NotFoundError
 from jobwire.dashboard.coordination.acting import act
 from jobwire.dashboard.coordination.looking import looking
 from jobwire.dashboard.coordination.threads import PAGE, ThreadQuery, thread_page
@@ -339,6 +339,8 @@ def test_the_page_speaks_in_no_agents_name(store: CoordinationStore) -> None:
     for verb, args in (("reply", said), ("board-assess", assessed)):
         with pytest.raises(ConflictError):
             act(Path(store.home), "somebody", verb, args)
+    with pytest.raises(NotFoundError):  # which says nothing to agents
+        act(Path(store.home), "somebody", "session-stop", {"name": "nothing", "how": "hard"})
 
 
 def test_a_store_that_is_missing_newer_or_broken_is_said_and_the_fleet_stays(

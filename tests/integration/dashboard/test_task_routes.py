@@ -48,6 +48,8 @@ def test_a_plan_is_shown_and_managed_by_a_person(tmp_path: Path) -> None:
         manage(400, "build", "review", build["version"], approve=False)
         manage(400, "build", "praise", build["version"])
         manage(404, "nothing", "retry", 1)
+        unseen = {"task_id": "build", "approve": True}
+        assert post(server, "/api/act/task-review", 400, **unseen)["error"], "as it was shown, or not at all"
         manage(200, "build", "review", build["version"], approve=True)
         test = get(server, "/api/tasks?run=default")["tasks"][0]
         assert (test["id"], test["status"]) == ("test", "ready")

@@ -32,6 +32,15 @@ def test_a_homes_configuration_is_well() -> None:
     assert "cafile /etc/broker/certs/ca.pem` is missing" in said(elsewhere)
 
 
+@pytest.mark.parametrize("sign", ["\t", "\xa0", "\u2003"])
+def test_only_a_blank_parts_words(sign: str) -> None:
+    """For Mosquitto a name with anything else behind it is another name: the line sets nothing."""
+    text = GOOD.replace("acl_file ", f"acl_file{sign}", 1)
+    assert "`acl_file /etc/broker/acl` is missing" in said(text)
+    assert said(GOOD.replace("acl_file ", "  acl_file   ", 1).replace("\n", "\r\n")) == ""
+    assert "`# note` is not what render writes" in said(f" # note\n{GOOD}")
+
+
 def test_the_listeners_may_change_places() -> None:
     """The listener for certificates is known by what it demands, not by its place."""
     head, first, second = GOOD.split("\nlistener ")

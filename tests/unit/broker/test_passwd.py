@@ -71,9 +71,9 @@ def test_unusable_passwords_are_refused(password: str) -> None:
 
 def test_a_password_from_a_pipe_is_text_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line is taken; what is no text is refused, and of what never ends only so much is read."""
-    line = io.BytesIO(b"one\ntwo\n")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(line))
-    assert _new_password("-") == "one"
+    for lines in (b"one\ntwo\n", b"one\r\ntwo\r\n", b"one"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        assert _new_password("-") == "one"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(InvalidInputError, match="not UTF-8"):
         _new_password("-")

@@ -48,7 +48,7 @@ def act(home: Path, person: str, verb: str, args: Mapping[str, object]) -> dict[
         raise InvalidInputError(f"there is no verb {verb!r:.40}", hint=f"one of {', '.join(PAGE_VERBS)}")
     found.check(verb, args)
     with closing(CoordinationStore(str(home))) as store:
-        if found is not _READ:
+        if verb not in _SILENT:
             _make_known(store, person)
         return found.does(store, person, dict(args))
 
@@ -129,17 +129,23 @@ def _own(does: VerbBody, *texts: str, **others: str) -> AgentVerb:
     return AgentVerb(takes, does, tuple(takes))
 
 
-_READ = _own(_read, "thread_id", through=WHOLE)
-_SHARED = (
-    *("cancel", "board-assess", "board-discuss", "board-pass", "board-vote"),
-    *("task-review", "task-merge", "task-retry", "task-cancel"),
-)
+def _as_shown(name: str) -> AgentVerb:
+    """Return a verb of tasks that moves one as it was shown to the person, and no other."""
+    found = verb_named(name)
+    return found._replace(needs=(*found.needs, "expect_version"))
+
+
+# They say nothing to agents, so that it does not matter whose name the person has.
+_SILENT = ("read", "session-stop", "session-resume")
+_SHARED = ("cancel", "board-assess", "board-discuss", "board-pass", "board-vote")
+_OF_TASKS = ("task-review", "task-merge", "task-retry", "task-cancel")
 PAGE_VERBS: Mapping[str, AgentVerb] = {
     "begin": _own(_begin, "to", "kind", "summary", "body", "priority", "id"),
     "reply": _own(_reply, "thread_id", "body", "kind", "id"),
-    "read": _READ,
+    "read": _own(_read, "thread_id", through=WHOLE),
     "settle": _own(_settle, "agent", "verb", seq=WHOLE),
     "session-stop": _own(_stop, "name", "how"),
     "session-resume": _own(_resume, "name"),
     **{name: verb_named(name) for name in _SHARED},
+    **{name: _as_shown(name) for name in _OF_TASKS},
 }

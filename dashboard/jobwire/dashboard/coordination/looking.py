@@ -79,6 +79,9 @@ class StoreWatch:
             except StorageError as error:
                 store.close()
                 found, trouble = None, "" if is_being_made(error) else error.message
+            except OSError as error:  # a home that may not be looked into
+                store.close()
+                found, trouble = None, str(error)
             pause = LOOK_SECONDS
             if trouble:
                 # Once may be somebody who makes the tables, or brings them up to date.
