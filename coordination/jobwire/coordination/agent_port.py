@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobwire.coordination.agent_verbs import call, following
 from jobwire.coordination.message import DEFAULT_RUN
+from jobwire.coordination.verb_form import MOST
 from jobwire.core.errors import ConflictError
 from jobwire.core.topics import check_agent
 from jobwire.storage.wake import wait_until
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jobwire.coordination.store import CoordinationStore
+
+_LOOKED_AT = 20
 
 
 class AgentPort(Protocol):
@@ -36,12 +39,17 @@ def claim_next(
     Which one it is, is asked first: a claim that is asked for again is then of the same task.
     """
     run_id = args.get("run_id", DEFAULT_RUN)
-    found: Any = call("task-next", {"run_id": run_id})
-    for task in found["task_ids"]:
-        try:
-            return call("task-claim", {**args, "task_id": task})
-        except ConflictError:
-            continue  # others may be quicker
+    passed: set[str] = set()
+    while True:
+        found: Any = call("task-next", {"run_id": run_id, "limit": min(_LOOKED_AT + len(passed), MOST)})
+        ready = [task for task in found["task_ids"] if task not in passed]
+        if not ready:
+            break
+        for task in ready:
+            try:
+                return call("task-claim", {**args, "task_id": task})
+            except ConflictError:
+                passed.add(task)  # others may be quicker: then it is the next one's turn
     from jobwire.coordination.tasks.states import no_task  # noqa: PLC0415 - who asks for locks asks for no task
 
     raise no_task(str(run_id), agent)

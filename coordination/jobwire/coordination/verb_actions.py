@@ -41,7 +41,9 @@ def at_home(args: Namespace) -> int:
     answer: Any
     if verb == "task-claim" and "task_id" not in asked:
         from jobwire.coordination.agent_port import claim_next  # noqa: PLC0415 - for tasks alone
+        from jobwire.coordination.marks import catch_up  # noqa: PLC0415 - as above
 
+        catch_up(store)  # what is ready follows from how jobs ended
         answer = claim_next(do, agent, asked)
     else:
         answer = do(verb, asked)

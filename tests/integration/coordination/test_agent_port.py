@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobwire.coordination import task_verbs
-from jobwire.coordination.agent_port import AgentPort, LocalAgent
+from jobwire.coordination.agent_port import AgentPort, LocalAgent, claim_next
 from jobwire.coordination.agents import Joining, join
 from jobwire.coordination.store import CoordinationStore
 from jobwire.coordination.tasks.new_task import NewTask
@@ -331,6 +331,21 @@ def test_what_a_task_refuses_it_refuses_everywhere(agents: Agents, plan: Tasks) 
     everything: Any = lead.call("task-list", {})
     assert [one["task_id"] for one in everything["tasks"]] == ["T1", "T2", "T3"]
     assert {view.task.rounds for view in plan.graph()} == {0, 1}
+
+
+def test_a_claim_goes_on_where_others_were_quicker(agents: Agents, plan: Tasks) -> None:
+    """Who loses one ready task after the other has the next one, and does not hear that there is none."""
+    plan.add_all([NewTask(f"n{number}", f"n{number}", owner="builder") for number in range(30)])
+    builder, lost = agents("builder"), list[object]()
+
+    def call(verb: str, args: dict[str, object]) -> dict[str, object]:
+        if verb == "task-claim" and len(lost) < 25:
+            lost.append(args["task_id"])
+            raise ConflictError("somebody was quicker")
+        return builder.call(verb, args)
+
+    claimed: Any = claim_next(call, "builder", {})
+    assert (len(set(lost)), claimed["task"]["task_id"]) == (25, "n23")
 
 
 def test_who_lists_page_after_page_is_told_of_the_next(

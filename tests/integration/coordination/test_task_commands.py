@@ -10,6 +10,9 @@ import pytest
 from jobwire.api.home import Home
 from jobwire.cli.main import main
 from jobwire.core.clock import epoch
+from jobwire.delivery.signing import Draft
+from jobwire.registry.event_log import HomeEventLog
+from jobwire.registry.store import RecordStore
 
 Said = dict[str, Any]
 Run = Callable[..., tuple[int, Said]]
@@ -63,6 +66,18 @@ def test_a_plan_is_imported_once_worked_off_and_drawn(run: Run, tmp_path: Path) 
     assert "n0 --> n1" in drawn
     plan.write_text(PLAN.replace("write", "rewrite"), encoding="utf-8")
     assert run("import", str(plan))[1]["error"]["code"] == "duplicate_id"
+
+
+def test_what_a_job_says_by_itself_makes_the_next_task_ready(run: Run, home: Home) -> None:
+    """A claim of whatever is ready sees how jobs ended, also where no process looks after the home."""
+    run("add", "--title", "a", "--task", "a", "--owner", "builder")
+    run("add", "--title", "b", "--task", "b", "--owner", "builder", "--depends-on", "a")
+    job = run("claim", agent="builder")[1]["task"]["job_id"]
+    events = HomeEventLog(RecordStore(home.path), job, attempt=1)
+    for word in ("started", "completed"):
+        events.append(Draft(word, "", {}))
+    code, claimed = run("claim", agent="builder")
+    assert (code, claimed["task"]["task_id"]) == (0, "b")
 
 
 def test_each_refusal_has_its_word_and_exit_code(run: Run) -> None:
