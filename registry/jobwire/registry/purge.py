@@ -6,6 +6,7 @@ them for ever. The ages stand in the table `[registry]` of jobwire.toml, under t
 
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -149,8 +150,11 @@ class Purge:
                 facts = last_facts(store, locked.record, by=self._by)
                 self._tell(locked.record, facts)
                 leave_facts(store, facts)
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.rmtree(store.log_dir(job_id))
+                folder = store.log_dir(job_id)
+                while os.path.lexists(folder):
+                    # Somebody else removes a file of it meanwhile: the others are still to go.
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.rmtree(folder)
                 old = store.outbox_path(job_id)
                 for path in (store.sent_path(job_id), old, f"{old}.damaged"):
                     store.files.unlink(path)

@@ -224,6 +224,28 @@ def test_what_cannot_be_removed_whole_is_tried_again(
     assert not Path(store.log_dir(job_id)).exists()
 
 
+def test_what_somebody_else_removes_meanwhile_leaves_nothing_behind(
+    queue: JobQueue, store: RecordStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is gone when its turn comes keeps none of the others."""
+    job_id = queue.register(JobSpec()).record.job_id
+    queue.cancel(job_id)
+    for number in range(3):
+        (Path(store.log_dir(job_id)) / f"{number}.receipt.md").touch()
+    clock.advance(100 * DAY)
+    unlink, gone = os.unlink, list[Any]()
+
+    def race(path: Any, **where: Any) -> None:
+        unlink(path, **where)
+        if "receipt" in str(path) and not gone:
+            gone.append(path)
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+
+    monkeypatch.setattr(os, "unlink", race)
+    assert _purge(queue, [], RetentionRules()).run().removed == 1
+    assert (len(gone), Path(store.log_dir(job_id)).exists()) == (1, False)
+
+
 def test_purge_nothing(queue: JobQueue, clock: ManualClock) -> None:
     """Rules of None keep for ever."""
     job_id = queue.register(JobSpec()).record.job_id
