@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import uuid
@@ -171,17 +172,23 @@ def left(terminal: Terminal) -> bool:
     return terminal.process.poll() is not None
 
 
-def test_attach_shows_the_pane_in_this_terminal(embedded_broker: EmbeddedServer, in_pane: str) -> None:
+def test_attach_shows_the_pane_in_this_terminal(
+    embedded_broker: EmbeddedServer, in_pane: str, tmp_path: Path
+) -> None:
     """On a terminal a job in a pane is shown there; who detaches leaves it alone, with exit code 0."""
-    words = [*JOBWIRE, "--home", str(embedded_broker.home), "attach", in_pane]
+    # What a terminal has not shown by then goes when tmux begins to draw (tcflush(3)): it is read elsewhere.
+    told = tmp_path / "told"
+    aside = ["sh", "-c", f'exec "$@" 2>{shlex.quote(str(told))}', "sh"]
+    words = [*aside, *JOBWIRE, "--home", str(embedded_broker.home), "attach", in_pane]
     terminal = Terminal(words, bare_environment(TERM="xterm") | {"TMUX": ""})
     try:
         wait_for(lambda: "I am the pane" in terminal.read(), deadline_seconds=_DEADLINE, what="the pane")
-        assert "tmux attach, pane %" in terminal.text
         # Again each second: tmux may take the first keys after it drew for pasted text (assume-paste-time).
         wait_for(lambda: left(terminal), deadline_seconds=_DEADLINE, what="the end", step_seconds=1.0)
         assert terminal.process.returncode == 0
-        assert f"job {in_pane} goes on" in terminal.read()
+        said = told.read_text(encoding="utf-8")
+        assert "tmux attach, pane %" in said
+        assert f"job {in_pane} goes on" in said
     finally:
         terminal.close()
 

@@ -40,7 +40,7 @@ writer = JournalWriter(Path(home, "journal"), clock=clock)
 views = Views(store)
 folder = Folder(store=store, views=views, topics=topics, reader=JournalReader(writer.directory),
                 durable_offset=lambda: writer.next_offset, consumers=Consumers(writer.directory),
-                journal=writer.append, clock=clock, on_folded=lambda *_: None)
+                journal=writer.append, on_folded=lambda *_: None)
 admit = WireAdmission(topics=topics, views=views)
 
 def say(seq, kind):
