@@ -1,7 +1,8 @@
 """What the registry process does for others: see `delivery.call`.
 
 A thread listens, and each call has one of its own: one that takes long (a store that is busy) holds up none.
-Where as many are at work as there may be, the next one is done by whoever calls.
+Where as many are at work as there may be, the next one is done by whoever calls. What a call asks of this
+process itself (`publish_event` hands over) has a place besides: else calls would want places that they hold.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class CallService:
         self._callees = callees
         self._anywhere = anywhere
         self._room = BoundedSemaphore(_MOST_CALLS)
+        # Of calls that are made in calls: each makes one at a time.
+        self._inner_room = BoundedSemaphore(_MOST_CALLS)
         self._listener: socket.socket | None = None
         self.calls = 0
 
@@ -69,7 +72,7 @@ class CallService:
             return
         with (
             contextlib.closing(listener),
-            ThreadPoolExecutor(_MOST_CALLS, thread_name_prefix="call") as workers,
+            ThreadPoolExecutor(2 * _MOST_CALLS, thread_name_prefix="call") as workers,
         ):
             while not stop.is_set():
                 duty.rest()
@@ -82,8 +85,9 @@ class CallService:
                     stop.wait(_TICK_SECONDS)
                     continue
                 duty.work("taking a call")
-                if self._room.acquire(blocking=False):
-                    workers.submit(self._serve, connection)
+                room = self._inner_room if _is_own(connection) else self._room
+                if room.acquire(blocking=False):
+                    workers.submit(self._serve, connection, room)
                 else:
                     connection.close()
         with contextlib.suppress(OSError), self._address() as path:
@@ -122,7 +126,7 @@ class CallService:
             if folder is not None:
                 os.close(folder)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, room: BoundedSemaphore) -> None:
         try:
             with connection, contextlib.suppress(OSError):
                 connection.settimeout(_READ_SECONDS)
@@ -137,7 +141,7 @@ class CallService:
             # The command does it by itself, or tells that it does not know.
             _log.exception("a call could not be done")
         finally:
-            self._room.release()
+            room.release()
 
     def _take(self, connection: socket.socket) -> Work | None:
         """Read a call; None for what is none, and for what the command has to do by itself."""
@@ -159,6 +163,14 @@ class CallService:
             return None
         pairs = (os.fsdecode(one).partition("=") for one in variables.split(b"\0"))
         return callee.take(name, {name: value for name, _, value in pairs}, raw)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Tell whether it is this process that calls."""
+    try:
+        return peer_of(connection)[0] == os.getpid()
+    except OSError:
+        return False
 
 
 def _waits(connection: socket.socket) -> bool:

@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +25,11 @@ from jobwire.jobs import fold
 from jobwire.journal.entry import Entry
 from jobwire.journal.writer import JournalWriter
 from jobwire.publisher import Publisher, build
+from jobwire.registry import call_service
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.testing import InMemoryBroker, wait_for
+from jobwire.testing.calls import serving_calls
 from jobwire.testing.unsent import unsent
 
 if TYPE_CHECKING:
@@ -213,6 +217,34 @@ def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str])
             assert worker.started().confirmed
     assert not (Path(site.store.home) / SOCKET_FILE).exists()
     assert alone == []
+
+
+class _Does:
+    """A callee whose calls are all done in one way."""
+
+    def __init__(self, work: Callable[[], bytes | None]) -> None:
+        self._work = work
+
+    def take(self, _name: str, _environ: dict[str, str], _given: bytes) -> Callable[[object], bytes]:
+        """See `Callee.take`."""
+        return lambda _: self._work() or b"nobody"
+
+
+def test_a_call_that_calls_has_a_place_for_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where calls take all places, as two hundred of publish_event do, each can still be handed over."""
+    monkeypatch.setattr(call_service, "_MOST_CALLS", 1)
+    inner = partial(
+        call, str(tmp_path), "inner", {}, b"", answer_seconds=PATIENT_SECONDS, taken_seconds=PATIENT_SECONDS
+    )
+    program = (
+        "import sys; from jobwire.delivery.call import call;"
+        " said = call(sys.argv[1], 'outer', {}, b'', answer_seconds=60.0, taken_seconds=60.0);"
+        " sys.stdout.buffer.write(said or b'')"
+    )
+    with serving_calls(tmp_path, {"outer": _Does(inner), "inner": _Does(lambda: b"done")}):
+        words = [sys.executable, "-c", program, str(tmp_path)]
+        found = subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=PATIENT_SECONDS)
+    assert found.stdout == b"done"
 
 
 def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
