@@ -57,11 +57,16 @@ def _line(home: str, index: IndexView | None, since: str) -> Line:
     # Without an index, which cannot be made on a read-only disk for instance, every record is read.
     unread = _all_jobs(home) if index is None else index.running | index.touched.keys()
     known = 0 if index is None else len(index.failed - index.touched.keys())
-    found = [flags for flags in (read_flags(home, job_id) for job_id in unread) if flags is not None]
+    flags_of = {job_id: read_flags(home, job_id) for job_id in unread}
+    found = [flags for flags in flags_of.values() if flags is not None]
     running = [flags for flags in found if flags.status == "running"]
     waiting = sum(flags.attention for flags in running)
     failed = known + sum(flags.failed_since(since) for flags in found)
-    return Line(len(running) - waiting, waiting, failed, running_sessions(home))
+    # Of a damaged record the index has the last word: left out, the job would make a false all-clear.
+    damaged = 0
+    if index is not None:
+        damaged = sum(flags_of[job_id] is None for job_id in index.running - index.touched.keys())
+    return Line(len(running) - waiting + damaged, waiting, failed, running_sessions(home))
 
 
 def _all_jobs(home: str) -> list[str]:
@@ -74,17 +79,17 @@ def running_sessions(home: str) -> int:
     """Return how many sessions run; none where there is no store, or it cannot be read now."""
     if not os.path.exists(os.path.join(home, "coordination.db")):  # noqa: PTH110, PTH118 - as in index_reader
         return 0
-    from jobwire.coordination.sessions.inventory import Inventory  # noqa: PLC0415 - only where there may be one
-    from jobwire.coordination.store import CoordinationStore  # noqa: PLC0415 - as above
-    from jobwire.core.errors import JobwireError  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415 - only where there may be one
 
-    store = CoordinationStore(home)
+    from jobwire.coordination.sessions.inventory import Inventory  # noqa: PLC0415 - as above
+    from jobwire.core.errors import JobwireError  # noqa: PLC0415 - as above
+    from jobwire.dashboard.coordination.looking import looking  # noqa: PLC0415 - as above
+
     try:
-        return Inventory(store).counts().get("running", 0)
+        with looking(Path(home)) as store:
+            return 0 if store is None else Inventory(store).counts().get("running", 0)
     except JobwireError:
         return 0  # the jobs' figures are what a status bar is for
-    finally:
-        store.close()
 
 
 def render_line(line: Line) -> str:

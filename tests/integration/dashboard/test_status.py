@@ -63,6 +63,23 @@ def test_sessions_are_counted_with_an_index_and_without(writer: FleetWriter) -> 
     assert _line(home, None, utc_timestamp(0)) == Line(1, 0, 0, 1)
 
 
+def test_a_running_job_with_a_damaged_record_still_counts(writer: FleetWriter) -> None:
+    """What the index last knew of it holds: a fleet with it is not at rest."""
+    path = Path(writer.store.record_path(writer.start()))
+    writer.queue.counts()
+    path.write_bytes(b"{")
+    assert line_of(str(writer.home)) == Line(1, 0, 0)
+
+
+def test_a_store_that_is_being_made_is_left_to_its_maker(writer: FleetWriter) -> None:
+    """A status bar only looks: it makes no tables, which a disk that takes no change would refuse."""
+    writer.start()
+    store = writer.home / "coordination.db"
+    store.touch()
+    assert line_of(str(writer.home)) == Line(1, 0, 0)
+    assert store.stat().st_size == 0
+
+
 def test_a_failure_counts_for_a_while(tmp_path: Path) -> None:
     """Failures older than what is asked for are left out; a day by default."""
     clock = ManualClock(now=time.time() - 7200)
