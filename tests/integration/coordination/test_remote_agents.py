@@ -10,6 +10,7 @@ from jobwire.coordination import agents
 from jobwire.coordination.agent_verbs import verbs_of_agents
 from jobwire.coordination.agents import Beat, Joining
 from jobwire.coordination.heartbeat import Heartbeat
+from jobwire.coordination.message import STORE_AGENT
 from jobwire.coordination.reading import message_of
 from jobwire.coordination.remote_form import (
     MAX_REQUEST,
@@ -160,6 +161,15 @@ def test_nobody_is_believed_without_its_key(host: AgentHost) -> None:
     assert host.service.counts["refused"] == 7
     assert _messages(host) == []
     assert host.journal == []
+
+
+def test_nobody_elsewhere_is_the_store_itself(host: AgentHost) -> None:
+    """A key of that name, from before no ticket had it, opens nothing."""
+    key = host.keys.renew(STORE_AGENT)
+    request = RemoteRequest(STORE_AGENT, "r8", "send", SEND, host.store.clock.now())
+    outbox = Topics().agent(STORE_AGENT, "outbox")
+    host.service.handle(Message(outbox, seal_request(request, key), retain=False, qos=1))
+    assert (host.service.counts["refused"], _messages(host)) == (1, [])
 
 
 def test_a_request_that_cannot_be_sent_is_refused_at_once(host: AgentHost) -> None:
