@@ -102,6 +102,20 @@ def test_denied_topics_do_not_come_through_wildcards() -> None:
     assert len(reader.queue) == 0
 
 
+def test_who_subscribes_and_acknowledges_nothing_is_disconnected() -> None:
+    """A full queue takes what is retained once more, and not again and again."""
+    router = Router(ACL, LIMITS)
+    writer, reader = member(router, "w"), member(router, "r", connected=True)
+    router.subscribe(reader, "t/a", 1)
+    for number in range(2):
+        router.publish(writer, Outgoing("t/a", b"%d" % number), qos=1, retain=True)
+    router.send_retained(reader, "t/a")
+    assert (len(reader.queue), line_of(reader).ended) == (3, "")
+    for _ in range(9):
+        router.send_retained(reader, "t/a")
+    assert (len(reader.queue), line_of(reader).ended) == (4, "it subscribes and does not acknowledge")
+
+
 def test_subscriptions_are_bounded() -> None:
     """A session cannot hold more filters than allowed; one it has can be renewed."""
     router = Router(ACL, LIMITS)

@@ -150,7 +150,15 @@ class Router:
         return member.filters[topic_filter]
 
     def send_retained(self, member: Member, topic_filter: str) -> None:
-        """Answer a granted subscription with the retained messages that the member may read."""
+        """Answer a granted subscription with the retained messages that the member may read.
+
+        A full queue has room for all of them once. Who subscribes again and again and acknowledges none is
+        disconnected.
+        """
+        if len(member.queue) > self._limits.max_queued_messages + self._limits.max_retained_messages:
+            if member.connection is not None:
+                member.connection.abort("it subscribes and does not acknowledge")
+            return
         granted = member.filters[topic_filter]
         for topic, kept in self._retained.matching(topic_filter):
             if self._may_receive(member, topic):
