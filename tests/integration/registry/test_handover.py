@@ -20,12 +20,14 @@ from jobwire.core.errors import ConflictError, StoppedError, StorageError
 from jobwire.delivery import handover
 from jobwire.delivery.call import SOCKET_FILE, call
 from jobwire.delivery.handover import DELIVER, TAKEN_SECONDS, HandOver
+from jobwire.delivery.handover_server import HandOverServer
 from jobwire.delivery.signing import Draft
 from jobwire.jobs import fold
 from jobwire.journal.entry import Entry
 from jobwire.journal.writer import JournalWriter
 from jobwire.publisher import Publisher, build
 from jobwire.registry import call_service
+from jobwire.registry.call_service import CallService
 from jobwire.registry.event_log import HomeEventLog
 from jobwire.registry.store import RecordStore
 from jobwire.testing import InMemoryBroker, wait_for
@@ -217,6 +219,22 @@ def test_a_socket_that_a_kill_left_is_no_process(site: "Site", alone: list[str])
             assert worker.started().confirmed
     assert not (Path(site.store.home) / SOCKET_FILE).exists()
     assert alone == []
+
+
+def test_who_can_ask_is_waited_for_from_then_on(site: "Site", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process counts how long the broker is away from just before it listens, however long its start."""
+    done: list[str] = []
+    for kind, name in ((HandOverServer, "begin"), (CallService, "open")):
+        does = getattr(kind, name)
+
+        def noted(one: object, *, name: str = name, does: Callable[[object], None] = does) -> None:
+            done.append(name)
+            does(one)
+
+        monkeypatch.setattr(kind, name, noted)
+    with site.serving():
+        pass
+    assert done == ["begin", "open"]
 
 
 class _Does:
