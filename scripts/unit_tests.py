@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def run_share(files: list[str], said: Path) -> int:
                 os.dup2(file.fileno(), 2)
             code = pytest.main([*OPTIONS, *sys.argv[1:], *files])
             sys.stdout.flush()
+        except BaseException:  # noqa: BLE001 - told, and this process ends
+            traceback.print_exc()
         finally:
             os._exit(code)  # the folder and all else is the parent's
     return process

@@ -239,7 +239,12 @@ class Driver:
             return
         # Mostly it is the next one, and to ask for all of them takes as long as they are many.
         for progress in [last] if last.batchId == self._told + 1 else query.recentProgress:
-            health = read_progress(json.loads(progress.json))
+            try:
+                health = read_progress(json.loads(progress.json))
+            except (ValueError, KeyError) as error:  # another Spark's; nobody misses the row
+                self._told = max(self._told, progress.batchId)
+                self._note(f"health of a batch not stored: {error!r}")
+                continue
             if health.rows and health.batch_id > self._told:
                 self._told = health.batch_id
                 self._tell(health)
