@@ -6,7 +6,7 @@ journal does not is accepted by its digest (it was verified when it was applied)
 judged by the one rule of `core.admission` against the present record plus what was accepted since.
 """
 
-import contextlib
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -18,11 +18,12 @@ from jobwire.jobs.admission import ACCEPTED, Accepted, JobView, Reason
 from jobwire.jobs.event import Event
 from jobwire.jobs.lifecycle import EVENT_TRANSITIONS, TERMINAL_STATUSES, Status
 from jobwire.jobs.record import JobRecord
-from jobwire.registry import seqs
+from jobwire.registry import quarantine, seqs
 from jobwire.registry.audit import AuditLog, Line
 from jobwire.registry.journaled import ahead_of
 from jobwire.registry.layout import Stamp
 from jobwire.registry.store import RecordStore
+from jobwire.storage.failures import storage_failure
 
 MAX_JOBS = 4096
 # Nobody can tell who signed them, so a stranger may fill this: it is far more than a job says in a day.
@@ -162,6 +163,8 @@ class Views:
         self._undecided: dict[str, tuple[int, int]] = {}
         # Tells, in any thread, whether a job's entries wait in the journal because its record cannot be read.
         self.is_held: Callable[[str], bool] = lambda _: False
+        # When the folder changed that was listed, and who stood there.
+        self._in_quarantine: tuple[int, frozenset[str]] = (-1, frozenset())
         self._jobs: OrderedDict[str, AdmissionState] = OrderedDict()
         # Held by whoever reads or changes what `get` returned: recorder and fold do.
         self.guard = threading.RLock()
@@ -177,8 +180,8 @@ class Views:
             state = self._jobs.get(job_id)
             if stamp is None:
                 self._jobs.pop(job_id, None)
-                with contextlib.suppress(NotFoundError):
-                    self._store.require(job_id)  # raises where it stands in quarantine
+                if job_id in self._quarantined():
+                    self._store.require(job_id)  # raises: it stands in quarantine
                 return None
             if state is None or state.stamp != stamp:
                 # What stamps the file is the system's clock.
@@ -244,6 +247,21 @@ class Views:
             state = self._jobs.get(job_id)
             if state is not None and not state.in_flight and not state.local:
                 del self._jobs[job_id]  # it has not seen them
+
+    def _quarantined(self) -> frozenset[str]:
+        """Return the jobs that stand in quarantine; one stat where nothing changed."""
+        folder = f"{self._store.jobs_path()}/{quarantine.FOLDER}"
+        try:
+            changed_at = os.stat(folder).st_mtime_ns  # noqa: PTH116 - asked for every unknown job's message
+        except FileNotFoundError:
+            return frozenset()
+        except OSError as error:
+            raise storage_failure("look for", folder, error) from error
+        settled = time.time_ns() - changed_at > _TICK_NS
+        if self._in_quarantine[0] != changed_at:
+            found = frozenset(item.job_id for item in quarantine.find(self._store.jobs_path()))
+            self._in_quarantine = (changed_at if settled else -1, found)
+        return self._in_quarantine[1]
 
     def _read(self, job_id: str, state: AdmissionState | None, stamp: Stamp) -> AdmissionState | None:
         try:

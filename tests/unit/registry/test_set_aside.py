@@ -146,6 +146,20 @@ def test_only_what_is_absent_is_unknown(registry: "Registry", job: JobRecord, sa
     assert again.hear(*say(job, 2, "progress")).verdict == "undecided"
 
 
+def test_a_flood_about_unknown_jobs_lists_no_folder(
+    registry: "Registry", job: JobRecord, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many stand in quarantine, a message about an unknown job costs a look at the folder's time."""
+    folder = Path(registry.store.jobs_path(), "quarantine")
+    folder.mkdir()
+    (folder / f"{job.job_id}.1.json").write_bytes(b"{")
+    os.utime(folder, (1, 1))
+    stranger = job._replace(job_id="00000000")
+    registry.hear(*say(stranger, 1, "started"))
+    monkeypatch.setattr("jobwire.registry.quarantine.find", lambda *_: pytest.fail("listed again"))
+    assert {registry.hear(*say(stranger, seq, "started")).verdict for seq in range(1, 9)} == {"unknown_job"}
+
+
 def test_a_stranger_cannot_fill_the_disk(
     registry: "Registry", job: JobRecord, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
